@@ -30,7 +30,7 @@ def main() -> None:
     options = parser.parse_args()
     print(machine())
     if options.whole:
-        masked_lm.SCORES = 2**60
+        masked_lm.WORD_SCORES = 2**60
     torch.manual_seed(0)
     config = BertConfig(hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=12, vocab_size=WORDS)
     backbone = BertModel(config, add_pooling_layer=False)

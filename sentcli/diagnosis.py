@@ -13,7 +13,7 @@ from sentcli.io.digests import cache_folder, folder_bytes
 from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
-MISSING = "not possible: pip install 'sentcli[cpu]'"
+NOT_INSTALLED = "not possible: pip install 'sentcli[cpu]'"
 
 
 def examine() -> dict[str, Any]:
@@ -39,8 +39,8 @@ def examine() -> dict[str, Any]:
         "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
         "the cache (exports, vectors, scores, data)": f"{cache}, {folder_bytes(cache) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
-        "search": f"faiss {faiss}; exact unless there is an index" if faiss else MISSING,
-        "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else MISSING,
+        "search": f"faiss {faiss}; exact unless there is an index" if faiss else NOT_INSTALLED,
+        "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else NOT_INSTALLED,
     }
     models = [
         {"name": e.name, "source": e.source, "pooling": e.pooling, "licence": e.licence, "where": at_hand(e)}

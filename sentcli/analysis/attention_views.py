@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Doubles = npt.NDArray[np.float64]
 Pair = tuple[int, int]
 
-MOST = 2000
+MOST_TREE_PAIRS = 2000
 """The greatest number of pairs of texts with the same tree that are compared; of more pairs, a sample is drawn."""
 
 
@@ -218,7 +218,7 @@ class AttentionPairs:
     sharing: int | None = None
     """The number of texts that share their tree with another one; None without trees."""
     equal_trees: int = 0
-    """The number of pairs with equal trees; `pairs` holds `MOST` of them at most."""
+    """The number of pairs with equal trees; `pairs` holds `MOST_TREE_PAIRS` of them at most."""
 
     def of(self, kind: str) -> pd.DataFrame:
         """Return the pairs of a kind."""
@@ -321,7 +321,7 @@ def attention_pairs(
             compare_some("unequal", [(i, j) for i, j in combinations(range(texts), 2) if trees[i] != trees[j]], texts)
         if as_long:
             compare_some("unequal_as_long", as_long, texts)
-        compare_some("equal", equal, MOST)
+        compare_some("equal", equal, MOST_TREE_PAIRS)
     frame = pd.DataFrame(rows, columns=["kind", "cosine", "information"])
     rho, information = (np.mean(part, axis=0) for part in zip(*heads, strict=True))
     sharing = None if trees is None else len({i for pair in equal for i in pair})
@@ -343,4 +343,4 @@ def equally_long_pairs(trees: Sequence[str], lengths: Sequence[int]) -> list[Pai
 
 def tree_pairs(trees: Sequence[str], lengths: Sequence[int]) -> int:
     """Return the number of pairs of texts that `attention_pairs` compares because of their trees."""
-    return min(len(equal_pairs(trees)), MOST) + min(len(equally_long_pairs(trees, lengths)), len(trees))
+    return min(len(equal_pairs(trees)), MOST_TREE_PAIRS) + min(len(equally_long_pairs(trees, lengths)), len(trees))

@@ -12,7 +12,7 @@ import pandas as pd
 Values = npt.NDArray[np.float64]
 
 BINS = 5
-GRID = 200
+DENSITY_POINTS = 200
 """The number of points at which a density is computed."""
 WORD = re.compile(r"\w+")
 

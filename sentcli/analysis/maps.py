@@ -17,7 +17,7 @@ from sentcli.evaluation.pair_geometry import Floats, all_pairs, check_rows, unit
 
 Groups = npt.NDArray[np.int64]
 
-SAMPLE = 10_000
+SILHOUETTE_TEXTS = 10_000
 """The silhouette, which needs all pairs, is that of a sample if there are more texts than this."""
 
 
@@ -166,13 +166,13 @@ def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
     Args:
         vectors: ``[n, d]``.
         groups: ``[n]``.
-        seed: of the sample if there are more than `SAMPLE` vectors.
+        seed: of the sample if there are more than `SILHOUETTE_TEXTS` vectors.
     """
     from sklearn.metrics import silhouette_score
 
     if not 1 < len(np.unique(groups)) < len(groups):
         return None
-    size = SAMPLE if len(groups) > SAMPLE else None
+    size = SILHOUETTE_TEXTS if len(groups) > SILHOUETTE_TEXTS else None
     return float(silhouette_score(vectors, groups, metric="cosine", sample_size=size, random_state=seed))
 
 

@@ -13,7 +13,7 @@ from sentcli.evaluation.pair_geometry import AllPairs, Floats, all_pairs, check_
 
 Doubles = npt.NDArray[np.float64]
 
-BLOCK = 8192
+FLOAT64_ROWS = 8192
 """Rows that are converted to float64 at a time."""
 
 
@@ -32,8 +32,8 @@ def anisotropy(vectors: Floats) -> float:
     """
     check_rows(vectors, 2)
     total, nonzero = np.zeros(vectors.shape[1]), 0
-    for start in range(0, len(vectors), BLOCK):
-        unit = unit_rows(vectors[start : start + BLOCK])
+    for start in range(0, len(vectors), FLOAT64_ROWS):
+        unit = unit_rows(vectors[start : start + FLOAT64_ROWS])
         total += unit.sum(axis=0)
         nonzero += int(np.count_nonzero(unit.any(axis=1)))
     return float((total @ total - nonzero) / (len(vectors) * (len(vectors) - 1)))
@@ -51,8 +51,8 @@ def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
     check_rows(vectors, 1)
     mean: Doubles = np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
     products = np.zeros((len(mean), len(mean)))
-    for start in range(0, len(vectors), BLOCK):
-        block = np.asarray(vectors[start : start + BLOCK], np.float64) - mean
+    for start in range(0, len(vectors), FLOAT64_ROWS):
+        block = np.asarray(vectors[start : start + FLOAT64_ROWS], np.float64) - mean
         products += block.T @ block
     return mean, products / len(vectors)
 
@@ -105,13 +105,13 @@ def isotropy(vectors: Floats) -> float:
     check_rows(vectors, 1)
     d = vectors.shape[1]
     second = np.zeros((d, d))
-    for start in range(0, len(vectors), BLOCK):
-        block = unit_rows(vectors[start : start + BLOCK])
+    for start in range(0, len(vectors), FLOAT64_ROWS):
+        block = unit_rows(vectors[start : start + FLOAT64_ROWS])
         second += block.T @ block
     directions = np.linalg.eigh(second)[1]
     positive, negative = np.zeros(d), np.zeros(d)
-    for start in range(0, len(vectors), BLOCK):
-        along = unit_rows(vectors[start : start + BLOCK]) @ directions
+    for start in range(0, len(vectors), FLOAT64_ROWS):
+        along = unit_rows(vectors[start : start + FLOAT64_ROWS]) @ directions
         positive += np.exp(along).sum(axis=0)
         negative += np.exp(-along).sum(axis=0)
     both = np.concatenate([positive, negative])

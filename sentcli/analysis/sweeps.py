@@ -14,7 +14,7 @@ import pandas as pd
 
 from sentcli.errors import DataError, InputError, nearest
 
-SCORES = {
+SCORE_TITLES = {
     "sts_average": "STS average (Spearman × 100)",
     "best_dev_spearman": "STS-B dev (Spearman × 100)",
     "best_dev": "the dev set of --dev (× 100)",
@@ -168,8 +168,8 @@ def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tu
 def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     """Return a row for each system and value, ordered by value.
 
-    The columns are system, value, runs (their number), and for each of `SCORES` its mean over the runs and, with the
-    suffix ``_sd``, the sample standard deviation. A score is missing if one of the runs does not have it, and the
+    The columns are system, value, runs (their number), and for each of `SCORE_TITLES` its mean over the runs and, with
+    the suffix ``_sd``, the sample standard deviation. A score is missing if one of the runs does not have it, and the
     deviation is missing for a single run.
     """
     groups: dict[str, dict[Any, list[FinishedRun]]] = {}
@@ -179,7 +179,7 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     for system, by_value in groups.items():
         for x in sorted(by_value, key=_order):
             rows.append({"system": system, "value": x, "runs": len(by_value[x]), **_means(by_value[x])})
-    columns = ["system", "value", "runs", *(f"{score}{end}" for score in SCORES for end in ("", "_sd"))]
+    columns = ["system", "value", "runs", *(f"{score}{end}" for score in SCORE_TITLES for end in ("", "_sd"))]
     frame = pd.DataFrame(rows, columns=columns)
     frame["value"] = pd.Series([row["value"] for row in rows], dtype=object)  # keeps integers beside floats
     return frame.astype({column: float for column in columns[3:]})
@@ -193,7 +193,7 @@ def _order(value: Any) -> tuple[bool, float, str]:
 def _means(runs: Sequence[FinishedRun]) -> dict[str, float]:
     """Return mean and standard deviation of each score that all runs have."""
     means = {}
-    for score in SCORES:
+    for score in SCORE_TITLES:
         values = [value for run in runs if (value := run.score(score)) is not None]
         if len(values) == len(runs):
             means[score] = statistics.fmean(values)

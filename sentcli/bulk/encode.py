@@ -24,11 +24,9 @@ from sentcli.io.atomic import locked
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
-from sentcli.io.readers import Block, blocks
+from sentcli.io.readers import BLOCK_ROWS, Block, blocks
 from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, Progress
-
-BLOCK_ROWS = 8192
 
 
 @dataclass(frozen=True)

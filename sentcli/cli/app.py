@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from sentcli import __version__, verbs
 from sentcli.cli.base import register
 from sentcli.console import safe
-from sentcli.verbs.kinds import KINDS
+from sentcli.verbs.kinds import ANALYSES
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The class of all errors in the arguments."""
@@ -111,7 +111,7 @@ class Analyze(Verbs):
       sentcli analyze compare minilm runs/simcse --texts sentences.txt -o compare
     """  # noqa: D301
 
-    places: Mapping[str, str | type[Verbs]] = {name: f"kinds.{place}" for name, place in KINDS.items()}
+    places: Mapping[str, str | type[Verbs]] = {name: f"kinds.{place}" for name, place in ANALYSES.items()}
 
 
 class Sentcli(Verbs):

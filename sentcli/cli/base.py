@@ -52,7 +52,7 @@ def _published() -> Iterable[str]:
     return ["list", *published()]
 
 
-NAMES: dict[str, tuple[Callable[[], Iterable[str]], str]] = {
+COMPLETIONS: dict[str, tuple[Callable[[], Iterable[str]], str]] = {
     "method": (_methods, ".py"),
     "after": (_methods, ""),
     "recipe": (_recipes, ".toml"),
@@ -66,9 +66,9 @@ NAMES: dict[str, tuple[Callable[[], Iterable[str]], str]] = {
 
 def completer(argument: str) -> Callable[[str], list[str]] | None:
     """Return what completes the values of an argument, given their beginning; None leaves it to the shell."""
-    if argument not in NAMES:
+    if argument not in COMPLETIONS:
         return None
-    list_names, end = NAMES[argument]
+    list_names, end = COMPLETIONS[argument]
 
     def complete(incomplete: str) -> list[str]:
         names = [name for name in list_names() if name.startswith(incomplete)]

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from sentcli.console import Transfer
-from sentcli.data.pins import LOCK_FILE, WORK, Fetched, record_files, recorded_files
+from sentcli.data.pins import PINS_FILE, WORK, Fetched, record_files, recorded_files
 from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
@@ -149,7 +149,7 @@ class _Fetch:
                 reasons.append(str(error))
         if self.uses_lock_file:
             reasons.append(
-                f"checksums of the first download are in {self.folder / LOCK_FILE}: delete an entry there"
+                f"checksums of the first download are in {self.folder / PINS_FILE}: delete an entry there"
                 " to take what a source gives now"
             )
         raise SentcliError(f"{dataset.name} could not be fetched\n" + "\n".join(reasons))

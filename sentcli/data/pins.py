@@ -14,7 +14,7 @@ from sentcli.data.registry import DataSet, Pin
 from sentcli.io.digests import file_digest
 from sentcli.io.forms import read_json_form, write_json
 
-LOCK_FILE = "datasets.lock.json"
+PINS_FILE = "datasets.lock.json"
 WORK = ".downloads"
 """The folder for unfinished downloads in the data folder."""
 
@@ -54,16 +54,16 @@ def recorded_files(folder: Path) -> dict[str, Fetched]:
     Raises:
         InputError: if the lock file is damaged.
     """
-    path = folder / LOCK_FILE
+    path = folder / PINS_FILE
     remedy = "delete it, and files without a checksum are pinned anew"
     return read_json_form(LockFile, path, missing="", remedy=remedy).files if path.exists() else {}
 
 
 def record_files(folder: Path, entries: dict[str, Fetched]) -> None:
     """Add entries to the lock file, while no other process writes to it."""
-    with FileLock(folder / WORK / f"{LOCK_FILE}.lock"):
+    with FileLock(folder / WORK / f"{PINS_FILE}.lock"):
         files = dict(sorted({**recorded_files(folder), **entries}.items()))
-        write_json(folder / LOCK_FILE, asdict(LockFile(files=files)))
+        write_json(folder / PINS_FILE, asdict(LockFile(files=files)))
 
 
 @dataclass(frozen=True)

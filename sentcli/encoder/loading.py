@@ -28,7 +28,7 @@ from sentcli.model.tokenizing import fit, read_tokenizer
 if TYPE_CHECKING:
     from sentcli.model.encoding import Backend
 
-WRITTEN = ("bert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
+QUICK_ARCHITECTURES = ("bert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
 """Architectures whose graph is written in seconds, so that ``auto`` makes their exports by itself."""
 
 Notice = Callable[[str], None]
@@ -102,7 +102,7 @@ def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -
         return False
     if (cached_place(spec, "fp32") / exported.EXPORT).exists():
         return True
-    return make_export and has_tools() and spec.config.get("model_type") in WRITTEN
+    return make_export and has_tools() and spec.config.get("model_type") in QUICK_ARCHITECTURES
 
 
 def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice) -> LoadedModel:

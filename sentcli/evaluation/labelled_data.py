@@ -7,81 +7,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
 
 from sentcli import console
 from sentcli.data import located
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import significance, sts
-from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
+from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.files import is_stsb, read_stsb_layout
 from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
 from sentcli.evaluation.positives import PairsTask
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
-from sentcli.evaluation.retrieval_tasks import TOP_K, RetrievalTask, SetSearch, protocol
-from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
-from sentcli.evaluation.scores import AVERAGE, TaskScore
+from sentcli.evaluation.retrieval_tasks import RetrievalTask
+from sentcli.evaluation.scores import AVERAGE
 from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
 from sentcli.io.sources import input_files, open_source
-from sentcli.search.options import SearchOptions
 
-LEAST_ITEMS = 10
+LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
 LEAST_TEXTS_OF_A_CLASS = TRAINER.folds + 2
 """The texts that a class needs, so that nine tenths of them can be split into ten folds again."""
-SEARCH = SearchOptions()
-DEV = "dev"
-"""The split of a retrieval set that is scored if there is one."""
-
-
-@dataclass(frozen=True)
-class SetTask:
-    """A retrieval set, searched by vectors."""
-
-    name: str
-    data: RetrievalSet
-    draws: int = significance.DRAWS
-    """0 leaves out intervals and samples."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    texts: Sequence[str] = ()
-    kind: ClassVar[ScoreKind] = RETRIEVAL
-
-    @property
-    def description(self) -> str:
-        """The number of queries and documents, and the split."""
-        return f"{len(self.data.queries):,} queries of the split {self.data.split}, {len(self.data.ids):,} documents"
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        """Every choice that moves the score besides set and model."""
-        own = "left out" if self.data.facts.self_hits == "removed" else "kept"
-        return {"similarity": "cosine", "top_k": TOP_K, "split": self.data.split, "own_document": own}
-
-    @property
-    def all_texts(self) -> Sequence[str]:
-        """The queries, and as many documents."""
-        queries = list(self.data.queries.values())
-        return [*queries, *islice(self.data.texts(), len(queries))]
-
-    @property
-    def identity(self) -> list[Any]:
-        """Everything besides the model that decides the score."""
-        facts = self.data.facts
-        lengths = [facts.query_length, facts.document_length, facts.join_title]
-        return ["evaluate", self.name, self.draws, self.data.digest, lengths, self.protocol]
-
-    def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Search the set anew, since the model may have learnt since the last time."""
-        task = RetrievalTask(self.name, SetSearch(self.data, SEARCH), "dense", protocol(SEARCH, "dense", model))
-        score = replace(task.score(model, vectors), task=self.name)
-        if not self.draws:
-            score = replace(score, draws={}, intervals={})
-        return score.of_own_data(len(self.data.queries))
 
 
 def load_tasks(
@@ -120,7 +67,7 @@ def load_tasks(
         if name == AVERAGE:
             raise InputError(f"{path}: a data set cannot be called {AVERAGE}; rename it")
         if path in sets:
-            tasks.append(SetTask(name, _checked_set(Path(path)), draws))
+            tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), draws))
         else:
             table, counts = _read(path, kind, fields, skip_empty=skip_empty)
             tasks.append(_task(table, name, draws, score_range, counts))
@@ -182,8 +129,8 @@ def _read(
 
 
 def _enough(file: str, count: int, items: str) -> None:
-    if count < LEAST_ITEMS:
-        raise DataError(file, f"{count} {items}; at least {LEAST_ITEMS} are needed to tell models apart")
+    if count < LEAST_ROWS:
+        raise DataError(file, f"{count} {items}; at least {LEAST_ROWS} are needed to tell models apart")
 
 
 def _task(
@@ -231,12 +178,12 @@ def _check_labels(table: LabelledTable) -> None:
 def _checked_set(folder: Path) -> RetrievalSet:
     """Read a set in BEIR layout: its split dev, or the only one it has."""
     splits = splits_of(folder)
-    if DEV not in splits and len(splits) > 1:
+    if "dev" not in splits and len(splits) > 1:
         raise InputError(
             f"{folder} has the splits {', '.join(splits)} and no dev; leave one file in its qrels/, or score a split "
             f"with: retrieve --beir {folder} --split {splits[0]}"
         )
-    data = load_set(folder, DEV if DEV in splits or not splits else splits[0])
+    data = load_set(folder, "dev" if "dev" in splits or not splits else splits[0])
     qrels = f"{folder}/qrels/{data.split}.tsv"
     if not data.findable:
         raise DataError(qrels, "no query has a relevant document in corpus.jsonl: there is nothing to find")

@@ -97,7 +97,7 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
 
 Floats = npt.NDArray[np.floating[Any]]
 
-BLOCK_ROWS = 2048
+PRODUCT_ROWS = 2048
 """Rows and columns of a block of products, which takes 16 MiB."""
 COMPARED_PRODUCTS = 64
 """Adjacent products whose maximum is compared first: mostly none of them can be among the best."""
@@ -134,7 +134,7 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
     check_rows(vectors, 2)
     k = min(k, len(vectors) - 1)
     twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))  # products are 4 cos, as the formula wants
-    blocks = [_Nearest(part, start * BLOCK_ROWS, k) for start, part in enumerate(torch.split(twice, BLOCK_ROWS))]
+    blocks = [_Nearest(part, start * PRODUCT_ROWS, k) for start, part in enumerate(torch.split(twice, PRODUCT_ROWS))]
     total = 0.0
     with torch.no_grad():
         for i, rows in enumerate(blocks):

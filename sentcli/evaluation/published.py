@@ -16,7 +16,7 @@ from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY, TRA
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.zoo import models_folder
 
-NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
+FULL_NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
 """The name of a task by its name in papers."""
 AVERAGED_TASKS = {
     SIMILARITY.name: frozenset(sts.TASKS),
@@ -74,7 +74,7 @@ def published() -> dict[str, Published]:
     systems = {}
     for recipe in map(load_recipe, recipe_names()):
         if recipe.published:
-            scores = {NAMES.get(task, task): float(score.value) for task, score in recipe.published.items()}
+            scores = {FULL_NAMES.get(task, task): float(score.value) for task, score in recipe.published.items()}
             sources = {task: score.source for task, score in recipe.published.items()}
             prefixed = {task: source for task, source in sources.items() if task.startswith(tuple(PREFIXES.values()))}
             main_sources = [source for task, source in sources.items() if task not in prefixed] or prefixed.values()
@@ -82,7 +82,7 @@ def published() -> dict[str, Published]:
             systems[recipe.name] = Published(recipe.name, recipe.title, source, scores, prefixed)
     tables = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
     for name, system in tables.items():
-        scores = {NAMES.get(task, task): float(score) for task, score in system["scores"].items()}
+        scores = {FULL_NAMES.get(task, task): float(score) for task, score in system["scores"].items()}
         systems[name] = Published(name, system["title"], system["source"], scores)
     return dict(sorted(systems.items()))
 

@@ -20,7 +20,7 @@ from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import is_id, kind_of, records
 from sentcli.io.sources import open_source
-from sentcli.search.rows import Document
+from sentcli.search.rows import BLOCK_DOCUMENTS, Document
 from sentcli.zoo import models_folder
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 HIGHEST_RELEVANCE = 2**31 - 1
 """The highest relevance of a judgement, and its negative the lowest: what the metrics can hold."""
-BLOCK = 50_000
-"""Documents whose texts are in memory at the same time."""
 PROBLEMS = {
     "unknown_documents": "judgements name documents that are not in the corpus: they cannot be found",
     "unknown_queries": "judged queries are not in queries.jsonl and were left out",
@@ -190,7 +188,7 @@ class SetRows:
         import pyarrow as pa
 
         rows = zip(self.data.ids, self.texts(), strict=True)
-        while block := list(islice(rows, BLOCK)):
+        while block := list(islice(rows, BLOCK_DOCUMENTS)):
             ids, texts = zip(*block, strict=True)
             yield pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())}).select(list(names))
 

@@ -95,7 +95,10 @@ def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
         for ours, theirs in MEASURES.items()
         for k in ranks
     }
-    places = [_relevant_ranks(run[query], judgements, ranks[-1]) for query, judgements in qrels.items()]
+    places = []  # the ranks of the relevant documents of each query
+    for query, judgements in qrels.items():
+        best = sorted(run[query], key=run[query].__getitem__, reverse=True)[: ranks[-1]]
+        places.append([rank for rank, document in enumerate(best, 1) if judgements.get(document, 0) > 0])
     relevant = [sum(score > 0 for score in judgements.values()) for judgements in qrels.values()]
     for k in ranks:
         values[f"mrr@{k}"] = np.array([1 / hits[0] if hits and hits[0] <= k else 0.0 for hits in places])
@@ -103,12 +106,6 @@ def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
             [sum(rank <= k for rank in hits) / max(min(n, k), 1) for hits, n in zip(places, relevant, strict=True)]
         )
     return values
-
-
-def _relevant_ranks(hits: Mapping[str, float], judgements: Mapping[str, int], depth: int) -> list[int]:
-    """Return the ranks of the relevant documents among the first hits."""
-    best = sorted(hits, key=hits.__getitem__, reverse=True)[:depth]
-    return [rank for rank, document in enumerate(best, 1) if judgements.get(document, 0) > 0]
 
 
 Run = dict[str, dict[str, float]]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +17,11 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
-from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score
+from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.evaluation.stores import digest
+from sentcli.io.atomic import check_output
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Vectors
@@ -29,8 +31,6 @@ from sentcli.search.options import SearchOptions, Way
 from sentcli.search.recall import recall, sample
 from sentcli.search.searcher import Searcher
 
-OnRun = Callable[[str, str, Run], None]
-"""Is called with the name of a set (a forum as ``cqadupstack/android``), the way of searching, and the run."""
 TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
 
@@ -217,41 +217,71 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
 
 @dataclass(frozen=True)
 class RetrievalTask:
-    """One way of searching one set."""
+    """One way of searching one set, of a benchmark or of the user."""
 
-    set_name: str
-    """The name of the set; a forum as ``cqadupstack/android``."""
+    name: str
     search: SetSearch
     way: Way
     protocol: dict[str, Any]
     """Every choice that decides the score besides model and set."""
-    on_run: OnRun | None = None
-    """Is called with the run."""
+    run_file: Path | None = None
+    """The TREC run that is written when the set is scored."""
+    own: bool = False
+    """Whether the set is the user's own data, which `evaluate` scores."""
+    draws: int = significance.DRAWS
+    """Samples of the queries of one's own set; 0 leaves out intervals and samples."""
+    counts: Mapping[str, int] = field(default_factory=dict)
     texts: Sequence[str] = ()
     kind: ClassVar[ScoreKind] = RETRIEVAL
 
+    @classmethod
+    def of_own(cls, name: str, data: RetrievalSet, draws: int) -> RetrievalTask:
+        """Return the task of the user's own set, which is searched by vectors."""
+        own = "left out" if data.facts.self_hits == "removed" else "kept"
+        protocol = {"similarity": "cosine", "top_k": TOP_K, "split": data.split, "own_document": own}
+        return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, draws=draws)
+
     @property
-    def name(self) -> str:
-        """The set and the way of searching."""
-        return f"{self.set_name} {self.way}"
+    def data(self) -> RetrievalSet:
+        """The set."""
+        return self.search.data
+
+    @property
+    def description(self) -> str:
+        """The number of queries and documents, and the split."""
+        return f"{len(self.data.queries):,} queries of the split {self.data.split}, {len(self.data.ids):,} documents"
+
+    @property
+    def all_texts(self) -> Sequence[str]:
+        """The queries, and as many documents."""
+        queries = list(self.data.queries.values())
+        return [*queries, *islice(self.data.texts(), len(queries))]
 
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        data, facts = self.search.data, self.search.data.facts
-        set_facts = [data.digest, data.split, facts.self_hits, facts.join_title]
-        return ["retrieve", set_facts, [facts.query_length, facts.document_length], self.protocol]
+        data, facts = self.data, self.data.facts
+        lengths = [facts.query_length, facts.document_length]
+        if self.own:
+            return ["evaluate", self.name, self.draws, data.digest, [*lengths, facts.join_title], self.protocol]
+        return ["retrieve", [data.digest, data.split, facts.self_hits, facts.join_title], lengths, self.protocol]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
-        run = self.search.run(self.search.hits(self.way, model))
-        if self.on_run is not None:
-            self.on_run(self.set_name, self.way, run)
+        search = replace(self.search) if self.own else self.search  # anew: a model in training has learnt since
+        run = search.run(search.hits(self.way, model))
+        if self.run_file is not None:
+            check_output(self.run_file, overwrite=True)
+            write_run(run, self.run_file)
         details: dict[str, Any] = {}
         if model is not None and self.way != "bm25":
-            dense = self.search.by_vectors(model)
+            dense = search.by_vectors(model)
             details = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
-        return score_run(self.search.data, run, self.search.top_k, details)
+        score = score_run(self.data, run, search.top_k, details)
+        if not self.own:
+            return score
+        score = replace(score, task=self.name).of_own_data(len(self.data.queries))
+        return score if self.draws else replace(score, draws={}, intervals={})
 
 
 class Bench:
@@ -271,10 +301,13 @@ class Bench:
             for name, data in collection.members.items():
                 self.searches[f"{collection.name}/{name}" if several else collection.name] = SetSearch(data, options)
 
-    def tasks(self, way: Way, model: EvaluatedModel | None, on_run: OnRun | None = None) -> list[RetrievalTask]:
-        """Return the sets as tasks for a model, or for BM25, which needs none."""
+    def tasks(self, way: Way, model: EvaluatedModel | None, files: Mapping[str, Path]) -> list[RetrievalTask]:
+        """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
         choices = protocol(self.options, way, model)
-        return [RetrievalTask(name, search, way, choices, on_run) for name, search in self.searches.items()]
+        return [
+            RetrievalTask(f"{name} {way}", search, way, choices, files.get(name))
+            for name, search in self.searches.items()
+        ]
 
     def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
         """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""

@@ -32,20 +32,20 @@ from sentcli.io.forms import checked, contents, decode
 
 SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
 """The commands whose JSON has scores."""
-ARRAYS = ("draws", "item_values")
+ARRAY_FIELDS = ("draws", "item_values")
 """Fields of a `TaskScore` that hold arrays by metric."""
 
 
 def record_of(score: TaskScore) -> dict[str, Any]:
     """Return all fields of a score as JSON, for the cache."""
     record = {**vars(score), "parts": [record_of(part) for part in score.parts]}
-    record |= {name: {key: array.tolist() for key, array in record[name].items()} for name in ARRAYS}
+    record |= {name: {key: array.tolist() for key, array in record[name].items()} for name in ARRAY_FIELDS}
     return record | {"correct": None if score.correct is None else score.correct.tolist()}
 
 
 def score_of(record: Mapping[str, Any]) -> TaskScore:
     """Return the score that `record_of` was called on."""
-    fields: dict[str, Any] = {name: {key: np.array(v) for key, v in record[name].items()} for name in ARRAYS}
+    fields: dict[str, Any] = {name: {key: np.array(v) for key, v in record[name].items()} for name in ARRAY_FIELDS}
     fields |= {name: tuple(record[name]) for name in ("headline", "items")}
     fields["intervals"] = {key: (low, high) for key, (low, high) in record["intervals"].items()}
     fields["correct"] = None if record["correct"] is None else np.array(record["correct"], bool)

@@ -28,7 +28,6 @@ from sentcli.model import exported
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.spec import EncoderSpec
 
-VECTORS, SCORES = "vectors", "scores"
 SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"
 DEFAULT_MEGABYTES = 2048
 TEXTS_AT_A_TIME = 8192
@@ -114,7 +113,7 @@ class ScoreStore:
                 temporary.write_text(json.dumps({**record, "sha256": digest(record)}), "utf-8")
 
     def _path(self, identity: Sequence[Any]) -> Path:
-        return cache_folder(SCORES) / self.key[:32] / f"{digest(identity)[:32]}.json"
+        return cache_folder("scores") / self.key[:32] / f"{digest(identity)[:32]}.json"
 
 
 class VectorStore:
@@ -159,7 +158,7 @@ class VectorStore:
         key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
         encodings = (text.encode("utf-8", "surrogatepass") for text in texts)
         hashes = [hashlib.blake2b(text, digest_size=16, key=key).digest() for text in encodings]
-        file = _VectorFile(cache_folder(VECTORS) / f"{self.key[:32]}.db", self.limit)
+        file = _VectorFile(cache_folder("vectors") / f"{self.key[:32]}.db", self.limit)
         is_cached = np.zeros(len(texts), bool) if self.fresh else file.read(hashes, vectors, beyond)
         if progress is not None and is_cached.any():
             progress(EncodeStats(texts=int(is_cached.sum())))

@@ -27,7 +27,7 @@ MOST_SHARDS = 1_000_000
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
 SHARD_FILE = re.compile(r"(?:vectors-(\d{5,})\.npy|rows-(\d{5,})\.parquet)")
 PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")
-LOCK_FILE = re.compile(r"\.manifest.*\.lock")
+MANIFEST_LOCK = re.compile(r"\.manifest.*\.lock")
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def is_own(name: str) -> bool:
     """Tell whether a file of a directory is one of those that `encode` writes: a shard, a manifest or a lock."""
     partial = PARTIAL.fullmatch(name)
     name = partial[1] if partial else name
-    return name == MANIFEST or any(form.fullmatch(name) for form in (PART, SHARD_FILE, LOCK_FILE))
+    return name == MANIFEST or any(form.fullmatch(name) for form in (PART, SHARD_FILE, MANIFEST_LOCK))
 
 
 def load_manifest(folder: Path | Place, file: str = MANIFEST) -> Manifest:

@@ -30,7 +30,7 @@ _VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CONNECTION_STRING|SAS")
 
 Doing = Literal["read", "write"]
-LIBRARIES = (
+STORE_LIBRARIES = (
     "adlfs", "aiobotocore", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "httpcore", "httpx", "httpx2",
     "huggingface_hub", "requests", "s3fs", "urllib3",
 )  # fmt: skip
@@ -177,7 +177,7 @@ def of_library(error: BaseException) -> bool:
     """Tell whether an error comes from the store or its library, and is no defect of sentcli."""
     return (
         isinstance(error, OSError | ValueError | NotImplementedError)
-        or type(error).__module__.partition(".")[0] in LIBRARIES
+        or type(error).__module__.partition(".")[0] in STORE_LIBRARIES
     )
 
 

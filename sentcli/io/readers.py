@@ -77,8 +77,8 @@ class Mark:
 
 
 START = Mark(0, 0, Cursor(), 0, 0)
-MARKED = 8192
-"""How many rows lie between two marks."""
+BLOCK_ROWS = 8192
+"""The rows of a block, and those between two marks."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Survey:
     mixed: dict[str, str] = field(default_factory=dict)
     """The columns that stay text because they mix values of a type with others, with the first other value."""
     marks: list[Mark] = field(default_factory=list)
-    """Places at which `blocks` can begin: the start of each input, and one after each `MARKED` rows."""
+    """Places at which `blocks` can begin: the start of each input, and one after each `BLOCK_ROWS` rows."""
 
     def mark_before(self, row: int) -> Mark:
         """Return the last place that is not behind a row, which is given by its number among all with a text."""
@@ -196,7 +196,7 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
                 surveyed.nulls += 1
                 continue
             surveyed.rows += 1
-            if not surveyed.rows % MARKED:
+            if not surveyed.rows % BLOCK_ROWS:
                 surveyed.marks.append(Mark(which, place, replace(cursor), surveyed.rows, before + place))
             for name, value in row.extras.items():
                 given, held = options.types.get(name), kinds[name]
@@ -221,7 +221,7 @@ def blocks(
     sources: Sequence[Source],
     options: ReadOptions,
     *,
-    block_rows: int = 8192,
+    block_rows: int = BLOCK_ROWS,
     shard_rows: int | None = None,
     shards: Iterable[int] | None = None,
     first_number: int = 0,

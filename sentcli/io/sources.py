@@ -29,7 +29,7 @@ FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
     ".xlsx": "sheet", ".ods": "sheet",
 }  # fmt: skip
-BINARY = {
+FIRST_BYTES = {
     b"\x93NUMPY": "a NumPy array",
     b"PK\x03\x04": "an archive (zip, docx, xlsx, npz)",
     b"%PDF": "a PDF document",
@@ -161,7 +161,7 @@ def _refuse_binary(place: Place, suffix: str) -> None:
     """
     with place.path.open("rb") as handle:
         first = handle.read(8)
-    kind = next((kind for start, kind in BINARY.items() if first.startswith(start)), None)
+    kind = next((kind for start, kind in FIRST_BYTES.items() if first.startswith(start)), None)
     if suffix == ".safetensors":
         kind = "a file of tensors"
     if kind is not None:

@@ -25,7 +25,7 @@ from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
 from sentcli.io.places import (
     CREDENTIALS,
-    LIBRARIES,
+    STORE_LIBRARIES,
     STORES,
     Address,
     Doing,
@@ -101,7 +101,7 @@ def _filesystem(scheme: str) -> Any:
         MissingExtraError: if a library is not installed.
         InputError: if it lacks credentials to begin with.
     """
-    for library in LIBRARIES:  # what they log would come between our messages, and may hold what is secret
+    for library in STORE_LIBRARIES:  # what they log would come between our messages, and may hold what is secret
         logging.getLogger(library).addHandler(logging.NullHandler())
     options: dict[str, Any] = {}
     try:

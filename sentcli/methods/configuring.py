@@ -16,7 +16,7 @@ from sentcli.objectives import OBJECTIVES
 ADD, REMOVE = "objectives+", "objectives-"
 SECTIONS: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
 """The parts of a method that are replaced as a whole, with the kinds of each."""
-TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "whole numbers"}
+VALUE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "whole numbers"}
 """The name of a setting's type in messages."""
 
 
@@ -129,7 +129,7 @@ def _convert(key: str, value: Any, part: Any, field: str) -> object:
             return tuple(int(item) for item in text.strip("()[]").split(",") if item)
         return kind(text)
     except (ValueError, KeyError) as error:
-        raise InputError(f"--set {key}={value}: expected {TYPE_NAMES[kind]}, like {current!r}") from error
+        raise InputError(f"--set {key}={value}: expected {VALUE_NAMES[kind]}, like {current!r}") from error
 
 
 def _with_enough_views(method: Method, *, views_given: bool) -> Method:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-NAME = "sentcli"
+IMPLEMENTATION = "sentcli"
 
 
 @dataclass
@@ -34,12 +34,12 @@ def install(backbone: Any) -> bool:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    AttentionInterface.register(IMPLEMENTATION, attention)
+    AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
     if not (getattr(backbone, "_supports_sdpa", False) and backbone._can_set_attn_implementation()):
         return False
-    backbone.set_attn_implementation(NAME)
-    return bool(backbone.config._attn_implementation == NAME)
+    backbone.set_attn_implementation(IMPLEMENTATION)
+    return bool(backbone.config._attn_implementation == IMPLEMENTATION)
 
 
 def attention(
@@ -124,7 +124,7 @@ def recording(backbone: Any, layers: Collection[int]) -> Iterator[Recorder | Non
         The recorder; None if there is nothing to record, or the model does not use `attention` and has to return the
         weights itself.
     """
-    if not layers or backbone.config._attn_implementation != NAME:
+    if not layers or backbone.config._attn_implementation != IMPLEMENTATION:
         yield None
         return
     recorder = Recorder(frozenset(layers))

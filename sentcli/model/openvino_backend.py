@@ -17,7 +17,7 @@ from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
 KNOWN_LENGTHS = (12, 7, 4, 3)
-TOLERANCES = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
+MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
 """How far the vector of a known row may be from its first one, relative to its length."""
 
 
@@ -97,7 +97,7 @@ class OpenVinoBackend:
         # A thread computes known rows after its first batch, and then after so many batches each time
         if own.batches % 16 == 0:
             away = np.linalg.norm(self._infer(own.request, self._known) - self._expected, axis=1)
-            if (away > TOLERANCES[self.precision] * np.linalg.norm(self._expected, axis=1)).any():
+            if (away > MOST_DRIFT[self.precision] * np.linalg.norm(self._expected, axis=1)).any():
                 raise SentcliError(
                     "openvino gave another vector for the same tokens than at first, so that none can be trusted: use "
                     "--backend onnx or torch, and report it with 'sentcli doctor'"

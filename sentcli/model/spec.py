@@ -221,7 +221,10 @@ def read_spec(folder: Path) -> EncoderSpec:
 def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
     path = folder / "modules.json"
     entries = checked(ModuleList, read_json(path), path).root
-    named = [(_module_name(entry.type), folder / entry.path) for entry in entries]
+    named = [
+        (entry.type if entry.type.startswith(OWN) else entry.type.rsplit(".", 1)[-1], folder / entry.path)
+        for entry in entries
+    ]
     if not named or named[0][0] != "Transformer":
         first = named[0][0] if named else "nothing"
         raise InputError(f"{folder}: the first module is {first}; only Transformer encoders are supported")
@@ -256,10 +259,6 @@ def _read_config(folder: Path, missing: str) -> dict[str, Any]:
     config = read_json(path, missing)
     checked(TransformerSizes, config, path)
     return dict(config)
-
-
-def _module_name(kind: str) -> str:
-    return kind if kind.startswith(OWN) else kind.rsplit(".", 1)[-1]
 
 
 def _read_module(name: str, path: Path) -> ModuleSpec:

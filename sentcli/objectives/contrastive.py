@@ -203,7 +203,7 @@ def supervised_contrastive_loss(
 LARGEST_QUEUE = 10_000_000
 LARGEST_TABLE = 2**22
 """The largest number of cosines in memory at a time."""
-ROWS = 512
+MOMENTUM_ROWS = 512
 """How many rows the momentum encoder encodes at a time."""
 
 
@@ -312,7 +312,7 @@ class MomentumContrastive(StatefulObjective):
         view = {name: ids[start : start + count] for name, ids in views.inputs.items()}
         parts = [
             self.encoder.features(dict(zip(view, part, strict=True)), normalize=False, sentence_only=True).sentence
-            for part in zip(*(torch.split(ids, ROWS) for ids in view.values()), strict=True)
+            for part in zip(*(torch.split(ids, MOMENTUM_ROWS) for ids in view.values()), strict=True)
         ]
         new = gather(widened(views.head(widened(torch.cat(parts))[None])[0]))
         self.rows = torch.cat([self.rows, new])[-capacity:]

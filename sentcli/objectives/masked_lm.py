@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
 IGNORED = -100
-SCORES = 2**24
+WORD_SCORES = 2**24
 """How many scores of words are held at a time: 64 MiB, for 549 positions and 30,522 words
 (``benchmarks/masked_words.py``)."""
 
@@ -98,7 +98,7 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     """
     chosen = labels != IGNORED
     hidden, words = hidden[chosen], labels[chosen]  # only the chosen positions, which are few
-    size = max(1, SCORES // len(head.bias))
+    size = max(1, WORD_SCORES // len(head.bias))
     parts = zip(torch.split(hidden, size), torch.split(words, size), strict=True)
 
     def loss(hidden: Tensor, words: Tensor) -> Tensor:

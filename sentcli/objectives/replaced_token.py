@@ -26,7 +26,7 @@ from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
-ROWS = 32
+WORD_ROWS = 32
 """How many rows have their words scored at once: 32 x 32 tokens x 30,522 words take 125 MB."""
 
 
@@ -122,7 +122,7 @@ class ReplacedTokenLoss(StatefulObjective):
     def replace(self, inputs: dict[str, Tensor], masked: Tensor, labels: Tensor) -> Tensor:
         """Return the ids ``[rows, T]`` with the generator's words, except at position 0 and at padding."""
         hidden = self.generator(**{**inputs, "input_ids": masked}).last_hidden_state
-        words = torch.cat([self._words(part) for part in hidden.split(ROWS)])
+        words = torch.cat([self._words(part) for part in hidden.split(WORD_ROWS)])
         keep = inputs["attention_mask"] == 0
         keep[:, 0] = True
         if self.settings.only_masked:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 OPSET = 20  # the first with Gelu
-FUSED = "com.microsoft"
+ORT_DOMAIN = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 OUTPUT = "sentence_embedding"
 
@@ -121,7 +121,7 @@ class Graph:
             self.weight(f"{name}.scale", scale.astype(np.float32)),
             self.weight(f"{name}.zero_point", np.zeros(len(scale), np.int8)),
             None if bias is None else self.weight(f"{name}.bias", bias.astype(np.float32)),
-            domain=FUSED,
+            domain=ORT_DOMAIN,
         )
 
     def lookup(self, name: str, table: Array, rows: Value) -> Value:
@@ -155,7 +155,7 @@ class Graph:
         if narrow and bias is not None:
             bias = self.cast(bias, ir.DataType.FLOAT16)
         operands = (query, key, value, None, mask, *(() if bias is None else (bias,)))
-        return self._marked(self.op("MultiHeadAttention", *operands, domain=FUSED, num_heads=heads), narrow=narrow)
+        return self._marked(self.op("MultiHeadAttention", *operands, domain=ORT_DOMAIN, num_heads=heads), narrow=narrow)
 
     def reshape(self, value: Value, shape: Value) -> Value:
         """Return a value with another shape, in the same precision."""
@@ -176,7 +176,7 @@ class Graph:
             [result],
             nodes=self.tape.nodes,
             initializers=self.tape.initializers,
-            opset_imports={"": OPSET, FUSED: 1},
+            opset_imports={"": OPSET, ORT_DOMAIN: 1},
             name=name,
         )
         return ir.Model(graph, ir_version=10, producer_name="sentcli")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 GRAPHS = (ONNX, f"{ONNX}.data", OPENVINO, "openvino.bin")
 """The files that hold a graph and its weights."""
-PRECISIONS = ("fp32", "fp16", "int8")
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class _Maker:
 
     def __post_init__(self) -> None:
         model, folder, precision = self.model, self.folder, self.precision
-        one_of("precision", precision, PRECISIONS)
+        one_of("precision", precision, ("fp32", "fp16", "int8"))
         if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
         self.path = folder / ONNX

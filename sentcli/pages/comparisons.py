@@ -22,19 +22,14 @@ def comparison_table(table: ScoreTable) -> Table | None:
     Models are compared with the first one of their run, as the command did; where there are groups of seeds, systems
     are compared with the first system of the table. Tables of one's own data have one comparison, `own_comparison`.
     """
-    if is_own(table):
+    if table.is_own:
         return None
     return _of_systems([table]) if _has_groups(table) else _of_runs(table)
 
 
 def own_comparison(tables: Sequence[ScoreTable]) -> Table | None:
     """Return the differences of systems on all of one's own data, or None if there are none."""
-    return _of_systems([table for table in tables if is_own(table)])
-
-
-def is_own(table: ScoreTable) -> bool:
-    """Tell whether the scores are those of ``evaluate``."""
-    return all(scores.command == "evaluate" for scores in table.models)
+    return _of_systems([table for table in tables if table.is_own])
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def not_compared(table: ScoreTable) -> list[str]:
 
 
 def _has_groups(table: ScoreTable) -> bool:
-    return len(table.systems) > 1 and any(system.grouped for system in table.systems)
+    return len(table.systems) > 1 and table.grouped
 
 
 def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:

@@ -63,7 +63,7 @@ def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -
         if len(twins) > 1:  # what differs from the protocols of other tables of the same kind tells them apart
             measured = [{"score": systems.measure(twin[0]), **systems.common_protocol(twin[0])} for twin in twins]
             number = twins.index(group)
-            different = systems.differing(measured)[number]
+            different = systems.different_choices(measured)[number]
             mark = different.get("name") or systems.words(different) or f"data {number + 1} of {len(twins)}"
             title = f"{title} ({mark})"
         tables.append(ScoreTable(title, tuple(systems.systems_of(group, choices.groups, choices.names))))
@@ -98,7 +98,7 @@ def score_page(
     if (costs := cost_table(runs)) is not None:
         sections.append(Section("What each model costs", table=costs))
     sections += [*more, *(_how_measured(tables) if tables else ())]
-    own = [table for table in tables if comparisons.is_own(table)]
+    own = [table for table in tables if table.is_own]
     verdict = comparisons.verdict(own)  # one sentence for all tables of one's own data that have several systems
     summaries = [_summary(table) for table in tables if not (verdict and table in own)]
     labels = list(dict.fromkeys(system.label for table in tables for system in table.systems))

@@ -51,6 +51,16 @@ class ScoreTable:
         return self.models[0].kinds[0]
 
     @property
+    def is_own(self) -> bool:
+        """Whether the scores are those of ``evaluate``."""
+        return all(scores.command == "evaluate" for scores in self.models)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a system is a group of seeds."""
+        return any(system.grouped for system in self.systems)
+
+    @property
     def format(self) -> str:
         """The format specification of scores that stand alone; see `format_of`."""
         return f".{self.kind.digits}f"
@@ -88,7 +98,7 @@ def short(task: str) -> str:
 
 def score_table(table: ScoreTable) -> Table:
     """Return the table as a paper prints it: a row for each system, a column for each task, and the average."""
-    has_seeds, columns = any(system.grouped for system in table.systems), table.columns
+    has_seeds, columns = table.grouped, table.columns
     rows: list[list[Any]] = []
     intervals, deviations = {}, {}
     for i, system in enumerate(table.systems):
@@ -136,16 +146,16 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     """Return the notes on the protocol, the settings of the models, and the signs in the table."""
     notes = [f"Protocol: {systems.protocol_note(table.models[0])}"]
     choices = [systems.model_choices(scores) for scores in table.models]
-    if common := systems.in_common(choices):
+    if common := systems.common_choices(choices):
         notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {systems.words(common)}.")
     if len(table.systems) <= 6:  # A table with more rows than this does not list the settings of each model below it
-        distinct = systems.telling([systems.model_choices(system.seeds[0]) for system in table.systems])
+        distinct = systems.distinct_choices([systems.model_choices(system.seeds[0]) for system in table.systems])
         phrases = [(s.label, systems.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
         notes += [f"{label}: {words}." for label, words in phrases if words and not label.endswith(f"({words})")]
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
         notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")
-    if any(system.grouped for system in table.systems):
+    if table.grouped:
         notes.append("n: seeds of one system, shown as mean \N{PLUS-MINUS SIGN} sample standard deviation.")
     if gaps:
         notes.append(f"{MISSING}: not measured, not by every seed, or not to be compared with print.")

@@ -177,7 +177,7 @@ def systems_of(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Se
             before = rows.get(f"group {pattern.label}", System(pattern.label, (), grouped=True))
             rows[f"group {pattern.label}"] = replace(before, seeds=(*before.seeds, scores))
     for system in rows.values():
-        different = differing([{**model_choices(seed), "backend": None} for seed in system.seeds])
+        different = different_choices([{**model_choices(seed), "backend": None} for seed in system.seeds])
         if any(different):
             keys = ", ".join(dict.fromkeys(key for choices in different for key in choices))
             raise InputError(f"--group {system.label}: its runs are no seeds of one system, they differ in {keys}")
@@ -205,7 +205,7 @@ def _labelled(models: list[ModelScores]) -> list[ModelScores]:
     labelled = []
     for scores in models:
         twins = together[scores.label]
-        distinct = telling([model_choices(twin) for twin in twins])
+        distinct = distinct_choices([model_choices(twin) for twin in twins])
         own = next(choices for twin, choices in zip(twins, distinct, strict=True) if twin is scores)
         labelled.append(replace(scores, label=f"{scores.label} ({words(own)})" if own else scores.label))
     labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
@@ -335,27 +335,27 @@ def protocol_note(scores: ModelScores) -> str:
     return f"{lead}; {more}." if more else f"{lead}."
 
 
-def differing(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def different_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return of each of some choices those in which they differ, all in the same order."""
     keys = list(dict.fromkeys(key for group in groups for key in group))
     common = {key for key in keys if all(group.get(key) == groups[0].get(key) for group in groups)}
     return [{key: group[key] for key in keys if key in group and key not in common} for group in groups]
 
 
-def telling(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the choices that tell models apart, as few as are enough.
 
     The choices of a fusion follow from the way of searching, and backends give the same vectors, so these are only
     named if the others are the same.
     """
     for keys in (("backend", *FUSION_CHOICES), ("backend",)):
-        few = differing([{key: value for key, value in group.items() if key not in keys} for group in groups])
+        few = different_choices([{key: value for key, value in group.items() if key not in keys} for group in groups])
         distinct = len({json.dumps(each, default=str) for each in few}) == len(few)
         if distinct or (len(keys) == 1 and any(few)):
             return few
-    return differing(groups)
+    return different_choices(groups)
 
 
-def in_common(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def common_choices(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the choices that all of some models have in common."""
     return {key: value for key, value in groups[0].items() if all(key in g and g[key] == value for g in groups)}

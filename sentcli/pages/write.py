@@ -23,7 +23,7 @@ from sentcli.table import Table
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SUFFIXES = (".html", ".md", ".tex")
+PAGE_SUFFIXES = (".html", ".md", ".tex")
 RANKED = "Best of each column in bold"
 UNDERLINED = ", second best underlined"
 LONGEST_TEXT = 300
@@ -59,10 +59,10 @@ def check_suffix(target: Path) -> None:
     """Check the suffix of a file.
 
     Raises:
-        InputError: if it is none of `SUFFIXES`.
+        InputError: if it is none of `PAGE_SUFFIXES`.
     """
-    if target.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{target}: a report is written as {', '.join(SUFFIXES)}; the suffix chooses")
+    if target.suffix.lower() not in PAGE_SUFFIXES:
+        raise InputError(f"{target}: a report is written as {', '.join(PAGE_SUFFIXES)}; the suffix chooses")
 
 
 def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
@@ -70,7 +70,7 @@ def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
 
     Args:
         page: the page.
-        target: a file with one of `SUFFIXES`.
+        target: a file with one of `PAGE_SUFFIXES`.
         style: whether bold marks and intervals are shown.
     """
     from sentcli.io.atomic import check_output, replacing
@@ -96,7 +96,7 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
 
     Args:
         page: the page.
-        suffix: one of `SUFFIXES`.
+        suffix: one of `PAGE_SUFFIXES`.
         style: whether bold marks and intervals are shown.
         folder: name of the folder beside the file that has the figures as PNG, without which Markdown and LaTeX leave
             them out; HTML holds them itself.

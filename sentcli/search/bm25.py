@@ -35,7 +35,7 @@ _LISTS = (
 )  # fmt: skip
 STOP_WORDS = {**{name: name for name in _LISTS}, "porter": "english", "dutch_porter": "dutch"}
 """The list of bm25s for each algorithm of PyStemmer; the other languages keep all their words."""
-QUERIES_AT_A_TIME = 1024
+BATCH_QUERIES = 1024
 """How many queries are split into words at a time."""
 
 
@@ -126,8 +126,8 @@ class BM25:
         k = min(k, len(self))
         hits = Neighbours(np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32))
         analysis = _analysis(self.language)
-        for start in range(0, len(queries) if self._index is not None else 0, QUERIES_AT_A_TIME):
-            batch = list(queries[start : start + QUERIES_AT_A_TIME])
+        for start in range(0, len(queries) if self._index is not None else 0, BATCH_QUERIES):
+            batch = list(queries[start : start + BATCH_QUERIES])
             words = require_bm25s().tokenize(batch, show_progress=False, return_ids=False, **analysis)
             for row, tokens in enumerate(map(self._index.get_tokens_ids, words), start):
                 if tokens:

@@ -32,7 +32,7 @@ ALLOWED = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (...), BETWEEN, LIKE and IS NUL
 NOT_ALLOWED = f"is not allowed here, but {ALLOWED}"
 PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
 """The parts that a node of sqlglot may have; it parses more than is allowed here."""
-DEEPEST, MOST_TESTS = 200, 20_000
+MOST_LEVELS, MOST_TESTS = 200, 20_000
 """The most levels and the most tests of a condition; longer lists of values stand in ``IN (...)``."""
 
 
@@ -119,7 +119,7 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
         raise InputError(f"--where {text!r}: {_place(error)}; it takes {ALLOWED}") from error
     except RecursionError as error:
         raise InputError("--where: the condition is nested too deeply") from error
-    if _depth(tree) > DEEPEST:
+    if _depth(tree) > MOST_LEVELS:
         raise InputError("--where: the condition is nested too deeply")
     if (count := len(tests(tree))) > MOST_TESTS:
         raise InputError(

@@ -30,7 +30,7 @@ TAKEN = 1024
 """How many single rows are read at a time; a system may map 64 KiB around each of them."""
 BLOCK = 131_072
 """How many rows are copied at a time: to unit length, to float32, or to a GPU."""
-AT_A_TIME = 2**28
+DEVICE_SIMILARITIES = 2**28
 """How many similarities torch holds on a device at a time: 1 GiB."""
 QUERIES_AT_ONCE, ROWS_AT_ONCE = 256, 16_384
 """The size of one matrix product; with faiss's own 4,096 x 1,024 a search takes up to three times as long."""
@@ -324,7 +324,7 @@ def nearest_by_torch(queries: Vectors, block: Vectors, k: int, device: str) -> N
     import torch
 
     rows = torch.from_numpy(np.require(block, requirements="W")).to(device)  # torch needs a writable array
-    size = max(AT_A_TIME // len(block), 1)
+    size = max(DEVICE_SIMILARITIES // len(block), 1)
     positions, scores = [], []
     for start in range(0, len(queries), size):
         part = torch.from_numpy(queries[start : start + size]).to(device)

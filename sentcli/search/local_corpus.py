@@ -19,7 +19,7 @@ from sentcli.search.conditions import Condition
 from sentcli.search.exact import Mask, Neighbours, Vectors, require_faiss
 from sentcli.search.exact import search as exact_search
 from sentcli.search.options import SearchOptions, Similarity
-from sentcli.search.rows import Document, Rows, RowsInMemory, counted, matching, positions_of
+from sentcli.search.rows import BLOCK_DOCUMENTS, Document, Rows, RowsInMemory, counted, matching, positions_of
 from sentcli.search.searcher import Searcher, SmallerSearch
 from sentcli.search.store import IndexManifest, Store
 from sentcli.search.vector_file import VectorFile, open_vectors
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 EncodeRows = Callable[["SentenceEncoder", str, Sequence[str]], Vectors]
 """Returns the vectors ``[n, dim]`` of texts, given the encoder, the prompt and the texts."""
-TEXTS = 50_000
-"""Documents whose texts and vectors are in memory at the same time where a corpus may be larger than the memory."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class StreamedSearch:
     def blocks(self, mask: Mask | None = None) -> Iterator[Vectors]:
         """Yield the vectors of the rows that may be found."""
         texts = self.rows.texts() if mask is None else compress(self.rows.texts(), mask)
-        while block := list(islice(texts, TEXTS)):
+        while block := list(islice(texts, BLOCK_DOCUMENTS)):
             yield self.encode(block)
 
     def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:

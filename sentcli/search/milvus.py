@@ -1,7 +1,7 @@
 """Collections of Milvus: rows are written, counted and found.
 
 A collection has the fields ``id``, ``text``, ``embedding``, one for each column, `WORDS` (the words of the text, made
-by Milvus's BM25 function) and `HASH`. How its vectors were made stands in its property `RECORD`.
+by Milvus's BM25 function) and `HASH`. How its vectors were made stands in its property `RECORD_PROPERTY`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from sentcli.search.rows import Document
 
 NEXT, OLD = "_sentcli_next", "_sentcli_old"
 """The ends of the names of what will replace a collection, and of the one that is being replaced."""
-RECORD = "sentcli"
+RECORD_PROPERTY = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
-KINDS = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
+INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
 """The indexes of Milvus for the kinds of `index --type`."""
 NOT_IN_A_FILE = ["ivfpq"]
 """The kinds that Milvus Lite does not have."""
 EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
 """The search parameter of each kind that is not exact."""
 METRICS: dict[Similarity, str] = {"cosine": "COSINE", "dot": "IP"}
-ROWS = 500
+REQUEST_ROWS = 500
 """How many rows are sent or asked for at a time: some MB."""
 
 
@@ -82,7 +82,7 @@ class MilvusCollection:
         if not cls.is_there(client, address, name):
             return None
         with answering(title):
-            record = Record.read(client.describe_collection(name)["properties"][RECORD], title)
+            record = Record.read(client.describe_collection(name)["properties"][RECORD_PROPERTY], title)
             if record.rows is None:
                 clear_half_made(address, name)
             client.load_collection(name)
@@ -101,7 +101,7 @@ class MilvusCollection:
                 if not client.has_collection(name + OLD):
                     return False
                 client.rename_collection(name + OLD, name)
-            if RECORD not in client.describe_collection(name).get("properties", {}):
+            if RECORD_PROPERTY not in client.describe_collection(name).get("properties", {}):
                 raise InputError(f"{title} was not made by sentcli index; choose another --collection")
         return True
 
@@ -176,12 +176,12 @@ class MilvusCollection:
             schema.add_field(field_name, numbers.get(kind, DataType.VARCHAR), nullable=True, **length)
         schema.add_function(Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS]))
         indexes = client.prepare_index_params()
-        kind, parameters = KINDS[record.kind], _parameters(record.kind, rows, record.dimension)
+        kind, parameters = INDEX_TYPES[record.kind], _parameters(record.kind, rows, record.dimension)
         metric = METRICS[record.similarity]
         indexes.add_index(VECTORS, index_type=kind, metric_type=metric, params=parameters)
         words = {"bm25_k1": K1, "bm25_b": B}
         indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=words)
-        properties = {RECORD: json.dumps(asdict(record), ensure_ascii=False)}
+        properties = {RECORD_PROPERTY: json.dumps(asdict(record), ensure_ascii=False)}
         with answering(f"{address} {name}"):
             client.create_collection(
                 name, schema=schema, index_params=indexes, properties=properties, consistency_level="Strong"
@@ -192,7 +192,7 @@ class MilvusCollection:
         """Write changes of the record, and return the collection with them."""
         record = replace(self.record, **changes)
         with answering(self.title):
-            properties = {RECORD: json.dumps(asdict(record), ensure_ascii=False)}
+            properties = {RECORD_PROPERTY: json.dumps(asdict(record), ensure_ascii=False)}
             self.client.alter_collection_properties(self.name, properties=properties)
         return replace(self, record=record)
 
@@ -224,9 +224,9 @@ class MilvusCollection:
         """
         cut = 0
         wide: Vectors = np.ascontiguousarray(vectors, np.float32)
-        for start in range(0, len(block), ROWS):
+        for start in range(0, len(block), REQUEST_ROWS):
             rows = []
-            for i in range(start, min(start + ROWS, len(block))):
+            for i in range(start, min(start + REQUEST_ROWS, len(block))):
                 text = shortened(block.texts[i])
                 cut += text != block.texts[i]
                 row = {ID: block.ids[i], TEXTS: text, VECTORS: wide[i], HASH: hashes[i]}
@@ -239,9 +239,9 @@ class MilvusCollection:
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows."""
-        for start in range(0, len(ids), ROWS):
+        for start in range(0, len(ids), REQUEST_ROWS):
             with answering(self.title):
-                self.client.delete(self.name, filter=with_ids(ids[start : start + ROWS]))
+                self.client.delete(self.name, filter=with_ids(ids[start : start + REQUEST_ROWS]))
 
     def rows(self, fields: Sequence[str], condition: str = "") -> Iterator[list[dict[str, Any]]]:
         """Yield some fields of all rows that meet a condition in the order of their ids, some rows at a time.
@@ -251,7 +251,7 @@ class MilvusCollection:
         """
         remaining = condition
         while True:
-            asked = {"filter": remaining, "output_fields": [ID, *fields], "limit": ROWS}
+            asked = {"filter": remaining, "output_fields": [ID, *fields], "limit": REQUEST_ROWS}
             with answering(self.title):
                 batch = list(self.client.query(self.name, **asked, iterator="True", reduce_stop_for_best=True))
             if not batch:
@@ -288,11 +288,11 @@ class MilvusCollection:
         self, field_name: str, queries: list[Any], k: int, condition: str, parameters: dict[str, Any]
     ) -> list[list[tuple[str, float]]]:
         found: list[list[tuple[str, float]]] = []
-        for start in range(0, len(queries), ROWS):
+        for start in range(0, len(queries), REQUEST_ROWS):
             with answering(self.title):
                 answer = self.client.search(
                     self.name,
-                    queries[start : start + ROWS],
+                    queries[start : start + REQUEST_ROWS],
                     anns_field=field_name,
                     limit=k,
                     filter=condition,
@@ -304,9 +304,9 @@ class MilvusCollection:
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield some fields of the rows with these ids that are there."""
-        for start in range(0, len(ids), ROWS):
+        for start in range(0, len(ids), REQUEST_ROWS):
             with answering(self.title):
-                chosen = with_ids(ids[start : start + ROWS])
+                chosen = with_ids(ids[start : start + REQUEST_ROWS])
                 rows = self.client.query(self.name, filter=chosen, output_fields=[ID, *names])
             yield from rows
 

@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.search.exact import Blocks, Neighbours
-from sentcli.search.recall import SAMPLE
+from sentcli.search.recall import SAMPLE_ROWS
 from sentcli.search.searcher import Searcher, build
 
 Positions = npt.NDArray[np.int64]
 NEAREST = 16
 """How many neighbours of a row are asked for first; a row whose neighbours are all similar enough is asked for more."""
-MOST = 1024
+MOST_NEIGHBOURS = 1024
 """The most neighbours of a row that are looked at."""
 MOST_PAIRS = 1_000_000
 """The most pairs that are listed."""
 PROPOSED = 10_000
 """About as many pairs has the similarity that is proposed where there would be too many."""
-AT_A_TIME = 4096
+QUERY_ROWS = 4096
 """How many rows are queries at a time."""
 
 
@@ -38,7 +38,7 @@ class SimilarPairs:
     nearest: npt.NDArray[np.float32]
     """The similarity of each row and its nearest other row ``[rows]``; -1 where an index found none."""
     crowded: int
-    """The number of rows with `MOST` or more such neighbours, of which the nearest are here."""
+    """The number of rows with `MOST_NEIGHBOURS` or more such neighbours, of which the nearest are here."""
 
 
 def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None] = lambda rows: None) -> SimilarPairs:
@@ -52,8 +52,8 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
     rows = len(searcher.blocks)
     parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
     nearest, crowded = np.full(rows, -1, np.float32), 0
-    for start in range(0, rows, AT_A_TIME):
-        own = np.arange(start, min(start + AT_A_TIME, rows))
+    for start in range(0, rows, QUERY_ROWS):
+        own = np.arange(start, min(start + QUERY_ROWS, rows))
         vectors, k, done = searcher.blocks.take(own), NEAREST, len(own)
         while len(own):
             hits = _without_own(searcher.search(vectors, min(k + 1, rows)), own)
@@ -61,7 +61,7 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
             if k == NEAREST and hits.scores.shape[1]:
                 nearest[own] = np.maximum(hits.scores[:, 0], -1)
             full: npt.NDArray[np.bool_] = np.all(hits.scores >= least, axis=1) & (k < rows - 1)
-            if k >= MOST:
+            if k >= MOST_NEIGHBOURS:
                 crowded += int(full.sum())
                 full = np.zeros_like(full)
             row, column = np.nonzero((hits.scores >= least) & ~full[:, None])
@@ -93,8 +93,8 @@ def expected_pairs(blocks: Blocks, least: float) -> ExpectedPairs:
         least: the least similarity.
     """
     rows = len(blocks)
-    sample, vectors = blocks.sample(SAMPLE)
-    hits = _without_own(build("flat", blocks).search(vectors, min(MOST + 1, rows)), sample)
+    sample, vectors = blocks.sample(SAMPLE_ROWS)
+    hits = _without_own(build("flat", blocks).search(vectors, min(MOST_NEIGHBOURS + 1, rows)), sample)
     similarities = np.sort(hits.scores[np.isfinite(hits.scores)])[::-1]
     pairs_of_one = rows / 2 / max(len(sample), 1)  # a pair of two rows is seen from each of them
     wanted = min(max(int(PROPOSED / pairs_of_one), 1), len(similarities)) - 1
@@ -146,10 +146,10 @@ def recall_of(pairs: SimilarPairs, blocks: Blocks, least: float) -> tuple[float,
         blocks: the rows.
         least: the least similarity of a pair.
     """
-    sample, vectors = blocks.sample(SAMPLE)
+    sample, vectors = blocks.sample(SAMPLE_ROWS)
     found = {*zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)}
     expected: set[tuple[int, int]] = set()
-    hits = _without_own(build("flat", blocks).search(vectors, min(MOST + 1, len(blocks))), sample)
+    hits = _without_own(build("flat", blocks).search(vectors, min(MOST_NEIGHBOURS + 1, len(blocks))), sample)
     for own, positions, scores in zip(sample.tolist(), hits.positions, hits.scores, strict=True):
         others = positions[scores >= least].tolist()
         expected |= {(min(own, other), max(own, other)) for other in others}

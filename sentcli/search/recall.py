@@ -15,7 +15,7 @@ from sentcli.search.options import Similarity
 
 K = 10
 """The number of hits by which an index is compared with exact search."""
-SAMPLE = 1000
+SAMPLE_ROWS = 1000
 """The number of rows that are queries where none are given."""
 TARGET = 0.95
 """The recall that the search parameter is chosen for by default."""
@@ -62,7 +62,7 @@ class Sample:
 
 def sample(blocks: Comparable, similarity: Similarity, queries: Vectors | None = None) -> Sample:
     """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows of the corpus."""
-    own, vectors = blocks.sample(SAMPLE) if queries is None else (None, queries)
+    own, vectors = blocks.sample(SAMPLE_ROWS) if queries is None else (None, queries)
     vectors = prepared(vectors, similarity)
     seconds, top = 0.0, TopK(vectors, K + 1, similarity=similarity)
     for block in blocks.since(0, BLOCK):

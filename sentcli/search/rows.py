@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 EMBEDDING = "embedding"
 """The column of the vectors in files that `encode` wrote."""
 
+BLOCK_DOCUMENTS = 50_000
+"""Documents whose texts are in memory at the same time where a corpus may be larger than the memory."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -186,7 +189,7 @@ class RowsOnDisk:
                     yield pa.Table.from_batches([batch])
 
 
-WRITTEN = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
+ROW_SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet", ".txt")
 """The suffixes of files that `write_rows` writes."""
 
 
@@ -196,8 +199,8 @@ def check_written(file: str, *, overwrite: bool) -> None:
     Raises:
         InputError: for another suffix, or if the file exists and `overwrite` is not set.
     """
-    if Path(file).suffix not in WRITTEN:
-        raise InputError(f"--write {file}: the rows are written as {', '.join(WRITTEN)}")
+    if Path(file).suffix not in ROW_SUFFIXES:
+        raise InputError(f"--write {file}: the rows are written as {', '.join(ROW_SUFFIXES)}")
     check_output(Path(file), overwrite=overwrite)
 
 
@@ -207,7 +210,7 @@ def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
     Args:
         rows: of a corpus.
         positions: the rows that are written.
-        path: a file with one of the suffixes in `WRITTEN`.
+        path: a file with one of the suffixes in `ROW_SUFFIXES`.
     """
     import pandas as pd
 

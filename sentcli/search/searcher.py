@@ -19,18 +19,18 @@ HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
-RESCORED = 100
+LEAST_RESCORED = 100
 """The least number of rows that are compared exactly where an index holds codes."""
 EXACT_SHARE, EXACT_ROWS = 0.1, 10_000
 """Where a condition leaves a smaller share or a smaller number of the rows of an index, they are searched exactly."""
-MOST = 0.5
+WHOLE_SHARE = 0.5
 """From this share of the rows on, exact search compares all of them and drops those that a condition leaves out, which
 takes less time than copying the others."""
 
 
 def _among_all(k: int) -> int:
-    """Return how many rows are taken where `MOST` of them may be found, so that `k` are likely left."""
-    return int(1.5 * k / MOST) + RESCORED
+    """Return how many rows are taken where `WHOLE_SHARE` of them may be found, so that `k` are likely left."""
+    return int(1.5 * k / WHOLE_SHARE) + LEAST_RESCORED
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Searcher:
 
     def _candidates(self, k: int) -> int:
         """Return how many rows the indexes have to find for `k` hits."""
-        return max(k * self.recipe.rescore, RESCORED) if self.recipe.rescore else k
+        return max(k * self.recipe.rescore, LEAST_RESCORED) if self.recipe.rescore else k
 
     def _search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
         indexed = sum(map(len, self.parts))
@@ -87,7 +87,7 @@ class Searcher:
 
     def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
-        if mask is None or np.count_nonzero(mask[first:]) < MOST * (len(mask) - first):
+        if mask is None or np.count_nonzero(mask[first:]) < WHOLE_SHARE * (len(mask) - first):
             return self._exact_of_chosen(queries, k, first, mask)
         k = min(k, int(np.count_nonzero(mask[first:])))
         best = self._exact_of_chosen(queries, _among_all(k), first, None)
@@ -165,7 +165,7 @@ class SmallerSearch:
         if self.full is None:
             return self.searcher.search(fitted, k, mask)
         parts = [Neighbours.none(0)]
-        candidates = max(k * FULL_RESCORED, RESCORED)
+        candidates = max(k * FULL_RESCORED, LEAST_RESCORED)
         size = max(HELD // candidates, 1)
         for start in range(0, len(queries), size):
             hits = self.searcher.search(fitted[start : start + size], candidates, mask)

@@ -32,7 +32,7 @@ from sentcli.search.origin import Origin
 from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
 
-INDEXES, WORDS = "indexes", "bm25"
+INDEXES, WORDS_INDEX = "indexes", "bm25"
 WORDS_ROWS = "rows.json"
 """The file that says which rows the index of words was built from."""
 INDEX = "index.json"
@@ -256,7 +256,7 @@ class Store:
                 similarity or prompt.
             DataError: if the index is damaged.
         """
-        built = [index for index in self.indexes if index not in (WORDS, ann.FLAT)]
+        built = [index for index in self.indexes if index not in (WORDS_INDEX, ann.FLAT)]
         if name is None and len(built) > 1:
             raise InputError(f"{self.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
         name = name or (built[0] if built else ann.FLAT)
@@ -278,7 +278,7 @@ class Store:
 
     def _flat(self, similarity: Similarity | None, device: str) -> tuple[Searcher, str | None]:
         """Return exact search, with the similarity and the query prompt of the indexes if they agree on them."""
-        manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS]
+        manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS_INDEX]
         similarities = {manifest.similarity for manifest in manifests}
         prompts = {manifest.query_prompt for manifest in manifests}
         similarity = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
@@ -288,7 +288,7 @@ class Store:
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:
         """Return the error message for an index that does not exist."""
-        if name == WORDS:
+        if name == WORDS_INDEX:
             return f"--index {name}: words are searched with --search {name}"
         has = f"it has {', '.join(built)}" if built else "it has none"
         return (
@@ -317,7 +317,7 @@ class Store:
     def build_words(self, language: str) -> BM25:
         """Build the index of words, and write it into the store."""
         words = BM25.build(self.rows.texts(), language=language)
-        place = self.place(WORDS)
+        place = self.place(WORDS_INDEX)
         check_output(place, resume=True, folder=True)
         with replacing(place) as temporary:
             words.save(temporary)
@@ -334,7 +334,7 @@ class Store:
         Raises:
             InputError: if the index is damaged.
         """
-        place = self.place(WORDS)
+        place = self.place(WORDS_INDEX)
         facts = self._words_facts() if place.is_dir() else None
         if facts is None or facts.rows != self.row_digests:
             return None
@@ -345,7 +345,7 @@ class Store:
         return words if language in (None, words.language) else None
 
     def _words_facts(self) -> WordsFacts:
-        path, remedy = self.place(WORDS) / WORDS_ROWS, "build the index again"
+        path, remedy = self.place(WORDS_INDEX) / WORDS_ROWS, "build the index again"
         return read_json_form(WordsFacts, path, missing=f"{path} is damaged (it is missing); {remedy}", remedy=remedy)
 
     def check_index(self, name: str) -> list[str]:
@@ -358,7 +358,7 @@ class Store:
             InputError: if there is no such index, or its list of files is damaged.
         """
         place, stale = self.place(name), False
-        if name == WORDS:
+        if name == WORDS_INDEX:
             facts = self._words_facts()
             files, stale = facts.files, facts.rows != self.row_digests
         else:

@@ -20,7 +20,7 @@ from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
 from sentcli.io.writers import mapped_array
-from sentcli.search.exact import Blocks
+from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
 from sentcli.search.rows import EMBEDDING, Rows, RowsInMemory, RowsOnDisk, read_rows, reading
 from sentcli.search.store import Store
@@ -28,14 +28,12 @@ from sentcli.search.store import Store
 Array = npt.NDArray[Any]
 TENSOR = "embeddings"
 """The tensor of the vectors in a safetensors file."""
-RECORD = b"sentcli"
+RECORD_KEY = b"sentcli"
 """The key of the settings in the metadata of a Parquet file."""
 ALONE = (".npy", ".safetensors")
 """The suffixes of files that hold vectors alone, without their texts."""
 LARGEST_COMPONENT = 1e15
 """The largest component of a vector whose inner products float32 holds, whatever the dimension."""
-AT_A_TIME = 65_536
-"""How many rows are looked at together for numbers that are not finite."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,8 @@ class VectorFile:
             if array.ndim != 2 or array.dtype.kind not in "fiu":
                 shape = f"an array {array.shape} of {array.dtype}"
                 raise DataError(place.name, f"{shape}; vectors are numbers [rows, dimensions]")
-            for start in range(0, len(array), AT_A_TIME):
-                part = array[start : start + AT_A_TIME]
+            for start in range(0, len(array), BLOCK):
+                part = array[start : start + BLOCK]
                 if not np.isfinite(part).all():
                     raise DataError(place.name, "some numbers are not finite")
                 if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
@@ -198,7 +196,7 @@ def _read_parquet(place: Place) -> tuple[list[Array], dict[str, Any]]:
 
     with reading(place, "not a readable Parquet file"):
         file = pq.ParquetFile(place.path)
-        record = (file.schema_arrow.metadata or {}).get(RECORD)
+        record = (file.schema_arrow.metadata or {}).get(RECORD_KEY)
         column = file.read(columns=[EMBEDDING]).column(0)
     arrays: list[Array] = []
     first = 0

@@ -15,10 +15,10 @@ from torch import Tensor
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task
-from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, SetTask, load_tasks
+from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
-from sentcli.evaluation.retrieval_tasks import sampled
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, sampled
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled_kinds import columns_of, head
 from sentcli.io.places import is_remote
@@ -90,7 +90,7 @@ def _fields(fields: str | None, file: str) -> str | None:
 
 def tested_texts(task: OwnTask) -> Sequence[str]:
     """Return the texts that a model should not have been trained on: those of a table, or the queries of a set."""
-    return list(task.data.queries.values()) if isinstance(task, SetTask) else task.all_texts
+    return list(task.data.queries.values()) if isinstance(task, RetrievalTask) else task.all_texts
 
 
 def limited(sets: Sequence[DevSet], limit: int, start: str) -> tuple[DevSet, ...]:
@@ -105,8 +105,9 @@ def limited(sets: Sequence[DevSet], limit: int, start: str) -> tuple[DevSet, ...
 
 
 def _sample(task: Task, limit: int, start: str) -> Task:
-    if isinstance(task, SetTask) and len(task.data.queries) > limit:
-        return replace(task, data=sampled(task.data, _rows(len(task.data.queries), limit), start))
+    if isinstance(task, RetrievalTask) and len(task.data.queries) > limit:
+        sample = sampled(task.data, _rows(len(task.data.queries), limit), start)
+        return replace(task, search=SetSearch(sample, task.search.options))
     if isinstance(task, TableTask) and len(task) > limit:
         return task.of_rows(_rows(len(task), limit, task.table.values))
     if isinstance(task, sts.SimilarityTask) and task.ends is not None and len(task) > limit:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, nearest
-from sentcli.verbs.kinds import KINDS
+from sentcli.verbs.kinds import ANALYSES
 from sentcli.verbs.result import Result
 
 
@@ -18,9 +18,10 @@ def kind_of(name: str) -> Callable[..., Result]:
     Raises:
         InputError: if there is no such kind.
     """
-    if name not in KINDS:
-        raise InputError(f"analyze has no kind {name!r}{nearest(name, list(KINDS))}; there are: {', '.join(KINDS)}")
-    module, _, function = KINDS[name].partition(":")
+    if name not in ANALYSES:
+        hint = nearest(name, list(ANALYSES))
+        raise InputError(f"analyze has no kind {name!r}{hint}; there are: {', '.join(ANALYSES)}")
+    module, _, function = ANALYSES[name].partition(":")
     return getattr(import_module(f"sentcli.verbs.kinds.{module}"), function)
 
 
@@ -28,7 +29,7 @@ def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, *
     """Run an analysis; it writes a folder with a page, figures and tables.
 
     Args:
-        kind: one of `KINDS`.
+        kind: one of `ANALYSES`.
         paths: what the command takes without a name: texts, runs, vectors, files of results, or two models.
         options: those of ``sentcli analyze KIND`` by their long names, such as ``output`` and ``model``.
 

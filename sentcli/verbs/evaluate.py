@@ -66,7 +66,7 @@ def tables_of(models: Sequence[ModelScores], tables: Sequence[ScoreTable]) -> It
 
     for table in tables:
         measures = score_tables.measure_table(table)
-        grouped = any(system.grouped for system in table.systems)
+        grouped = table.grouped
         if grouped or len(table.columns) > 1 or table.kind is RETRIEVAL:
             yield score_tables.score_table(table)
             measures = None if measures is None else replace(measures, intervals={})

@@ -15,7 +15,7 @@ from sentcli import console
 from sentcli.bounds import one_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.readers import Block
+from sentcli.io.readers import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.options import recall_table
 from sentcli.verbs.result import Result
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""
-ROWS_AT_A_TIME = 8192
-"""Rows that are read and encoded together."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ def _check_names(address: str, name: str, kind: str) -> None:
     if not re.fullmatch(r"[A-Za-z_]\w{0,239}", name, re.ASCII):
         raise InputError(f"--collection {name}: at most 240 letters, digits and underscores, no digit first")
     missing = milvus.NOT_IN_A_FILE if is_file(address) else []
-    one_of("--type of a collection", kind, [known for known in milvus.KINDS if known not in missing])
+    one_of("--type of a collection", kind, [known for known in milvus.INDEX_TYPES if known not in missing])
 
 
 def _id_hashes(rows: CollectionRows) -> npt.NDArray[np.int64]:
@@ -188,8 +186,8 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         first = 0
         for table in stored.rows.tables(list(stored.rows.schema)):
-            for start in range(0, len(table), ROWS_AT_A_TIME):
-                columns = table.slice(start, ROWS_AT_A_TIME).to_pydict()
+            for start in range(0, len(table), BLOCK_ROWS):
+                columns = table.slice(start, BLOCK_ROWS).to_pydict()
                 block = Block(columns.pop("id"), columns.pop("text"), columns)
                 yield block, partial(vectors_of, first)
                 first += len(block)
@@ -216,7 +214,7 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     columns, casts = list(files.survey.column_types), files.survey.casts
 
     def read() -> Iterator[Block]:
-        return read_blocks(files.sources, files.options, block_rows=ROWS_AT_A_TIME, columns=columns, casts=casts)
+        return read_blocks(files.sources, files.options, columns=columns, casts=casts)
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         cut = lost = 0

@@ -34,8 +34,6 @@ RESULTS = {
     "steps": "steps",
     "sentences_per_second": "sentences/s",
 }
-DEV = ("start", "best", "final")
-"""Results that are scores on the dev set."""
 WHOLE_NUMBERS = ("best_step", "steps", "sentences_per_second")
 """Results that are shown without decimals."""
 
@@ -187,7 +185,7 @@ def _model_sections(
         lines = list(rows)[:2000]  # texts of ``--texts`` that are mapped
         maps = mapping.Maps(MapTexts([rows[line].id for line in lines], lines), MapSettings())
         for model in models:
-            maps.add(model, names[model.name])
+            maps.add(names[model.name], model)
         note = f"The first {len(lines):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
         sections += maps.sections(f"{note} of k-means.")
     return sections
@@ -237,7 +235,8 @@ def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[st
     notes = ["Spearman correlations are times 100."]
     notes += [f"Not finished: {', '.join(unfinished)}."] if unfinished else []
     places = ".2f" if set(measures.values()) == {STSB_DEV[1]} else ".4f"
-    formats = {RESULTS[key]: ",.0f" if key in WHOLE_NUMBERS else places for key in (*WHOLE_NUMBERS, *DEV)}
+    formats = {RESULTS[key]: places for key in ("start", "best", "final")}
+    formats |= {RESULTS[key]: ",.0f" for key in WHOLE_NUMBERS}
     scored = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
     summary = f"{len(rows)} training run{'s' if len(rows) > 1 else ''}"
     if scored and len({(results[name].get("name"), measures[name]) for name in scored}) == 1:

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
-from sentcli.evaluation.retrieval_metrics import Run, check_ids, read_run, write_run
+from sentcli.evaluation.retrieval_metrics import check_ids, read_run
 from sentcli.evaluation.retrieval_tasks import TOP_K, Bench, protocol, score_run
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
@@ -141,7 +140,7 @@ def _search(
         files = _run_files(target, bench, searches, other_files, overwrite=overwrite)
     all_scores = []
     for model, way in searches:
-        tasks = bench.tasks(way, model, partial(_write_run, files[model, way]) if files else None)
+        tasks = bench.tasks(way, model, files.get((model, way), {}))
         choices, read_cache = protocol(bench.options, way, model), target is None
         if model is None:
             scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
@@ -188,11 +187,6 @@ def _run_files(
         check_ids(search.data.queries)
         check_ids(search.data.ids)
     return files
-
-
-def _write_run(files: dict[str, Path], name: str, _: str, run: Run) -> None:
-    check_output(files[name], overwrite=True)
-    write_run(run, files[name])
 
 
 def _check_search(bench: Bench, device: str) -> None:

@@ -57,7 +57,7 @@ def test_isotropy_by_its_definition():
 def test_occurrences_are_those_of_scikit_learn(rows, k, block, together, monkeypatch):
     from sklearn.neighbors import NearestNeighbors
 
-    monkeypatch.setattr("sentcli.evaluation.pair_geometry.BLOCK_ROWS", block)
+    monkeypatch.setattr("sentcli.evaluation.pair_geometry.PRODUCT_ROWS", block)
     monkeypatch.setattr("sentcli.evaluation.pair_geometry.COMPARED_PRODUCTS", together)
     vectors = normal(rows, 8)
     neighbours = NearestNeighbors(n_neighbors=min(k, rows - 1), metric="cosine").fit(vectors)
@@ -84,7 +84,7 @@ def test_too_few_vectors_are_refused(function):
 def test_uniformity_in_blocks_is_that_of_all_pairs(rows, monkeypatch):
     from scipy.spatial.distance import pdist
 
-    monkeypatch.setattr("sentcli.evaluation.pair_geometry.BLOCK_ROWS", 3)
+    monkeypatch.setattr("sentcli.evaluation.pair_geometry.PRODUCT_ROWS", 3)
     vectors = normal(rows, 5)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = np.log(np.exp(-2 * pdist(unit.astype(np.float64), "sqeuclidean")).mean())

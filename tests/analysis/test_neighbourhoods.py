@@ -30,7 +30,7 @@ def grouped(groups=4, each=30, dimension=16, seed=0):
 def test_nearest_are_those_of_scikit_learn_in_order(rows, k, block, monkeypatch):
     from sklearn.neighbors import NearestNeighbors
 
-    monkeypatch.setattr("sentcli.evaluation.pair_geometry.BLOCK_ROWS", block)
+    monkeypatch.setattr("sentcli.evaluation.pair_geometry.PRODUCT_ROWS", block)
     vectors = normal(rows, 8)
     distances, expected = NearestNeighbors(n_neighbors=k, metric="cosine").fit(vectors).kneighbors()
     found = all_pairs(vectors, k)

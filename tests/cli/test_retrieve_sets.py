@@ -301,7 +301,7 @@ def test_a_corpus_is_encoded_block_by_block(make_random, retrieve, tiny_bert, mo
     folder = make_random("blocks", seed=3)
     whole = retrieve("--beir", folder, "-m", tiny_bert, "--rerun")
     sizes, original = [], EvaluatedModel.encode
-    monkeypatch.setattr(local_corpus, "TEXTS", 7)
+    monkeypatch.setattr(local_corpus, "BLOCK_DOCUMENTS", 7)
     monkeypatch.setattr(EvaluatedModel, "encode", lambda s, t, *a, **m: sizes.append(len(t)) or original(s, t, *a, **m))
     assert retrieve("--beir", folder, "-m", tiny_bert, "--rerun")["results"] == whole["results"]
     assert sizes == [12] + [7] * 8 + [4]
@@ -312,7 +312,7 @@ def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch)
     from sentcli.search import local_corpus
 
     folder = make_random("stopped", seed=11)
-    monkeypatch.setattr(local_corpus, "TEXTS", 20)
+    monkeypatch.setattr(local_corpus, "BLOCK_DOCUMENTS", 20)
     encoded, original = [], LoadedModel.encode
 
     def encode(self, texts, prompt, **more):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from sentcli.data.pins import LOCK_FILE, WORK
+from sentcli.data.pins import PINS_FILE, WORK
 from sentcli.data.registry import find
 from sentcli.io import stores
 from tests.conftest import heed_ctrl_c
@@ -72,7 +72,7 @@ def test_a_stopped_download_leaves_no_half_file(server, folder, run, kind):
     assert not (folder / WIKI).exists()
     server.put("wiki.txt", TEXT)
     done = run(*arguments, "--source", url, check=0)
-    assert {name: text for name, text in tree(folder).items() if name != LOCK_FILE} == {WIKI: TEXT}
+    assert {name: text for name, text in tree(folder).items() if name != PINS_FILE} == {WIKI: TEXT}
     assert "no checksum is published" in done.stderr and "licence: CC BY-SA 3.0 (Wikipedia)" in done.stderr
     assert run("data", "verify", "--data-dir", folder, check=0).stderr.startswith("1 files in")
 

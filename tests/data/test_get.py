@@ -13,7 +13,7 @@ import pytest
 from sentcli.data import data_folder, locate, located
 from sentcli.data import get as module
 from sentcli.data.get import get
-from sentcli.data.pins import LOCK_FILE, WORK, recorded_files, verify
+from sentcli.data.pins import PINS_FILE, WORK, recorded_files, verify
 from sentcli.data.registry import Archive, DataSet, File, Pin, is_offline, missing, presence
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import NoRoomError
@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 def kept(folder):
     """All files but the lock file."""
-    return {name: content for name, content in tree(folder).items() if name != LOCK_FILE}
+    return {name: content for name, content in tree(folder).items() if name != PINS_FILE}
 
 
 def test_an_archive_is_fetched_unpacked_and_recorded(server, folder, meter):
@@ -111,7 +111,7 @@ def test_what_has_no_checksum_is_pinned_at_the_first_download(server, folder, me
     server.put("a.txt", b"first")
     got = get(dataset, folder, meter)
     assert got.first_use == ["a.txt"]
-    entry = json.loads((folder / LOCK_FILE).read_text())["files"]["plain/a.txt"]
+    entry = json.loads((folder / PINS_FILE).read_text())["files"]["plain/a.txt"]
     assert entry == {**entry, "url": server.base + "a.txt", "sha256": pin(b"first").sha256, "size": 5}
     assert time.strptime(entry["date"], "%Y-%m-%dT%H:%M:%S+00:00")
     (folder / "plain" / "a.txt").unlink()
@@ -295,10 +295,10 @@ def test_verify_finds_a_changed_byte_and_a_missing_file(server, folder, meter):
 
 def test_a_damaged_lock_file_is_said(folder, server, meter):
     folder.mkdir()
-    (folder / LOCK_FILE).write_text('{"format": 1, "files": {"a": {}}}')
+    (folder / PINS_FILE).write_text('{"format": 1, "files": {"a": {}}}')
     with pytest.raises(InputError, match="is damaged"):
         get(plain_set(server, PLAIN), folder, meter)
-    (folder / LOCK_FILE).write_text('{"format": 9, "files": {}}')
+    (folder / PINS_FILE).write_text('{"format": 9, "files": {}}')
     with pytest.raises(InputError, match=r"is damaged .*format"):
         recorded_files(folder)
 

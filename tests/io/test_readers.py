@@ -459,7 +459,7 @@ def test_reading_begins_at_any_mark(tmp_path, monkeypatch, suffix, null):
 
     import pandas as pd
 
-    monkeypatch.setattr(readers, "MARKED", 7)
+    monkeypatch.setattr(readers, "BLOCK_ROWS", 7)
     rows = [{"text": f'text {i}, "äö"' + ("\nwith a line end" if i % 5 == 0 else ""), "n": i % 3} for i in range(40)]
     if null == "skip" and suffix in (".jsonl", ".parquet", ".jsonl.gz"):
         rows[9]["text"] = rows[30]["text"] = None

@@ -412,7 +412,7 @@ def test_words_are_scored_in_parts_and_their_scores_are_not_kept(monkeypatch, ti
     whole = torch.nn.functional.cross_entropy(head(hidden, backbone)[labels != IGNORED], labels[labels != IGNORED])
     expected = torch.autograd.grad(whole, weights)
     rows, kept = [], []
-    monkeypatch.setattr(masked_lm, "SCORES", 4 * words)
+    monkeypatch.setattr(masked_lm, "WORD_SCORES", 4 * words)
     watch = head.dense.register_forward_hook(lambda module, given, output: rows.append(len(output)))
     with torch.autograd.graph.saved_tensors_hooks(lambda saved: kept.append(saved.shape) or saved, lambda saved: saved):
         loss = masked_lm.masked_loss(head, hidden, labels, backbone)

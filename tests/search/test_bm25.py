@@ -105,7 +105,7 @@ def test_queries_in_blocks_are_queries_one_by_one(monkeypatch):
     index = BM25.build(DOCUMENTS)
     queries = ["cat", "wolf", "", "running dogs", "zebra"]
     alone = [index.search([query], 4).positions[0].tolist() for query in queries]
-    monkeypatch.setattr("sentcli.search.bm25.QUERIES_AT_A_TIME", 2)
+    monkeypatch.setattr("sentcli.search.bm25.BATCH_QUERIES", 2)
     assert index.search(queries, 4).positions.tolist() == alone
 
 

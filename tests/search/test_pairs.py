@@ -21,7 +21,7 @@ def as_dict(pairs):
 
 @pytest.mark.parametrize("least", [0.5, 0.8, 0.95, 1.1])
 def test_pairs_are_all_that_are_similar_enough(least, monkeypatch):
-    monkeypatch.setattr(pairing, "AT_A_TIME", 70)
+    monkeypatch.setattr(pairing, "QUERY_ROWS", 70)
     monkeypatch.setattr(pairing, "NEAREST", 2)
     vectors = clustered(300, 12)
     vectors[17] = vectors[250]
@@ -56,7 +56,7 @@ def test_groups_are_chains_of_pairs():
 
 
 def test_many_equal_rows_are_one_group_and_are_said_to_be_crowded(monkeypatch):
-    monkeypatch.setattr(pairing, "MOST", 64)
+    monkeypatch.setattr(pairing, "MOST_NEIGHBOURS", 64)
     pairs = pairs_above(build("flat", np.ones((500, 4), np.float32)), 0.9)
     assert pairs.crowded == 500
     assert set(groups_of(pairs, 500)) == {0}

@@ -47,7 +47,7 @@ def test_search_in_blocks_equals_brute_force(rows, queries, dimension, k, cuts, 
 
 @pytest.mark.parametrize("k", [3, 200, 5000])
 def test_torch_finds_what_faiss_finds(k, monkeypatch):
-    monkeypatch.setattr(exact, "AT_A_TIME", 7000)  # several rounds of queries
+    monkeypatch.setattr(exact, "DEVICE_SIMILARITIES", 7000)  # several rounds of queries
     corpus, asked = normal(2000, 16), normal(11, 16, 1)
     by_faiss = exact.search(asked, [corpus], k)
     by_torch = exact.nearest_by_torch(unit_length(asked), unit_length(corpus), min(k, 2000), "cpu")

@@ -1,6 +1,6 @@
 """The kinds of ``analyze``: a file for each, with its options, its tables and its figures."""
 
-KINDS = {
+ANALYSES = {
     "geometry": "geometry:geometry",
     "map": "map:map_",
     "similarity": "similarity:similarity",

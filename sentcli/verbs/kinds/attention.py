@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
-from sentcli.table import Table
+from sentcli.table import MINUS, Table
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import attention_heads, shared
 from sentcli.verbs.result import Result
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     from sentcli.analysis.attention_views import AttentionPairs, DropoutViews, Slice
     from sentcli.evaluation.evaluated import EvaluatedModel
 
-HEADS, LAYERS = 3, 4
-"""The histograms show three adjacent heads in four adjacent layers (miCSE, fig. 8)."""
-COSINE, NATS = "cosine of the sentence vectors", "attention mutual information (nats)"
 CENTROIDS = "Large marks are centroids"
-MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -179,8 +175,9 @@ class AttentionInputs:
         number = texts.index(self.shown) if self.shown else self._sentence_number(texts, views.lengths)
         self.shown = texts[number]
         weights = views.of(number).weights
-        heads = range(options.first_head - 1, min(options.first_head - 1 + HEADS, weights.shape[2]))
-        slices = slices_of(weights, layers[:LAYERS], heads)
+        # three adjacent heads in four adjacent layers, as in miCSE's fig. 8
+        heads = range(options.first_head - 1, min(options.first_head + 2, weights.shape[2]))
+        slices = slices_of(weights, layers[:4], heads)
         total = count + (tree_pairs(self.trees, views.lengths[:count]) if self.trees else 0)
         with console.counting(f"comparing with {model.name}", total) as tick:
             pairs = attention_pairs(views, count, layers, options.slicing, options.seed, self.trees, tick)
@@ -250,7 +247,8 @@ def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) ->
         for name, model_pairs in pairs.items()
     )
     note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
-    data, panels = _clouds(pairs, {"positives": "positives", "negatives": "negatives"}, 0, (COSINE, NATS))
+    labels = ("cosine of the sentence vectors", "attention mutual information (nats)")
+    data, panels = _clouds(pairs, {"positives": "positives", "negatives": "negatives"}, 0, labels)
     title = "Cosine against attention mutual information"
     figure = Figure("cosine-mi", title, panels, data, about, CENTROIDS + note)
     sections = [

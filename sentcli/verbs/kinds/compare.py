@@ -185,7 +185,7 @@ class ComparedNeighbours:
         def where(axes: Axes) -> None:
             look: Any = {"s": 14 if n <= 500 else 7, "linewidths": 0}
             points = axes.scatter(dots["x"], dots["y"], c=dots["value"], vmin=0, vmax=k, **look)
-            x, y = (f"cosine in {short_text(name, 36)}" for name in self.names)
+            x, y = (f"cosine in {shared.short_text(name, 36)}" for name in self.names)
             axes.set(title=titles[1], xlabel=x, ylabel=y)
             style.colour_bar(axes, points, "shared neighbours")
 
@@ -207,7 +207,7 @@ class ComparedNeighbours:
         compared = self.compared
         lines = [
             [
-                *(short_text(self.texts[i]) for i in (row, *(each[row, 0] for each in compared.neighbours))),
+                *(shared.short_text(self.texts[i]) for i in (row, *(each[row, 0] for each in compared.neighbours))),
                 int(compared.shared[row]),
                 *(float(cosines[row, 0]) for cosines in compared.cosines),
             ]
@@ -226,20 +226,9 @@ class ComparedNeighbours:
         """Return both lists of neighbours of one text, side by side; those in both are marked."""
         near = [numbers[row].tolist() for numbers in self.compared.neighbours]
         cosines = [numbers[row].tolist() for numbers in self.compared.cosines]
-        both = set(near[0]) & set(near[1])
-        marked = [
-            [short_text(self.texts[i]) + (" (in both)" if i in both else "") for i in numbers] for numbers in near
-        ]
+        mark = dict.fromkeys(set(near[0]) & set(near[1]), " (in both)")
+        marked = [[shared.short_text(self.texts[i]) + mark.get(i, "") for i in numbers] for numbers in near]
         lines = list(zip(range(1, self.compared.k + 1), marked[0], cosines[0], marked[1], cosines[1], strict=True))
         columns = ["rank", *(column for name in self.names for column in (name, f"cosine in {name}"))]
-        title = f"Neighbours of: {short_text(self.texts[row], 90)}"
+        title = f"Neighbours of: {shared.short_text(self.texts[row], 90)}"
         return Section(title, table=Table(title, columns, lines, wide=self.names), level=3, folded=True)
-
-
-def short_text(text: str, longest: int = 120) -> str:  # characters of a text in a table
-    """Return the beginning of a text, cut at a word where there is one."""
-    text = " ".join(text.split())
-    if len(text) <= longest:
-        return text
-    head = text[: longest - 1]
-    return f"{head.rsplit(' ', 1)[0] if ' ' in head else head}\N{HORIZONTAL ELLIPSIS}"

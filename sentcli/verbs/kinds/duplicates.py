@@ -95,7 +95,7 @@ def duplicates(
         )
     report = Result("analyze", model or (stored.origin.model if stored is not None else ""))
     evaluated = shared.models([model], load, rerun=rerun)[0] if model is not None else None
-    rows, searcher = _opened(corpus, stored, options, index, evaluated)
+    rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated)
     count = len(rows)
     if count < shared.LEAST_ITEMS:
         raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST_ITEMS}")
@@ -135,7 +135,7 @@ def _check_number(searcher: Searcher, least: float) -> None:
         )
 
 
-def _opened(
+def _rows_and_searcher(
     corpus: str,
     stored: Store | VectorFile | None,
     options: ReadOptions,
@@ -236,18 +236,16 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
-        from sentcli.verbs.kinds.compare import short_text
-
         wide = ("text1", "text2")
-        frame = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
+        frame = self.listed.assign(**{key: self.listed[key].map(shared.short_text) for key in wide})
         frame = frame[self.listed["text1"] != self.listed["text2"]]
         pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
         first = Table.of_frame("Most similar pairs", frame.head(self.top), **pairs)
         last = Table.of_frame("Least similar pairs", frame.tail(self.top).iloc[::-1], **pairs)
-        texts = self.equal.assign(text=self.equal["text"].map(short_text)).head(self.top)
+        texts = self.equal.assign(text=self.equal["text"].map(shared.short_text)).head(self.top)
         equal = Table.of_frame("Equal texts", texts, wide=("text",))
         rows = [
-            [number, len(part), ", ".join(part["id"].head(5)), short_text(part["text"].iloc[0])]
+            [number, len(part), ", ".join(part["id"].head(5)), shared.short_text(part["text"].iloc[0])]
             for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
         ]
         note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."

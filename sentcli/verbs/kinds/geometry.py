@@ -36,7 +36,7 @@ LOGGED = {
 }
 UNDRAWN = ("step", "best", "fitted")
 """What else stands in the lines of evaluations."""
-NAME = (0.4, 0.07)
+LABEL_WIDTH, LABEL_HEIGHT = 0.4, 0.07
 """Width and height of a name beside a point, as shares of the axes."""
 
 
@@ -275,8 +275,8 @@ def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None
     for i in np.argsort(up, kind="stable"):
         height = up[i]
         for other_x, other_height in sorted(placed, key=lambda place: place[1]):
-            if abs(other_x - across[i]) < NAME[0] and height - other_height < NAME[1]:
-                height = other_height + NAME[1]
+            if abs(other_x - across[i]) < LABEL_WIDTH and height - other_height < LABEL_HEIGHT:
+                height = other_height + LABEL_HEIGHT
         placed.append((across[i], height))
         side = -1 if across[i] > 0.5 else 1
         raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # in points; the axes take about 0.6 of a panel of 3.5 inches

@@ -65,13 +65,13 @@ def read_map_texts(file: str, text_field: str, id_field: str | None, label_field
 
     stored = open_stored(file, None, ReadOptions(text_field, id_field), to_search=False)
     if stored is not None:
-        return _stored(stored, file, label_field, limit)
+        return _texts_of_vectors(stored, file, label_field, limit)
     rows, _ = shared.read_rows(file, text_field, limit, id_field=id_field)
     columns = [(row.line, row.columns) for row in rows.values()]
     return MapTexts([row.id for row in rows.values()], list(rows), _labels(file, label_field, columns))
 
 
-def _stored(stored: Store | VectorFile, file: str, label_field: str | None, limit: int) -> MapTexts:
+def _texts_of_vectors(stored: Store | VectorFile, file: str, label_field: str | None, limit: int) -> MapTexts:
     """Return the first distinct texts of stored vectors."""
     import numpy as np
 
@@ -164,8 +164,8 @@ def map_(
     if len(inputs.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(inputs.texts)} distinct texts")
     maps, names = Maps(inputs, settings, whitening), shared.short_names(model or [])
-    reports = {Path(texts).name: maps.add_stored(Path(texts).name)} if inputs.vectors is not None else {}
-    reports |= {names[evaluated.name]: maps.add(evaluated, names[evaluated.name]) for evaluated in models}
+    reports = {Path(texts).name: maps.add(Path(texts).name)} if inputs.vectors is not None else {}
+    reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
         f"{len(inputs.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
@@ -194,16 +194,14 @@ class Maps:
         """The perplexity of the maps, which is lower than that of the settings for few texts."""
         return next(iter(self.maps.values())).layout.perplexity
 
-    def add(self, model: EvaluatedModel, name: str) -> Result:
-        """Map the texts by the vectors of a model, and by its whitened vectors."""
-        vectors = shared.vectors_of(model, self.inputs.texts).of(self.inputs.texts)
-        return self._add(Result("analyze", model.name), name, vectors, model)
-
-    def add_stored(self, name: str) -> Result:
-        """Map the texts by their stored vectors, and by these whitened."""
-        return self._add(Result("analyze", self.inputs.model or name), name, self.inputs.vectors, None)
-
-    def _add(self, report: Result, name: str, vectors: Any, model: EvaluatedModel | None) -> Result:
+    def add(self, name: str, model: EvaluatedModel | None = None) -> Result:
+        """Map the texts by the vectors of a model, or by their stored ones, and by these whitened."""
+        if model is None:
+            assert self.inputs.vectors is not None
+            report, vectors = Result("analyze", self.inputs.model or name), self.inputs.vectors
+        else:
+            report = Result("analyze", model.name)
+            vectors = shared.vectors_of(model, self.inputs.texts).of(self.inputs.texts)
         if self.whitening is not None:
             self.whitening.check(*vectors.shape)
         results = {"texts": len(self.inputs.texts), **self._map(name, vectors).to_dict()}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
 
-INPUT, MODEL, OUTPUT = "Input", "Model", "Output"
+INPUT = "Input"
 LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
 RESULT, PAGE = "analysis.json", "index.html"
@@ -47,7 +47,7 @@ TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."),
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
 Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
 Overwrite = options.Overwrite
-Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel=OUTPUT)]
+Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel="Output")]
 
 
 NOT_LOADED_SO = ("normalize",)
@@ -77,6 +77,15 @@ def short_names(models: Sequence[str]) -> dict[str, str]:
     """Return the names for tables and figures: the last part of a path, unless two models would share it."""
     last = {model: Path(model).name or model for model in models}
     return {model: name if list(last.values()).count(name) == 1 else model for model, name in last.items()}
+
+
+def short_text(text: str, longest: int = 120) -> str:  # characters of a text in a table
+    """Return the beginning of a text, cut at a word where there is one."""
+    text = " ".join(text.split())
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    return f"{head.rsplit(' ', 1)[0] if ' ' in head else head}\N{HORIZONTAL ELLIPSIS}"
 
 
 def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:

@@ -251,10 +251,10 @@ class GoldPairs:
         import numpy as np
         import pandas as pd
 
-        from sentcli.analysis.gold import GRID, bin_numbers, density
+        from sentcli.analysis.gold import DENSITY_POINTS, bin_numbers, density
 
         ends = style.limits(*self.cosines.values())
-        at, numbers = np.linspace(max(ends[0], -1), min(ends[1], 1), GRID), bin_numbers(self.gold, self.edges)
+        at, numbers = np.linspace(max(ends[0], -1), min(ends[1], 1), DENSITY_POINTS), bin_numbers(self.gold, self.edges)
         parts, about = [], []
         for model, cosines in self.cosines.items():
             heights = [density(cosines[numbers == i], at) for i in range(len(self.bin_names))]

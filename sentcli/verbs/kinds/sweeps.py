@@ -162,9 +162,9 @@ def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choice
 
 def _scored(points: pd.DataFrame) -> list[str]:
     """Return the scores that some points have, the test score first."""
-    from sentcli.analysis.sweeps import SCORES
+    from sentcli.analysis.sweeps import SCORE_TITLES
 
-    return [score for score in SCORES if points[score].notna().any()]
+    return [score for score in SCORE_TITLES if points[score].notna().any()]
 
 
 def _summary(points: pd.DataFrame, setting: str) -> list[str]:
@@ -177,9 +177,9 @@ def _summary(points: pd.DataFrame, setting: str) -> list[str]:
 
 
 def _label(score: str) -> str:
-    from sentcli.analysis.sweeps import SCORES
+    from sentcli.analysis.sweeps import SCORE_TITLES
 
-    return SCORES[score]
+    return SCORE_TITLES[score]
 
 
 def _short(score: str) -> str:
