@@ -94,8 +94,8 @@ class OwnTask(Task, Protocol):
         """Every choice that moves the score besides data and model."""
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """The numbers of rows that were left out for an empty cell, and of texts whose labels differ between rows."""
+    def caveats(self) -> Mapping[str, Any]:
+        """What to know of the data beside its score, as the JSON has it: rows without a text, trust in a made set."""
 
 
 class EvaluatedModel:

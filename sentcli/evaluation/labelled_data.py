@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sentcli import console
 from sentcli.data import located
@@ -69,8 +70,8 @@ def load_tasks(
         if path in sets:
             tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), draws))
         else:
-            table, counts = _read(path, kind, fields, skip_empty=skip_empty)
-            tasks.append(_task(table, name, draws, score_range, counts))
+            table, caveats = _read(path, kind, fields, skip_empty=skip_empty)
+            tasks.append(_task(table, name, draws, score_range, caveats))
     return tasks
 
 
@@ -113,7 +114,7 @@ def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpt
 
 def _read(
     path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool
-) -> tuple[LabelledTable, Mapping[str, int]]:
+) -> tuple[LabelledTable, Mapping[str, Any]]:
     """Read a table that has enough rows and no empty cell, say what it was taken for, and count what is wrong in it."""
     table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
     name = table.name
@@ -134,7 +135,7 @@ def _enough(file: str, count: int, items: str) -> None:
 
 
 def _task(
-    table: LabelledTable, name: str, draws: int, score_range: tuple[float, float] | None, counts: Mapping[str, int]
+    table: LabelledTable, name: str, draws: int, score_range: tuple[float, float] | None, caveats: Mapping[str, Any]
 ) -> OwnTask:
     """Return the task of a table, after checking that its labels tell something of a model."""
     if table.kind == "scored":
@@ -143,21 +144,21 @@ def _task(
         for row, score in enumerate(pairs.gold):
             if not low <= score <= high:
                 raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
-        return sts.SimilarityTask(name, [pairs], draws, ends=(low, high), counts=counts)
+        return sts.SimilarityTask(name, [pairs], draws, ends=(low, high), caveats=caveats)
     if table.kind in ("binary", "labels"):
         _check_labels(table)
-        return (BinaryTask if table.kind == "binary" else LabelsTask)(name, table, draws, counts)
+        return (BinaryTask if table.kind == "binary" else LabelsTask)(name, table, draws, caveats)
     anchors, positives, *negatives = table.texts
     if table.kind == "pairs":
         _enough(table.name, len(set(anchors)), "different anchors")
         if len(set(positives)) == 1:
             raise DataError(table.name, "all positives are equal: there are no others to search")
-        return PairsTask(name, table, draws, counts)
+        return PairsTask(name, table, draws, caveats)
     for column, texts in zip(table.columns[2:], negatives, strict=True):
         for row, (positive, negative) in enumerate(zip(positives, texts, strict=True)):
             if positive == negative:
                 raise table.error(row, f"{column} equals {table.columns[1]}: {positive[:60]!r}")
-    return TripletsTask(name, table, draws, counts)
+    return TripletsTask(name, table, draws, caveats)
 
 
 def _check_labels(table: LabelledTable) -> None:
@@ -183,7 +184,9 @@ def _checked_set(folder: Path) -> RetrievalSet:
             f"{folder} has the splits {', '.join(splits)} and no dev; leave one file in its qrels/, or score a split "
             f"with: retrieve --beir {folder} --split {splits[0]}"
         )
-    data = load_set(folder, "dev" if "dev" in splits or not splits else splits[0])
+    if not splits:
+        raise InputError(f"{folder} has no judgements in qrels/: nothing says which documents are relevant")
+    data = load_set(folder, "dev" if "dev" in splits else splits[0])
     qrels = f"{folder}/qrels/{data.split}.tsv"
     if not data.findable:
         raise DataError(qrels, "no query has a relevant document in corpus.jsonl: there is nothing to find")

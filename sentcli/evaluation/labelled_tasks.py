@@ -44,7 +44,7 @@ class TableTask(ABC):
     table: LabelledTable
     draws: int = significance.DRAWS
     """Samples of the items, for intervals and comparisons; 0 leaves them out."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    caveats: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.table)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sentcli.errors import DataError, InputError
+from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import is_id, kind_of, records
@@ -116,6 +117,10 @@ class RetrievalSet:
     """Number of judged queries that are not in queries.jsonl; they are left out."""
     empty_documents: int
     """Number of documents without title and text; they are encoded like others."""
+    trust: str = ""
+    """How far to trust a set that ``data make-set`` made."""
+    changed: tuple[str, ...] = ()
+    """The files of such a set that have changed since."""
 
     @property
     def without_relevant(self) -> int:
@@ -132,7 +137,8 @@ class RetrievalSet:
     def problems(self) -> list[str]:
         """What is wrong in the files but does not keep the set from being scored, as warnings."""
         counts = {problem: getattr(self, attribute) for attribute, problem in PROBLEMS.items()}
-        return [f"{count} {problem}" for problem, count in counts.items() if count]
+        changed = [f"{name} has changed since the set was made" for name in self.changed]
+        return [*(f"{count} {problem}" for problem, count in counts.items() if count), *changed]
 
     @cached_property
     def own_rows(self) -> dict[str, int]:
@@ -265,6 +271,7 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     for path, entries in ((corpus, is_empty), (queries_file, queries)):
         if not entries:
             raise DataError(path, "the file is empty")
+    made = SetManifest.read(folder)
     judged = {query: judgements for query, judgements in qrels.items() if query in queries}
     if not judged:
         raise InputError(f"{folder}: no query of qrels/{split}.tsv is in queries.jsonl")
@@ -281,6 +288,8 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         unknown_documents=sum(document not in is_empty for documents in judged.values() for document in documents),
         unknown_queries=len(qrels) - len(judged),
         empty_documents=sum(is_empty.values()),
+        trust=made.trust if made is not None else "",
+        changed=tuple(made.changed(folder)) if made is not None else (),
     )
 
 

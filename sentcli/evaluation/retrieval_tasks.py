@@ -230,7 +230,6 @@ class RetrievalTask:
     """Whether the set is the user's own data, which `evaluate` scores."""
     draws: int = significance.DRAWS
     """Samples of the queries of one's own set; 0 leaves out intervals and samples."""
-    counts: Mapping[str, int] = field(default_factory=dict)
     texts: Sequence[str] = ()
     kind: ClassVar[ScoreKind] = RETRIEVAL
 
@@ -245,6 +244,11 @@ class RetrievalTask:
     def data(self) -> RetrievalSet:
         """The set."""
         return self.search.data
+
+    @property
+    def caveats(self) -> Mapping[str, Any]:
+        """How far to trust a set that ``data make-set`` made."""
+        return {"trust": self.data.trust} if self.data.trust else {}
 
     @property
     def description(self) -> str:

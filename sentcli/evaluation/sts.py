@@ -259,7 +259,7 @@ class SimilarityTask:
     """A key of `AGGREGATIONS`."""
     ends: tuple[float, float] | None = None
     """The range of the scores of a table of one's own; None for a benchmark."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    caveats: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[ScoreKind] = SIMILARITY
 
     def __len__(self) -> int:

@@ -37,25 +37,28 @@ def own_result(models: list[ModelScores], groups: Sequence[Pattern] = (), draws:
     """
     from sentcli.evaluation.score_files import model_json
     from sentcli.evaluation.scores import AVERAGE
-    from sentcli.pages.comparisons import differences, verdict
+    from sentcli.pages import comparisons
     from sentcli.pages.score_page import Choices, score_tables_of
 
     choices = Choices(groups=tuple(groups))
-    for line in differences(score_tables_of(models, choices)):
+    for line in comparisons.differences(score_tables_of(models, choices)):
         title = line.table.kind.title if line.column == AVERAGE else line.column
         for scores in models:
             if scores.model in [seed.model for seed in line.system.seeds]:
                 tasks = scores.compared.get("tasks", {})
                 scores.compared = {"with": line.table.systems[0].label, "tasks": {**tasks, title: line.entry}}
     tables = score_tables_of(models, choices)
-    sentence, objects = verdict(tables), [model_json(scores) for scores in models]
+    sentence, objects = comparisons.verdict(tables), [model_json(scores) for scores in models]
     for scores_json in objects:
         if draws is not None:
             scores_json["draws"] = str(draws)
             for task in scores_json["results"].values():
                 task.pop("draws", None)
         scores_json |= {"verdict": sentence} if len(models) > 1 else {}
-    return Result.of_scores(models, tables_of(models, tables), verdict=sentence, objects=objects, choices=choices)
+    trusted = {task.task: task.details["trust"] for task in models[0].tasks if "trust" in task.details}
+    sentences = [sentence, *(f"{name}: {trust}" for name, trust in trusted.items())]
+    verdict = "\n".join(filter(None, sentences))
+    return Result.of_scores(models, tables_of(models, tables), verdict=verdict, objects=objects, choices=choices)
 
 
 def tables_of(models: Sequence[ModelScores], tables: Sequence[ScoreTable]) -> Iterator[Table]:
@@ -225,7 +228,7 @@ def evaluate(
         prompts = {f"{role}_prompt": evaluated.spec.role_prompt(role) for role in ("query", "document")}
         protocol = {**choices, **prompts, "interval_draws": significance.DRAWS}
         scores = score_model(evaluated, tasks, "evaluate", protocol)
-        of_data = {task.name: task.counts for task in tasks}
+        of_data = {task.name: task.caveats for task in tasks}
         scores.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in scores.tasks]
         with console.working(f"{evaluated.name}: measuring the speed"):
             scores.cost = measure_costs(evaluated, sample)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sentcli.testset.documents import Documents
     from sentcli.testset.queries import Made
 
-FEW_QUERIES = 50
-"""Fewer queries tell only large differences between models."""
 NOT_ASKED = "it chooses among models, and does not say how well search works for what people ask"
 TABLE, PAGE = "judge.tsv", "judge.html"
 
@@ -73,6 +71,7 @@ def make_set(
       sentcli data make-set to-judge -o judged --judgements to-judge/judge.tsv
     """  # noqa: D301
     from sentcli.io.atomic import check_output, replacing
+    from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.search.exact import require_faiss
     from sentcli.testset.documents import read_documents
     from sentcli.testset.writing import write_set
@@ -96,7 +95,7 @@ def make_set(
         command = _command(output)
         console.note(f"judge the documents in {output / PAGE} or {output / TABLE}, then: {command}")
         commands = [command]
-    elif len(made.queries) < FEW_QUERIES:
+    elif len(made.queries) < FEW_ITEMS:
         console.warn(f"{len(made.queries)} queries tell only large differences between models")
     return result.finish({"output": str(output), **_facts(manifest), "commands": commands}, [_table(output, manifest)])
 
