@@ -1,0 +1,295 @@
+"""``data make-set``: sets out of a corpus, what is left out, and judgements that go out and come back."""
+
+import csv
+import json
+import random
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentcli.testset.documents import Candidate, Documents
+from sentcli.testset.queries import near_equal, structured, without, words
+
+NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
+
+
+def sentence(generator, count=12):
+    return " ".join(
+        generator.choices([*NOUNS, "the", "on", "sat", "ran", "near", "old", "small", "red", "blue"], k=count)
+    )
+
+
+def article(number, generator):
+    return {
+        "_id": f"d{number}",
+        "title": f"About the {NOUNS[number % 12]} number {number}",
+        "body": sentence(generator),
+    }
+
+
+@pytest.fixture
+def articles(tmp_path):
+    """A table of forty articles, with what a real one has: a copy, short and repeated titles, an empty text."""
+    generator = random.Random(0)
+    rows = [article(number, generator) for number in range(40)]
+    rows[3]["body"] = f"{rows[3]['title'].upper()}: {rows[3]['body']}"
+    rows[5]["body"] = rows[4]["body"] + "."
+    rows[6]["title"], rows[7]["title"], rows[8]["title"] = "Two words", "1 2 3 4", rows[9]["title"]
+    rows[10]["body"] = rows[10]["title"]
+    path = tmp_path / "articles.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_set(folder):
+    corpus = {r["_id"]: r for r in map(json.loads, (folder / "corpus.jsonl").read_text().splitlines())}
+    queries = {r["_id"]: r["text"] for r in map(json.loads, (folder / "queries.jsonl").read_text().splitlines())}
+    with (folder / "qrels" / "test.tsv").open() as handle:
+        rows = list(csv.DictReader(handle, delimiter="\t"))
+    relevant = {}
+    for row in rows:
+        relevant.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
+    return corpus, queries, relevant
+
+
+def test_titles_become_queries_and_leave_the_documents(articles, tmp_path, invoke):
+    folder = tmp_path / "set"
+    printed = json.loads(invoke("data", "make-set", articles, "-o", folder, "--json", "-", check=0).stdout)["results"]
+    corpus, queries, relevant = read_set(folder)
+    texts = {text: query for query, text in queries.items()}
+    assert len(corpus) == 40 and not any(row["title"] for row in corpus.values())
+    assert "number 3" not in corpus["d3"]["text"].lower() and len(words(corpus["d3"]["text"])) == 12
+    assert relevant[texts["About the man number 4"]] == {"d4": 1, "d5": 1}  # copies are relevant together
+    assert set(texts).isdisjoint({"Two words", "1 2 3 4", "About the tree number 9", "About the mat number 10"})
+    assert corpus["d10"]["text"] == "About the mat number 10"  # it is found by other queries
+    assert printed["left_out"] == {
+        "of one or two words": 1,
+        "numbers alone": 1,
+        "of several documents": 2,
+        "of documents without other text": 1,
+    }
+    manifest = json.loads((folder / "set.json").read_text())
+    assert manifest["queries"] == len(queries) == 35 and manifest["queries_from"] == {"title": 35}
+    assert manifest["made_from"][0]["bytes"] == articles.stat().st_size and manifest["settings"]["seed"] == 0
+
+
+def test_the_same_command_makes_the_same_bytes_and_a_limit_draws(articles, tmp_path, invoke):
+    def made(name, *options):
+        invoke("data", "make-set", articles, "-o", tmp_path / name, *options, check=0)
+        return {path.name: path.read_bytes() for path in sorted((tmp_path / name).rglob("*.*"))}
+
+    assert made("a", "--limit", 12) == made("b", "--limit", 12) != made("c", "--limit", 12, "--seed", 1)
+    assert len(read_set(tmp_path / "c")[1]) == 12
+
+
+def test_beir_and_evaluate_read_the_set(articles, tmp_path, tiny_bert, invoke):
+    from beir.datasets.data_loader import GenericDataLoader
+
+    invoke("data", "make-set", articles, "-o", tmp_path / "set", check=0)
+    corpus, queries, qrels = GenericDataLoader(str(tmp_path / "set")).load(split="test")
+    assert (len(corpus), len(queries), len(qrels)) == (40, 35, 35)
+    shown = invoke("evaluate", tmp_path / "set", "-m", tiny_bert, "--json", tmp_path / "s.json", check=0)
+    trust = json.loads((tmp_path / "set" / "set.json").read_text())["trust"]
+    assert json.loads((tmp_path / "s.json").read_text())["results"]["set"]["trust"] == trust
+    assert trust.split(":")[0] in " ".join(shown.output.split())
+    (tmp_path / "set" / "queries.jsonl").write_text((tmp_path / "set" / "queries.jsonl").read_text() + "\n")
+    assert "queries.jsonl" in invoke("evaluate", tmp_path / "set", "-m", tiny_bert, check=0).stderr
+
+
+def test_markdown_is_split_at_headings_and_links_ask_for_sections(tmp_path, invoke):
+    generator = random.Random(1)
+    for page in range(4):
+        sections = [f"## How to reach house {page} {n}\n\n{sentence(generator)}\n" for n in range(4)]
+        fence = "```\n# no heading but a comment\n```\n"
+        link = f"See [the way to every old tree](sub/page{(page + 1) % 4}.md#how-to-reach-house-{(page + 1) % 4}-2).\n"
+        path = tmp_path / "docs" / "sub" / f"page{page}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"---\ntitle: Page {page} of the manual\n---\n{sentence(generator)}\n\n{fence}{''.join(sections)}"
+        )
+        (tmp_path / "docs" / f"index{page}.md").write_text(f"# Where {page}\n\n{link}")
+    (tmp_path / "docs" / ".hidden.md").write_text("# Not a document at all\n\nhidden\n")
+    invoke("data", "make-set", tmp_path / "docs", "-o", tmp_path / "set", check=0)
+    corpus, queries, relevant = read_set(tmp_path / "set")
+    assert "sub/page0.md" in corpus and "no heading but a comment" in corpus["sub/page0.md"]["text"]
+    assert "sub/page1.md#how-to-reach-house-1-2" in corpus and not any("hidden" in key for key in corpus)
+    by_text = {text: relevant[query] for query, text in queries.items()}
+    assert by_text["How to reach house 1 2"] == {"sub/page1.md#how-to-reach-house-1-2": 1}
+    assert by_text["Page 2 of the manual"] == {"sub/page2.md": 1}
+    assert "the way to every old tree" not in by_text  # it leads to four sections
+    assert json.loads((tmp_path / "set" / "set.json").read_text())["left_out"]["of several documents"] == 4
+
+
+def test_questions_ask_for_their_answers(tmp_path, invoke):
+    generator = random.Random(2)
+    with (tmp_path / "faq.csv").open("w", newline="") as handle:
+        csv.writer(handle).writerows(
+            [["Question", "Answer"], *([f"How do I feed animal {n}?", sentence(generator)] for n in range(15))]
+        )
+    invoke("data", "make-set", tmp_path / "faq.csv", "-o", tmp_path / "set", check=0)
+    assert json.loads((tmp_path / "set" / "set.json").read_text())["queries_from"] == {"question": 15}
+
+
+def test_first_sentences_are_weaker_than_titles(tmp_path, invoke):
+    generator = random.Random(3)
+    (tmp_path / "long.txt").write_text("".join(f"{sentence(generator)}. {sentence(generator)}.\n" for _ in range(15)))
+    invoke("data", "make-set", tmp_path / "long.txt", "-o", tmp_path / "weak", check=0)
+    manifest = json.loads((tmp_path / "weak" / "set.json").read_text())
+    assert manifest["queries_from"] == {"first sentence": 15} and "may choose a bad model" in manifest["trust"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "parts"),
+    [
+        ("lines.txt", "one line of text\n" * 20, [], ["lines.txt", "--title-field", "--judge", "--judgements"]),
+        ("two.csv", "text,body\na,b\n", [], ["two.csv", "--text-field", "text", "body"]),
+        ("none.csv", "x,y\na,b\n", [], ["none.csv", "--text-field", "x, y"]),
+        ("t.csv", "title,text\na,b\n", ["--title-field", "titel"], ["t.csv", "titel", "--title-field"]),
+        ("twice.csv", "id,title,text\n1,a,b\n1,c,d\n", [], ["twice.csv", "line 3", "'1'"]),
+        (
+            "null.jsonl",
+            '{"title": "a", "text": "b"}\n{"title": "c", "text": null}\n',
+            [],
+            ["null.jsonl", "line 2", "'text'"],
+        ),
+        ("number.jsonl", '{"title": 1, "text": "b"}\n', [], ["number.jsonl", "line 1", "'title'"]),
+        ("bytes.csv", b"title,text\n\xff,b\n", [], ["bytes.csv", "line 2"]),
+        ("few.csv", "title,text\nthree words here,some text\n", [], ["few.csv"]),
+        ("empty.txt", "", [], ["empty.txt"]),
+    ],
+)
+def test_bad_input_is_named(name, content, options, parts, tmp_path, invoke):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    result = invoke("data", "make-set", tmp_path / name, "-o", tmp_path / "set", *options, check=2)
+    assert all(part in result.stderr for part in parts), result.stderr
+    assert not (tmp_path / "set").exists()
+
+
+def test_an_old_set_stays_until_the_new_one_is_whole(articles, tmp_path, invoke):
+    folder = tmp_path / "set"
+    invoke("data", "make-set", articles, "-o", folder, check=0)
+    before = {path.name: path.read_bytes() for path in folder.rglob("*.*")}
+    invoke("data", "make-set", articles, "-o", folder, check=2)
+    (tmp_path / "bad.csv").write_text("x\n1\n")
+    invoke("data", "make-set", tmp_path / "bad.csv", "-o", folder, "--overwrite", check=2)
+    assert {path.name: path.read_bytes() for path in folder.rglob("*.*")} == before
+    invoke("data", "make-set", articles, "-o", folder, "--overwrite", "--limit", 11, check=0)
+    assert len(read_set(folder)[1]) == 11
+
+
+# Judgements
+
+
+@pytest.fixture
+def to_judge(articles, tmp_path, tiny_bert, invoke):
+    (tmp_path / "asked.txt").write_text("".join(f"where is the {noun} that sat near\n" for noun in NOUNS))
+    options = ["--queries", tmp_path / "asked.txt", "--judge", 11, "-m", tiny_bert]
+    invoke("data", "make-set", articles, "-o", tmp_path / "to-judge", *options, check=0)
+    return tmp_path / "to-judge"
+
+
+def table(path):
+    with path.open(newline="") as handle:
+        return list(csv.reader(handle, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def fill(path, rows):
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    return path
+
+
+def test_judgements_go_out_without_the_models_and_come_back_graded(to_judge, tmp_path, tiny_bert, invoke):
+    header, *rows = table(to_judge / "judge.tsv")
+    assert len({row[0] for row in rows}) == 11 and len(rows) == 55 and not any(row[4] for row in rows)
+    page = (to_judge / "judge.html").read_text()
+    assert tiny_bert.name not in page and page.count("<fieldset") == 55 and "default-src 'none'" in page
+    assert not re.search(r"(src|href)=\"?https?:", page)
+    assert "About the" in rows[0][3]  # documents as they are, with their titles
+    invoke("evaluate", to_judge, "-m", tiny_bert, check=2)  # nobody has judged it yet
+    for number, row in enumerate(rows):
+        row[4] = ["2", "0", "", "1", "0"][number % 5]
+    filled = fill(tmp_path / "filled.tsv", [header, *rows])
+    invoke("data", "make-set", to_judge, "-o", tmp_path / "judged", "--judgements", filled, check=0)
+    _, queries, relevant = read_set(tmp_path / "judged")
+    assert len(queries) == 11 and json.loads((tmp_path / "judged" / "set.json").read_text())["left_out"] == {
+        "documents without a grade": 11
+    }
+    for query, *_, grade in (row for row in rows if row[4]):
+        assert query in relevant and grade in "012"
+    assert all(relevant[row[0]][row[2]] >= int(row[4]) for row in rows if row[4])
+    invoke("evaluate", tmp_path / "judged", "-m", tiny_bert, check=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (lambda rows: rows[3].__setitem__(2, "unknown"), ["line 4", "'unknown'"]),
+        (lambda rows: rows[2].__setitem__(4, "good"), ["line 3", "'good'"]),
+        (lambda rows: rows[2].__setitem__(4, "-1"), ["line 3", "'-1'"]),
+        (lambda rows: rows.append([*rows[1][:4], "2"]), ["line 57"]),
+        (lambda rows: [row.pop() for row in rows], ["relevance"]),
+        (lambda rows: [row.__setitem__(4, "0") for row in rows[1:]], ["filled.tsv", "10"]),
+    ],
+)
+def test_judgements_that_do_not_fit_are_refused_with_line_and_name(change, parts, to_judge, tmp_path, invoke):
+    header, *rows = table(to_judge / "judge.tsv")
+    rows = [header, *([*row[:4], "1"] for row in rows)]
+    change(rows)
+    filled = fill(tmp_path / "filled.tsv", rows)
+    result = invoke("data", "make-set", to_judge, "-o", tmp_path / "judged", "--judgements", filled, check=2)
+    assert all(part in result.stderr for part in parts), result.stderr
+
+
+# Properties
+
+WORD = st.text(st.characters(categories=("Ll", "Lu", "Nd")), min_size=1, max_size=6)
+TEXT = st.lists(WORD, min_size=3, max_size=8).map(" ".join)
+
+
+@settings(deadline=None)
+@given(TEXT, TEXT, TEXT, st.sampled_from([" ", ", ", "\n", ": "]))
+def test_no_document_holds_its_query(before, query, after, separator):
+    documents = Documents(["a"], [""], [separator.join([before, query.upper(), after])])
+    bare = without(documents, [Candidate(query, 0, "link")]).texts[0]
+    left, gone = words(bare), words(query)
+    if words(query.upper()) == gone:  # letters whose upper case is another letter stay
+        assert gone not in [left[i : i + len(gone)] for i in range(len(left))] or gone in _overlaps(
+            before, query, after
+        )
+
+
+def _overlaps(before, query, after):
+    """Runs of words that appear only when the query between its neighbours is gone."""
+    joined, size = words(f"{before} {after}"), len(words(query))
+    return [joined[i : i + size] for i in range(len(joined))]
+
+
+def test_near_equal_agrees_with_jaccard_over_all_pairs():
+    generator = random.Random(4)
+    texts = [sentence(generator, 40) for _ in range(150)]
+    for number in range(0, 140, 7):
+        changed = texts[number].split()
+        changed[generator.randrange(40)] = "other"
+        texts.append(" ".join(changed))
+
+    def shingles(text):
+        found = words(text)
+        return {found[i : i + 3] for i in range(len(found) - 2)}
+
+    sets = [shingles(text) for text in texts]
+    expected = {
+        (i, j) for i in range(len(texts)) for j in range(i) if len(sets[i] & sets[j]) / len(sets[i] | sets[j]) >= 0.8
+    }
+    found = near_equal(texts)
+    assert {(i, j) for i, near in found.items() for j in near if j < i} == expected and len(expected) == 20
+
+
+def test_queries_do_not_depend_on_the_order_of_the_limit():
+    generator = random.Random(5)
+    documents = Documents()
+    for number in range(30):
+        documents.add(f"d{number}", f"The old house number {number}", sentence(generator), "title")
+    texts = [{query.text for query in structured(documents, "x", limit, 0).queries} for limit in (10, 20, 30)]
+    assert texts[0] < texts[1] < texts[2]
