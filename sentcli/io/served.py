@@ -1,0 +1,111 @@
+"""Models that are served: an OpenAI-compatible address, which is asked with several requests at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.places import Address, without_secrets
+
+KEY = "SENTCLI_API_KEY"
+"""The variable of the environment with the key, which is sent as a bearer token."""
+AT_A_TIME = 4
+"""How many requests are under way at the same time."""
+WAITS = (1.0, 4.0, 16.0)
+"""Seconds before each further attempt where a host is busy, fails or cannot be reached, unless it says another time."""
+LONGEST_WAIT = 60.0
+SECONDS = 120.0
+"""The longest time of one request."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model behind an address, such as ``http://localhost:8080/v1#name``."""
+
+    address: str
+    """Without the name of the model; it has no secrets."""
+    model: str
+
+    @classmethod
+    def parse(cls, name: str) -> Served | None:
+        """Return the model of a name, or None if the name is no web address.
+
+        Raises:
+            InputError: if the address does not name a model, or has a user or a query.
+        """
+        whole = name.whole if isinstance(name, Address) else name
+        if urlsplit(whole).scheme.lower() not in ("http", "https"):
+            return None
+        parts = urlsplit(whole)
+        if parts.username or parts.password or parts.query:
+            raise InputError(f"{Address(whole)}: no user, password or query; a key comes from the variable {KEY}")
+        if not parts.hostname or not parts.fragment:
+            raise InputError(f"{Address(whole)} names no model: http://HOST/v1#MODEL")
+        return cls(whole.partition("#")[0].rstrip("/"), parts.fragment)
+
+    def __str__(self) -> str:
+        return f"{self.address}#{self.model}"
+
+    def answers(self, path: str, requests: Sequence[dict[str, Any]]) -> Iterator[Any]:
+        """Yield the JSON answer to each request, in order.
+
+        Args:
+            path: behind the address, such as ``embeddings``.
+            requests: JSON objects, to which the name of the model is added.
+
+        Raises:
+            SentcliError: if the host cannot be reached, refuses, or does not answer with JSON, after several attempts
+                where it may be busy.
+        """
+        from fsspec.asyn import get_loop, sync
+
+        remaining = iter(requests)
+        while group := list(islice(remaining, 4 * AT_A_TIME)):
+            yield from sync(get_loop(), self._answers, path, group)
+
+    async def _answers(self, path: str, requests: Sequence[dict[str, Any]]) -> list[Any]:
+        import aiohttp
+
+        headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY)) else {}
+        timeout, gate = aiohttp.ClientTimeout(total=SECONDS), asyncio.Semaphore(AT_A_TIME)
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
+
+            async def answer(request: dict[str, Any]) -> Any:
+                async with gate:
+                    return await self._answer(session, path, {"model": self.model, **request})
+
+            return await asyncio.gather(*map(answer, requests))
+
+    async def _answer(self, session: Any, path: str, request: dict[str, Any]) -> Any:
+        import aiohttp
+
+        for wait in (*WAITS, None):
+            try:
+                async with session.post(f"{self.address}/{path}", json=request, allow_redirects=False) as response:
+                    if response.status == 200:
+                        return await response.json(content_type=None)
+                    problem = f"status {response.status} {await self._reason(response)}".strip()
+                    if response.status != 429 and response.status < 500:
+                        break
+                    asked = response.headers.get("Retry-After", "")
+                    wait = min(float(asked), LONGEST_WAIT) if wait is not None and asked.isdigit() else wait
+            except ValueError as error:
+                problem = f"its answer is not JSON ({error})"
+                break
+            except TimeoutError:
+                problem = f"no answer within {SECONDS:g} seconds"
+            except aiohttp.ClientError as error:
+                problem = str(error)
+            if wait is not None:
+                await asyncio.sleep(wait)
+        raise SentcliError(f"{self}: {without_secrets(problem)}")
+
+    @staticmethod
+    async def _reason(response: Any) -> str:
+        return " ".join((await response.text(errors="replace"))[:300].split())

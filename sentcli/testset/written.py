@@ -1,0 +1,202 @@
+"""Queries that a model writes for documents: one behind an address, or a seq2seq model such as doc2query."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentcli import console
+from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.evaluation.retrieval import document_text
+from sentcli.io.digests import cache_folder
+from sentcli.io.formats import records
+from sentcli.io.served import Served
+from sentcli.io.sources import open_source
+from sentcli.search.bm25 import BM25
+from sentcli.testset.documents import Documents
+from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal, problem_of, words
+
+ANSWERS = "written.jsonl"
+"""The answers in the folder of a set, from which it can be made again without the model."""
+PROMPT = (
+    "A person needs what the following text says and has not seen it. Write what this person would type into a search "
+    "box: one question or a few words, without copying phrases of the text. Answer with that alone.\n\n"
+)
+LONGEST_TEXT = 4000
+"""The characters of a document that a model is shown."""
+ROUND_TRIP = 20
+"""A query has to find its document among the first 20 by BM25."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model wrote for a document."""
+
+    document: str
+    sha256: str
+    """Of the text of the document."""
+    query: str
+
+
+def answers_of(writer: str, documents: Documents, limit: int, seed: int) -> list[Answer]:
+    """Let a model write a query for each of some documents, or read what one has written.
+
+    Answers are kept in the cache, so that the same command goes on where it was cut off.
+
+    Args:
+        writer: ``http://HOST/v1#MODEL``, the folder or hub id of a seq2seq model, or a file of answers (.jsonl).
+        documents: all documents.
+        limit: the most queries; documents are drawn at random.
+        seed: of the draw, and of the model.
+
+    Raises:
+        InputError: if there is no such model.
+        DataError: if a file of answers is damaged, or names a document that is not there or has changed.
+        SentcliError: if the model does not answer.
+    """
+    texts = _texts(documents)
+    if writer.endswith(".jsonl"):
+        return list(_read(writer, texts))
+    filled = [key for key, text in texts.items() if text]
+    order = np.random.default_rng(seed).permutation(len(filled))[:limit]
+    served = Served.parse(writer)
+    name = str(served or writer)
+    kept = cache_folder("answers") / f"{_digest(json.dumps([name, PROMPT, seed]))[:32]}.jsonl"
+    known = _kept(kept)
+    chosen = [(key, texts[key]) for key in (filled[place] for place in sorted(order.tolist()))]
+    missing = [(key, text) for key, text in chosen if _digest(text) not in known]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write = _by_address(served, seed) if served is not None else _by_seq2seq(writer, seed)
+    done = 0
+    try:
+        with kept.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:
+            for (_, text), query in zip(missing, write([text for _, text in missing]), strict=True):
+                known[_digest(text)] = " ".join(query.split())
+                handle.write(json.dumps([_digest(text), known[_digest(text)]]) + "\n")
+                handle.flush()
+                done += 1
+                progress(1)
+    except SentcliError as error:
+        kept_before = len(chosen) - len(missing) + done
+        raise type(error)(
+            f"{error}; {kept_before:,} of {len(chosen):,} answers are kept: the same command goes on"
+        ) from error
+    return [Answer(key, _digest(text), known[_digest(text)]) for key, text in chosen]
+
+
+def write_answers(path: Path, answers: Sequence[Answer]) -> None:
+    """Write answers as JSON Lines."""
+    path.write_text("".join(json.dumps(vars(answer), ensure_ascii=False) + "\n" for answer in answers), "utf-8")
+
+
+def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
+    """Return the queries of answers that find their document by words; documents stay as they are.
+
+    Raises:
+        InputError: if fewer than `LEAST_QUERIES` are left.
+    """
+    position = {key: place for place, key in enumerate(documents.ids)}
+    left_out: Counter[str] = Counter()
+    usable = []
+    times = Counter(words(answer.query) for answer in answers)
+    for answer in answers:
+        problem = problem_of(answer.query) or ("of several documents" if times[words(answer.query)] > 1 else None)
+        if problem:
+            left_out[problem] += 1
+        else:
+            usable.append(answer)
+    bm25 = BM25.build(_texts(documents).values())
+    found = bm25.search([answer.query for answer in usable], ROUND_TRIP).positions
+    neighbours = near_equal(documents.texts)
+    queries = []
+    for answer, row in zip(usable, found, strict=True):
+        place = position[answer.document]
+        relevant = sorted({place} | neighbours.get(place, set()))
+        if not set(relevant) & set(row.tolist()):
+            left_out[f"not among the first {ROUND_TRIP} by BM25"] += 1
+            continue
+        queries.append(Query(f"q{len(queries) + 1}", answer.query, {documents.ids[p]: 1 for p in relevant}, "written"))
+    if len(queries) < LEAST_QUERIES:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise InputError(f"{name}: {len(queries)} of {len(answers)} answers are queries ({reasons})")
+    return Made(queries, documents, dict(left_out), sum(map(len, neighbours.values())) // 2)
+
+
+def _texts(documents: Documents) -> dict[str, str]:
+    rows = zip(documents.ids, documents.titles, documents.texts, strict=True)
+    return {key: document_text({"title": title, "text": text}) for key, title, text in rows}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _kept(path: Path) -> dict[str, str]:
+    """Return the answers of a file of the cache; a line that was cut off is left out."""
+    answers: dict[str, str] = {}
+    if path.exists():
+        for line in path.read_text("utf-8", errors="replace").splitlines():
+            with suppress(ValueError):
+                digest, query = json.loads(line)
+                answers[digest] = query
+    return answers
+
+
+def _read(file: str, texts: Mapping[str, str]) -> Iterator[Answer]:
+    source = open_source(file)
+    for line, record in records(source):
+        if set(record) != {"document", "sha256", "query"} or not all(isinstance(v, str) for v in record.values()):
+            raise DataError(source.name, "an answer has document, sha256 and query", line=line)
+        if record["document"] not in texts:
+            raise DataError(source.name, f"there is no document {record['document']!r} in the corpus", line=line)
+        if _digest(texts[record["document"]]) != record["sha256"]:
+            raise DataError(source.name, f"the document {record['document']!r} has changed since", line=line)
+        yield Answer(**record)
+
+
+def _by_address(served: Served, seed: int) -> Any:
+    def write(texts: Sequence[str]) -> Iterator[str]:
+        requests = [
+            {"messages": [{"role": "user", "content": PROMPT + text[:LONGEST_TEXT]}], "temperature": 0, "seed": seed}
+            for text in texts
+        ]
+        for answer in served.answers("chat/completions", requests):
+            try:
+                content = answer["choices"][0]["message"]["content"]
+            except (KeyError, IndexError, TypeError):
+                content = None
+            if not isinstance(content, str):
+                raise SentcliError(f"{served}: its answer has no choices[0].message.content")
+            yield content
+
+    return write
+
+
+def _by_seq2seq(name: str, seed: int) -> Any:
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForSeq2SeqLM.from_pretrained(name).eval()
+    except (OSError, ValueError) as error:
+        raise InputError(f"--write-with {name} is no address, file of answers or seq2seq model: {error}") from error
+
+    def write(texts: Sequence[str]) -> Iterator[str]:
+        for start in range(0, len(texts), 8):
+            batch = list(texts[start : start + 8])
+            tokens = tokenizer(batch, truncation=True, max_length=512, padding=True, return_tensors="pt")
+            torch.manual_seed(seed)
+            with torch.inference_mode():
+                output = model.generate(**tokens, max_new_tokens=64, do_sample=True, top_k=10)
+            yield from tokenizer.batch_decode(output, skip_special_tokens=True)
+
+    return write
