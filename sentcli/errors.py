@@ -50,12 +50,17 @@ class MissingExtraError(SentcliError):
 def interruption(error: BaseException) -> BaseException | None:
     """Return the interruption (of Ctrl-C or SIGTERM) that an error stands for, if any.
 
-    A module in C that is being loaded when the signal comes makes an ImportError of it, whose cause it is.
+    A module in C that is being loaded when the signal comes makes an ImportError of it, whose cause it is. Causes may
+    form a circle: pymilvus raises an error from itself.
     """
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, (KeyboardInterrupt, SystemExit)):
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, (KeyboardInterrupt, SystemExit)):
+            return cause
+        seen.add(id(cause))
         cause = cause.__cause__
-    return cause
+    return None
 
 
 def required(module: str, library: str, extra: str, purpose: str) -> Any:
