@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,8 @@ def interruption(error: BaseException) -> BaseException | None:
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:
-        if isinstance(cause, (KeyboardInterrupt, SystemExit)):
+        signalled = isinstance(cause, SystemExit) and cause.code == 128 + signal.SIGTERM  # others may call sys.exit
+        if signalled or isinstance(cause, KeyboardInterrupt):
             return cause
         seen.add(id(cause))
         cause = cause.__cause__
