@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,18 @@ class MissingExtraError(SentcliError):
 def interruption(error: BaseException) -> BaseException | None:
     """Return the interruption (of Ctrl-C or SIGTERM) that an error stands for, if any.
 
-    A module in C that is being loaded when the signal comes makes an ImportError of it, whose cause it is.
+    A module in C that is being loaded when the signal comes makes an ImportError of it, whose cause it is. Causes may
+    form a circle: pymilvus raises an error from itself.
     """
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, (KeyboardInterrupt, SystemExit)):
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        signalled = isinstance(cause, SystemExit) and cause.code == 128 + signal.SIGTERM  # others may call sys.exit
+        if signalled or isinstance(cause, KeyboardInterrupt):
+            return cause
+        seen.add(id(cause))
         cause = cause.__cause__
-    return cause
+    return None
 
 
 def required(module: str, library: str, extra: str, purpose: str) -> Any:

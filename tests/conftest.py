@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,15 @@ def make_backbone(kind="bert", layers=2, seed=0, dropout=0.1):
 def heed_ctrl_c():
     """In a new process: let SIGINT end it, although a test that a shell runs in the background ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def slowness():
+    """How many times longer than usual a command takes to start here, at least 1: limits of seconds are times it."""
+    usual = 4.0  # seconds on a machine of two cores that are both busy
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import sentcli.cli.app, torch, transformers.modeling_utils"], check=True)
+    return max(1.0, (time.monotonic() - began) / usual)
 
 
 def save_backbone(folder, **kwargs):

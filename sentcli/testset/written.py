@@ -85,10 +85,8 @@ def answers_of(writer: str, documents: Documents, limit: int, seed: int) -> list
                 done += 1
                 progress(1)
     except SentcliError as error:
-        kept_before = len(chosen) - len(missing) + done
-        raise type(error)(
-            f"{error}; {kept_before:,} of {len(chosen):,} answers are kept: the same command goes on"
-        ) from error
+        held = f"{len(chosen) - len(missing) + done:,} of {len(chosen):,} answers are kept"
+        raise SentcliError(f"{error}; {held}: the same command goes on") from error
     return [Answer(key, _digest(text), known[_digest(text)]) for key, text in chosen]
 
 
@@ -116,7 +114,7 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
     bm25 = BM25.build(_texts(documents).values())
     found = bm25.search([answer.query for answer in usable], ROUND_TRIP).positions
     neighbours = near_equal(documents.texts)
-    queries = []
+    queries: list[Query] = []
     for answer, row in zip(usable, found, strict=True):
         place = position[answer.document]
         relevant = sorted({place} | neighbours.get(place, set()))

@@ -251,7 +251,7 @@ def test_a_killed_driver_goes_on_with_resume_and_leaves_no_process(encode, many,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_all_within_seconds(encode, many, tmp_path, kind):
+def test_a_signal_ends_all_within_seconds(encode, many, tmp_path, kind, slowness):
     out = tmp_path / "out"
     call = [many, "-o", out, *SHARDS, "--ray", "local", "--workers", 2]
     folders = set(Path("/tmp").glob("sentcli-ray-*"))
@@ -260,7 +260,7 @@ def test_a_signal_ends_all_within_seconds(encode, many, tmp_path, kind):
     sent = time.monotonic()
     running.send_signal(kind)
     _, errors = running.communicate(timeout=60)
-    assert time.monotonic() - sent < 5
+    assert time.monotonic() - sent < 5 * slowness
     assert running.returncode == 128 + kind, errors
     assert "the same command with --resume continues it" in " ".join(errors.split())
     assert "Traceback" not in errors

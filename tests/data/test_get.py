@@ -54,7 +54,7 @@ def test_an_archive_is_fetched_unpacked_and_recorded(server, folder, meter):
 def test_an_archive_that_is_wrong_leaves_nothing(server, folder, meter):
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", beir_zip(**{"x": b"y"})), content)
-    with pytest.raises(SentcliError, match=r"tiny could not be fetched\nno source gave tiny.zip"):
+    with pytest.raises(SentcliError, match=r"^tiny .*\n.* tiny\.zip:\n.*/tiny\.zip .*\d"):
         get(dataset, folder, meter)
     assert kept(folder) == {} and not recorded_files(folder)
 
@@ -66,7 +66,7 @@ def test_an_archive_that_is_wrong_leaves_nothing(server, folder, meter):
 )
 def test_an_archive_without_checksum_that_is_damaged_leaves_no_data(server, folder, meter, content):
     dataset = beir_set(server.put("tiny.zip", content), content, pinned=False)
-    with pytest.raises(SentcliError, match="tiny could not be fetched"):
+    with pytest.raises(SentcliError, match=r"^tiny "):
         get(dataset, folder, meter)
     assert not (folder / "retrieval").exists()
     assert not list((folder / WORK).rglob("unpacked"))
@@ -116,7 +116,7 @@ def test_what_has_no_checksum_is_pinned_at_the_first_download(server, folder, me
     assert time.strptime(entry["date"], "%Y-%m-%dT%H:%M:%S+00:00")
     (folder / "plain" / "a.txt").unlink()
     server.put("a.txt", b"other")
-    with pytest.raises(SentcliError, match="delete an entry there to take what a source gives now"):
+    with pytest.raises(SentcliError, match=rf"a\.txt[\s\S]*{PINS_FILE}"):
         get(dataset, folder, meter)
     assert kept(folder) == {}
     server.put("a.txt", b"first")
@@ -133,7 +133,7 @@ def test_a_compressed_file_and_the_order_of_ways(server, folder, meter):
     assert kept(folder) == FOLDER
     assert got.first_use == list(BEIR)
     server.put("hub/corpus.jsonl.gz", gzip.compress(BEIR["corpus.jsonl"])[:-9])
-    with pytest.raises(SentcliError, match=r"corpus.jsonl.gz is damaged"):
+    with pytest.raises(SentcliError, match=r"corpus\.jsonl\.gz is"):
         get(dataset, folder, meter, overwrite=True)
     assert kept(folder).items() >= FOLDER.items(), "what was there is gone"
 
@@ -167,7 +167,7 @@ def test_source_takes_another_address(server, folder, meter):
         server.put(f"mirror/{name}", text)
     plain = plain_set(server, PLAIN)
     assert len(get(plain, folder, meter, source=server.base + "mirror/").files) == 2
-    with pytest.raises(InputError, match="has to be a folder"):
+    with pytest.raises(InputError, match=r"plain .*2.*--source"):
         get(plain, folder, meter, source=server.base + "mirror", overwrite=True)
 
 
@@ -190,9 +190,9 @@ def test_a_file_that_somebody_has(server, folder, tmp_path, meter):
     own.write_bytes(b"other")
     with pytest.raises(InputError, match=r"own.txt.*5.*4"):
         get(dataset, folder, meter, given=own, overwrite=True)
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match=str(tmp_path / "no")):
         get(dataset, folder, meter, given=tmp_path / "no", overwrite=True)
-    with pytest.raises(InputError, match="exactly these places"):
+    with pytest.raises(InputError, match=f"{folder}/plain/"):
         get(plain_set(server, PLAIN), folder, meter, given=own, overwrite=True)
 
 
@@ -202,7 +202,7 @@ def test_offline_says_what_is_missing_and_where_it_could_be_put(server, folder, 
     with pytest.raises(InputError) as caught:
         get(dataset, folder, meter, offline=True)
     said = str(caught.value).splitlines()
-    assert said[0].endswith("3 of 3 files are missing: corpus.jsonl, queries.jsonl, qrels/test.tsv")
+    assert "tiny" in said[0] and said[0].endswith(": corpus.jsonl, queries.jsonl, qrels/test.tsv")
     assert f"    {server.base}tiny.zip" in said and f"    {folder}/retrieval/tiny/qrels/test.tsv" in said
     assert not server.asked
     for name, text in BEIR.items():  # what the message says works
@@ -226,16 +226,16 @@ def test_a_folder_that_cannot_be_written(server, tmp_path, meter):
     (tmp_path / "file").write_text("no folder")
     get(dataset, tmp_path / "there", meter)
     server.asked.clear()
-    with pytest.raises(InputError, match="cannot write to"):
+    with pytest.raises(InputError, match=str(tmp_path / "file" / "data")):
         get(dataset, tmp_path / "file" / "data", meter)
     if os.geteuid() != 0:
         (tmp_path / "read-only").mkdir(mode=0o500)
-        with pytest.raises(InputError, match="cannot write to"):
+        with pytest.raises(InputError, match=str(tmp_path / "read-only")):
             get(dataset, tmp_path / "read-only", meter)
     shutil.rmtree(tmp_path / "there" / WORK)
     (tmp_path / "there" / WORK).write_text("in the way of the lock")
     assert get(dataset, tmp_path / "there", meter).files == [], "what is there needs no write"
-    with pytest.raises(InputError, match="cannot write to"):
+    with pytest.raises(InputError, match=str(tmp_path / "there")):
         get(dataset, tmp_path / "there", meter, overwrite=True)
     assert not server.asked
 
@@ -244,7 +244,7 @@ def test_a_full_disk_is_not_blamed_on_the_source(server, folder, meter, monkeypa
     content = beir_zip()
     dataset = beir_set(server.put("tiny.zip", content), content)
     monkeypatch.setattr("sentcli.io.atomic.shutil.disk_usage", lambda path: type("Usage", (), {"free": 3}))
-    with pytest.raises(NoRoomError, match=r"tiny.zip needs 0 MB below"):
+    with pytest.raises(NoRoomError, match=rf"tiny\.zip .* {folder}"):
         get(dataset, folder, meter)
     assert not server.asked
 
@@ -296,10 +296,10 @@ def test_verify_finds_a_changed_byte_and_a_missing_file(server, folder, meter):
 def test_a_damaged_lock_file_is_said(folder, server, meter):
     folder.mkdir()
     (folder / PINS_FILE).write_text('{"format": 1, "files": {"a": {}}}')
-    with pytest.raises(InputError, match="is damaged"):
+    with pytest.raises(InputError, match=PINS_FILE):
         get(plain_set(server, PLAIN), folder, meter)
     (folder / PINS_FILE).write_text('{"format": 9, "files": {}}')
-    with pytest.raises(InputError, match=r"is damaged .*format"):
+    with pytest.raises(InputError, match=rf"{PINS_FILE} .*format.*9"):
         recorded_files(folder)
 
 
@@ -328,11 +328,11 @@ def test_locate(folder, monkeypatch, tmp_path):
 def test_where_data_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
     assert data_folder() == tmp_path / "cache" / "data"
-    with pytest.raises(InputError, match=r"below \S+cache/data/retrieval/scifact.*SENTCLI_DATA names no other"):
+    with pytest.raises(InputError, match=r"cache/data/retrieval/scifact.*SENTCLI_DATA "):
         locate("scifact")
     monkeypatch.setenv("SENTCLI_DATA", str(tmp_path / "readme"))
     assert data_folder() == tmp_path / "readme"
-    with pytest.raises(InputError, match=r"looked for below \S+readme/retrieval/scifact.*which SENTCLI_DATA names"):
+    with pytest.raises(InputError, match=r"readme/retrieval/scifact.*SENTCLI_DATA "):
         locate("scifact")
     monkeypatch.setenv("SENTCLI_DATA_DIR", str(tmp_path / "named"))
     assert data_folder() == tmp_path / "named"

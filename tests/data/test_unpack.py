@@ -79,7 +79,7 @@ def test_a_path_that_leads_out_is_refused(tmp_path, into, name, kind):
         zipped({"good": b"1", name: b"2"}) if kind == "zip" else tarred([(member("good"), b"1"), (member(name), b"")])
     )
     (tmp_path / "archive").write_bytes(content)
-    with pytest.raises(ArchiveError, match="leads out of its folder"):
+    with pytest.raises(ArchiveError, match=r"'.*(evil|a.*b)'"):
         unpack(tmp_path / "archive", into, everything)
     assert tree(tmp_path) == {"archive": content}, "something came out"
 
@@ -125,7 +125,7 @@ def bombs():
 @pytest.mark.parametrize("content", bombs())
 def test_a_bomb_ends_early(tmp_path, into, content):
     (tmp_path / "archive").write_bytes(content)
-    with pytest.raises(ArchiveError, match="a bomb, or no text"):
+    with pytest.raises(ArchiveError, match="16,777,216"):
         unpack(tmp_path / "archive", into, everything)
     assert tree(into) == {}, "seen from its table, before anything came out"
 
@@ -154,7 +154,7 @@ def test_what_is_wanted_counts_together(tmp_path, into, monkeypatch):
     monkeypatch.setattr(module, "SMALL_LIMIT", 1000)
     monkeypatch.setattr(module, "UNPACKED_RATIO", 1)
     (tmp_path / "a.zip").write_bytes(zipped({f"{i}": bytes(400) for i in range(5)}))
-    with pytest.raises(ArchiveError, match="unpacks to more"):
+    with pytest.raises(ArchiveError, match="1,000"):
         unpack(tmp_path / "a.zip", into, everything)
 
 

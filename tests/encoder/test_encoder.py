@@ -80,7 +80,7 @@ def test_prompts_and_prompt_exclusion(tiny_bert, sentences, tmp_path):
         ours = encoder.encode(texts, prompt_name="query")
         assert cosines(ours, peer(folder, texts, prompt_name="query")).min() > LIMIT
         assert encoder.role_prompt("query") == "find the "
-        with pytest.raises(InputError, match=r"no prompt 'qery'.*did you mean 'query'"):
+        with pytest.raises(InputError, match=r"'qery'.*'query'"):
             encoder.encode(texts, prompt_name="qery")
 
 
@@ -94,7 +94,7 @@ def test_truncated_texts_are_counted(tiny_bert):
 
 def test_more_tokens_than_positions_is_refused(tiny_bert, tiny_roberta):
     for folder, positions in ((tiny_bert, 40), (tiny_roberta, 32)):
-        with pytest.raises(InputError, match=f"more than the {positions} positions"):
+        with pytest.raises(InputError, match=f"--max-length {positions + 1} .*{positions}"):
             SentenceEncoder.load(folder, max_length=positions + 1)
         SentenceEncoder.load(folder, max_length=positions).encode(["the cat " * 40])
 
@@ -114,19 +114,19 @@ def test_half_precision_runs_where_the_hardware_has_it_and_is_refused_elsewhere(
     half = SentenceEncoder.load(tiny_bert, precision="bf16").encode(sentences)
     assert half.dtype == np.float32
     assert cosines(half, SentenceEncoder.load(tiny_bert).encode(sentences)).min() > 0.99
-    with pytest.raises(InputError, match="no instructions for fp16"):
+    with pytest.raises(InputError, match=r"cpu .*fp16"):
         SentenceEncoder.load(tiny_bert, precision="fp16")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"device": "cuda:7"}, "device 'cuda:7' is not there"),
-        ({"device": "gpu0"}, "unknown device"),
-        ({"precision": "fp8"}, "precision 'fp8' is unknown"),
-        ({"backend": "tensorflow"}, "backend 'tensorflow' is unknown"),
-        ({"pooling": "men"}, "did you mean 'mean'"),
-        ({"max_length": 2}, "at least 3"),
+        ({"device": "cuda:7"}, "'cuda:7'.*0 CUDA"),
+        ({"device": "gpu0"}, "'gpu0'.*cpu"),
+        ({"precision": "fp8"}, "'fp8'.*fp32"),
+        ({"backend": "tensorflow"}, "'tensorflow'.*onnx"),
+        ({"pooling": "men"}, "'men'.*'mean'"),
+        ({"max_length": 2}, "--max-length 2 .*3"),
     ],
 )
 def test_wrong_options(tiny_bert, options, message):
@@ -135,12 +135,12 @@ def test_wrong_options(tiny_bert, options, message):
 
 
 def test_unknown_models(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="did you mean 'minilm'"):
+    with pytest.raises(InputError, match=r"'minilmm'.*'minilm'"):
         SentenceEncoder.load("minilmm")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(InputError, match=str(tmp_path / "file")):
         SentenceEncoder.load(tmp_path / "file")
-    with pytest.raises(InputError, match=r"there is no config\.json"):
+    with pytest.raises(InputError, match=rf"{tmp_path} .*config\.json"):
         SentenceEncoder.load(tmp_path)
     from sentcli import zoo
 

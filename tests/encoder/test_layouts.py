@@ -107,10 +107,10 @@ def test_a_checkpoint_that_holds_more_than_tensors_is_refused(folder, capsys):
     (folder / "model.safetensors").unlink()
     with (folder / "pytorch_model.bin").open("wb") as handle:
         pickle.dump({"weight": Payload()}, handle)
-    with pytest.raises(InputError, match=r"pytorch_model\.bin.*(more than tensors|damaged)"):
+    with pytest.raises(InputError, match=r"model/pytorch_model\.bin"):
         SentenceEncoder.load(folder)
     torch.save({"weight": torch.zeros(2), "code": Payload()}, folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match="more than tensors"):
+    with pytest.raises(InputError, match=r"model/pytorch_model\.bin"):
         SentenceEncoder.load(folder)
     assert "any code" not in capsys.readouterr().out
 
@@ -118,14 +118,20 @@ def test_a_checkpoint_that_holds_more_than_tensors_is_refused(folder, capsys):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: (f / "model.safetensors").unlink(), "holds no weights"),
-        (lambda f: (f / "model.safetensors").write_bytes(b"\x10" * 50), "is damaged"),
-        (lambda f: (f / "tokenizer.json").unlink() or [p.unlink() for p in f.glob("vocab*")], "holds no tokenizer"),
-        (lambda f: (f / "tokenizer.json").write_text("{"), "tokenizer cannot be loaded"),
-        (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
-        (lambda f: (f / "config.json").write_text('{"model_type": "unheard-of"}'), "no encoder can be made"),
+        (lambda f: (f / "model.safetensors").unlink(), r"model\.safetensors.*pytorch_model\.bin"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"\x10" * 50), r"model\.safetensors"),
+        (
+            lambda f: (f / "tokenizer.json").unlink() or [p.unlink() for p in f.glob("vocab*")],
+            r"tokenizer\.json.*vocab",
+        ),
+        (lambda f: (f / "tokenizer.json").write_text("{"), "tokenizer.*line 1"),
+        (lambda f: (f / "config.json").write_text("{"), r"config\.json.*line 1"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "unheard-of"}'), r"config\.json.*`unheard-of`"),
         (lambda f: (f / "modules.json").write_text("{}"), "modules.json: .*list"),
-        (lambda f: (f / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]'), "names no Pooling"),
+        (
+            lambda f: (f / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]'),
+            r"modules\.json.*Pool",
+        ),
     ],
 )
 def test_broken_folders(folder, damage, message):
@@ -138,10 +144,10 @@ def test_weights_of_another_size_or_incomplete(folder):
     state = load_file(folder / "model.safetensors")
     smaller = dict(state, **{"embeddings.word_embeddings.weight": torch.zeros(5, 32)})
     save_file(smaller, folder / "model.safetensors")
-    with pytest.raises(InputError, match="do not fit"):
+    with pytest.raises(InputError, match=r"config\.json"):
         SentenceEncoder.load(folder)
     save_file({key: value for key, value in state.items() if "layer.1.output" not in key}, folder / "model.safetensors")
-    with pytest.raises(InputError, match=r"tensors \(.*layer\.1\.output.*missing"):
+    with pytest.raises(InputError, match=r"4 .*encoder\.layer\.1\.output"):
         SentenceEncoder.load(folder)
 
 
@@ -157,7 +163,7 @@ def test_dense_activation_outside_torch_is_refused(tiny_bert, tmp_path):
         {"linear.weight": torch.zeros(4, 32), "linear.bias": torch.zeros(4)},
         tmp_path / "m" / "2_Dense" / "model.safetensors",
     )
-    with pytest.raises(InputError, match=r"not one of torch\.nn"):
+    with pytest.raises(InputError, match=r"'os\.getcwd'.*torch\.nn"):
         SentenceEncoder.load(tmp_path / "m")
 
 

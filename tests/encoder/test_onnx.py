@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -161,7 +162,7 @@ def test_an_encoder_that_runs_an_export_is_saved_whole(with_weights, expected, t
 
 
 def test_an_encoder_without_weights_cannot_be_saved(without_weights, tmp_path):
-    with pytest.raises(InputError, match="holds no weights"):
+    with pytest.raises(InputError, match=r"model\.safetensors"):
         SentenceEncoder.load(without_weights).save(tmp_path / "saved")
     assert list(tmp_path.iterdir()) == []
 
@@ -300,7 +301,7 @@ def test_an_export_of_another_pooling_is_not_used(with_weights, tiny_bert, cache
 
 @pytest.mark.parametrize("options", [{"pooling": "cls"}, {"normalize": True}, {"precision": "int8"}])
 def test_what_an_export_without_weights_cannot_give_is_refused(without_weights, cache, options):
-    with pytest.raises(InputError, match="no weights"):
+    with pytest.raises(InputError, match=str(without_weights)):
         SentenceEncoder.load(without_weights, backend="onnx", **options)
 
 
@@ -321,7 +322,7 @@ def test_a_shorter_maximum_length_needs_no_export_of_its_own(tiny_bert, cache):
     assert len(exports_in(cache)) == 1
     wanted = SentenceEncoder.load(tiny_bert, backend="torch", max_length=8)
     np.testing.assert_allclose(short.encode(TEXTS), wanted.encode(TEXTS), atol=2e-6)
-    with pytest.raises(InputError, match="more than the 40 positions"):
+    with pytest.raises(InputError, match=r"--max-length 41 .*40"):
         SentenceEncoder.load(tiny_bert, backend="onnx", max_length=41)
 
 
@@ -339,9 +340,7 @@ def message_of(folder, **options):
 def test_a_file_of_another_export_is_refused(export, tiny_roberta, tmp_path, name, backend):
     other = make_export(tiny_roberta, tmp_path / "other")
     shutil.copy(other / name, export / name)
-    assert message_of(export, backend=backend) == (
-        f"{export / name} is not the file that was exported (SHA-256 differs); export the model again"
-    )
+    assert re.search(f"^{export / name} .*SHA-256", message_of(export, backend=backend))
 
 
 @pytest.mark.parametrize("damage", [lambda p: p.write_bytes(p.read_bytes()[:-9]), lambda p: p.unlink()])
@@ -355,7 +354,7 @@ def test_weights_that_have_changed_since_the_export_are_noticed(export, expected
     state = load_file(export / "model.safetensors")
     save_file({name: value * 1.5 for name, value in state.items()}, export / "model.safetensors")
     for backend in ("auto", "onnx"):
-        assert "model.onnx is an export of other weights than those beside it" in message_of(export, backend=backend)
+        assert str(export / "model.onnx") in message_of(export, backend=backend)
     changed = SentenceEncoder.load(export, backend="torch").encode(TEXTS)
     assert np.abs(changed - expected).max() > 1e-3
 
@@ -386,8 +385,7 @@ def test_a_tokenizer_with_more_words_than_the_model_is_refused(
     if kind == "export":
         described(folder)
     failed = invoke("encode", lines, "-o", tmp_path / "v.npy", "-m", folder, "--backend", backend, check=2)
-    assert "tokenizer and weights do not belong together" in failed.stderr
-    assert f"knows {len(vocabulary)} words" in failed.stderr
+    assert re.search(f"{folder}: .*{len(vocabulary)} .*{len(vocabulary) - 1}", failed.stderr)
 
 
 def test_a_graph_that_onnxruntime_cannot_read_is_named(export):
@@ -406,12 +404,12 @@ def test_a_graph_of_another_program_is_refused(export):
     opset = onnx.helper.make_opsetid("", 20)
     onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10), export / "model.onnx")
     described(export)
-    assert "is not an export of sentcli" in message_of(export)
+    assert re.search(r"model\.onnx .*\by\b.*\bx\b", message_of(export))
 
 
 def test_a_graph_of_another_width_is_refused(export):
     described(export, dimension=48)
-    assert "model.onnx gives 32 dimensions, export.json says 48" in message_of(export)
+    assert re.search(r"model\.onnx .*32.*export\.json .*48", message_of(export))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"format": 99}', '{"format": 1, "precision": "fp32"}'])
@@ -425,13 +423,13 @@ def test_a_damaged_description_is_named(export, content):
 
 def test_fp16_is_refused_on_a_cpu(tiny_bert, tmp_path):
     folder = make_export(tiny_bert, tmp_path / "half", "fp16")
-    assert "is in fp16, which a CPU computes many times slower" in message_of(folder, backend="onnx", device="cpu")
+    assert re.search(f"{folder} .*fp16", message_of(folder, backend="onnx", device="cpu"))
     assert SentenceEncoder.load(folder, backend="torch").backend.precision == "fp32"
 
 
 def test_int8_is_refused_on_torch(invoke, tiny_bert, lines, tmp_path):
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", tiny_bert, "--precision", "int8"]
-    assert "int8 runs on the onnx or openvino backend" in invoke(*call, "--backend", "torch", check=2).stderr
+    assert re.search("int8 .*onnx.*torch", invoke(*call, "--backend", "torch", check=2).stderr)
     assert "onnx on cpu, int8" in invoke(*call, check=0).stderr
 
 
@@ -464,7 +462,7 @@ def test_a_gpu_that_is_not_there_is_an_error_unless_the_cpu_is_accepted(
 ):
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", with_weights, "--device", "cuda", "--backend", "onnx"]
     failed = invoke(*call, check=2)
-    assert "onnxruntime runs this model on CPUExecutionProvider, not on cuda" in failed.stderr
+    assert re.search("CPUExecutionProvider.*cuda", failed.stderr)
     assert "--allow-cpu-fallback" in failed.stderr
     assert not (tmp_path / "v.npy").exists()
     done = invoke(*call, "--allow-cpu-fallback", "--json", "-", check=0)
@@ -475,9 +473,7 @@ def test_a_gpu_that_is_not_there_is_an_error_unless_the_cpu_is_accepted(
 
 @pytest.mark.parametrize("device", ["mps", "cuda:x", "tpu"])
 def test_devices_that_onnxruntime_does_not_have(with_weights, device):
-    assert f"the onnx backend runs on cpu and cuda, not on {device!r}" in message_of(
-        with_weights, backend="onnx", device=device
-    )
+    assert re.search(f"onnx .*cpu.*cuda.*{device!r}", message_of(with_weights, backend="onnx", device=device))
 
 
 # OpenVINO
@@ -522,7 +518,7 @@ def test_openvino_without_torch(openvino, run, without_weights, lines, tmp_path,
 
 
 def test_openvino_runs_on_the_cpu_alone(openvino, with_weights):
-    assert "runs on cpu, not on 'cuda'" in message_of(with_weights, backend="openvino", device="cuda")
+    assert re.search("openvino .*cpu.*'cuda'", message_of(with_weights, backend="openvino", device="cuda"))
 
 
 @pytest.mark.parametrize("good_calls", [0, 60])
@@ -707,15 +703,13 @@ def test_architectures_that_are_written_are_those_that_auto_exports():
 
 def test_half_precision_is_refused_on_a_cpu_before_it_is_exported(invoke, tiny_bert, lines, tmp_path, cache):
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", tiny_bert, "--backend", "onnx", "--precision", "fp16"]
-    assert "a CPU computes fp16 with onnxruntime many times slower" in invoke(*call, "--device", "cpu", check=2).stderr
+    assert "fp16" in invoke(*call, "--device", "cpu", check=2).stderr
     assert exports_in(cache) == []
 
 
 def test_an_export_without_weights_has_one_pooling(invoke, without_weights, lines, tmp_path):
     call = ["encode", lines, "-o", tmp_path / "v.npy", "-m", without_weights, "--pooling", "max"]
-    assert (
-        "in another precision, pooling or normalisation, and no weights to make one of" in invoke(*call, check=2).stderr
-    )
+    assert str(without_weights) in invoke(*call, check=2).stderr
 
 
 def test_a_device_that_is_not_there_falls_back_to_the_export(tiny_bert, cache):

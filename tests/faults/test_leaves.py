@@ -27,6 +27,11 @@ from tests.faults.scenes import TRAIN
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="alarms and forks of POSIX")
 
 SECONDS = 20
+PRELOADED = [
+    "sentcli.cli.app", "typer.testing", "onnxruntime", "faiss", "tokenizers", "torch",
+    "transformers.models.bert.modeling_bert",
+]  # fmt: skip
+"""What every process of a case needs, imported once by the process that they are forked from."""
 QUICK = 3
 """Cases of each file that run with the quick tests; all of them run with the slow ones."""
 
@@ -249,7 +254,7 @@ def send_result(connection, folder, command):
 def run_apart(folder, command):
     """Run a command in a process of its own, which may crash."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sentcli.cli.app", "typer.testing", "onnxruntime", "faiss", "tokenizers"])
+    context.set_forkserver_preload(PRELOADED)
     ours, theirs = context.Pipe()
     process = context.Process(target=send_result, args=(theirs, folder, command))
     process.start()

@@ -36,7 +36,7 @@ def test_an_output_that_exists_is_an_error(invoke, write, tmp_path):
     files = write(make())
     out = tmp_path / "a.md"
     out.write_text("mine")
-    assert "exists; use --overwrite" in invoke("report", *files, "-o", out, check=2).stderr
+    assert re.search(f"{out} .*--overwrite", invoke("report", *files, "-o", out, check=2).stderr)
     assert out.read_text() == "mine"
     invoke("report", *files, "-o", out, "--overwrite", "-q", check=0)
     assert out.read_text("utf-8").startswith("# Evaluation of minilm")
@@ -44,9 +44,10 @@ def test_an_output_that_exists_is_an_error(invoke, write, tmp_path):
 
 def test_wrong_usage(invoke, write, tmp_path):
     (file,) = write(make())
-    assert "the suffix chooses" in invoke("report", file, "-o", tmp_path / "a.pdf", check=2).stderr
+    failed = invoke("report", file, "-o", tmp_path / "a.pdf", check=2)
+    assert re.search(r"a\.pdf.*\.html, \.md, \.tex", failed.stderr)
     named = file.rename(tmp_path / "a.md")
-    assert "would replace an input" in invoke("report", named, "-o", named, "--overwrite", check=2).stderr
+    assert f"-o {named} " in invoke("report", named, "-o", named, "--overwrite", check=2).stderr
     file.write_text('{"command": "sts-')
     done = invoke("report", file, "-o", tmp_path / "b.html", check=2)
     assert "0.json, line 1" in done.stderr.replace("\n", "") and not (tmp_path / "b.html").exists()
@@ -56,7 +57,8 @@ def test_the_options_that_errors_of_models_name_are_there(invoke, tiny_bert, tmp
     """A table whose column has another name, and a device that is not there."""
     (tmp_path / "own.csv").write_text("title,x\n" + "".join(f"the cat sat {'on ' * i},b\n" for i in range(12)))
     options = ["report", tiny_bert, "--texts", tmp_path / "own.csv", "-o", tmp_path / "a.md"]
-    assert "Choose one with --text-field" in " ".join(invoke(*options, check=2).stderr.split())
+    failed = " ".join(invoke(*options, check=2).stderr.split())
+    assert re.search(r"own\.csv, line 2.*'text'.*title, x.*--text-field", failed)
     options += ["--text-field", "title"]
     invoke(*options, check=0)
     assert "# Report" in (tmp_path / "a.md").read_text("utf-8")
@@ -137,17 +139,17 @@ def test_groups_are_compared_from_the_files_of_the_commands(invoke, pairs, tiny_
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--report", "a.pdf"], "the suffix chooses"),
-        (["--report", "a.md", "--report", "./a.md"], "would replace"),
-        (["--json", "a.md", "--report", "a.md"], "would replace"),
-        (["--report", "folder.md"], "exists and is a folder"),
+        (["--report", "a.pdf"], r"a\.pdf.*\.html, \.md, \.tex"),
+        (["--report", "a.md", "--report", "./a.md"], r"--report.*a\.md"),
+        (["--json", "a.md", "--report", "a.md"], r"--report.*a\.md"),
+        (["--report", "folder.md"], r"folder\.md"),
     ],
 )
 def test_a_page_that_cannot_be_written_stops_before_the_work(invoke, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.md").mkdir()
     done = invoke("sts-eval", "-m", "there-is-no-such-model", "--data", tmp_path, *options, check=2)
-    assert message in " ".join(done.stderr.split())
+    assert re.search(message, " ".join(done.stderr.split()))
 
 
 @pytest.fixture

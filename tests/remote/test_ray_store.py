@@ -54,7 +54,7 @@ def lines(store):
 
 def test_a_store_has_the_bytes_of_one_machine_also_when_workers_are_killed(store, cluster, on_ray, lines, tmp_path):
     assert on_ray(lines, "-o", tmp_path / "local").wait(200) == 0
-    store.pause = 0.3  # so that there is time to kill a worker
+    store.pause = 1.0  # so that there is time to kill workers
     nodes = cluster(2)
     process = on_ray(lines, "-o", OUT, cluster=nodes)
     killed = 0
@@ -63,6 +63,7 @@ def test_a_store_has_the_bytes_of_one_machine_also_when_workers_are_killed(store
         done = len([name for name in store.names("out") if name.startswith("vectors")])
         if done > 3 * killed:
             killed += _kill_worker(nodes)
+    store.pause = 0.0
     _, messages = process.communicate(timeout=200)
     assert process.returncode == 0, messages
     assert killed == 2

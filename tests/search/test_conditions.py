@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import sqlite3
 
 import numpy as np
@@ -120,35 +121,35 @@ def test_times_nan_names_and_long_lists(condition, met):
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("m = 1", "--where: corpus has no column 'm'.* it has n (int), x (float), t (text)"),
-        ("n = 'one'", "'one' at character 5 does not compare with n, which is int: write a number"),
-        ("t > 3", "3 at character 5 does not compare with t, which is text: write a text"),
-        ("day > 'yesterday'", "'yesterday' at character 7 is no date, as day is: write '2024-01-31'"),
-        ("at > '2024-01-01T00:00+02:00'", "has an offset from UTC"),
-        ("ok > true", "orders ok, which is true or false"),
-        ("n like '1%'", "is for text, and n is int"),
-        ("t like 'a\\%'", "% and _ cannot be escaped"),
-        ("t = NULL", "is never met: write IS NULL"),
-        ("t = n", "compares two columns; a text stands in single quotes"),
-        ('t = "a"', "compares two columns; a text stands in single quotes"),
-        ("n >", "cannot be read at character 3"),
-        ("n = 1 n = 2", "cannot be read at character 9, .=."),
-        ("", "give one condition"),
-        ("n = 1; drop table c", "give one condition"),
-        ("length(t) > 3", "at character 1 is no column of the corpus"),
-        ("n in (select 1)", "is not allowed here"),
-        ("n in ()", "is not allowed here"),
-        ("t ilike 'A'", "is not allowed here"),
-        ("t like 'a' escape '!'", "is not allowed here"),
-        ("t", "t at character 1 is not allowed here"),
-        ("n = 1 union select 2", "cannot be read|is not allowed"),
-        ("case when ok then ok end", "is not allowed here"),
-        ("n + 1 = 2", "is no column of the corpus"),
-        ("n = 9223372036854775808", "is too large"),
-        ("c.n = 1", "c.n at character 1 is no column of the corpus"),
-        ("not " * 5000 + "ok", "nested too deeply"),
-        ("n = 1 and (n = 2 or (" * 150 + "ok" + "))" * 150, "--where: .*nested too deeply"),
-        ("t = 'a\udcff'", "--where: its character 7 is a byte that is no UTF-8"),
+        ("m = 1", "--where: corpus .*'m'.*n (int), x (float), t (text)"),
+        ("n = 'one'", "'one' .* 5 .*n.*int"),
+        ("t > 3", ": 3 .* 5 .*t.*text"),
+        ("day > 'yesterday'", "'yesterday' .* 7 .*date.*day.*'2024-01-31'"),
+        ("at > '2024-01-01T00:00+02:00'", ": '2024-01-01T00:00.02:00' .* 6 .*UTC"),
+        ("ok > true", ": ok > TRUE .* 1 "),
+        ("n like '1%'", ": n LIKE '1%' .* 1 .*n.*int"),
+        ("t like 'a\\%'", "LIKE .* 1 .*%.*_"),
+        ("t = NULL", "t = NULL .* 1 .*IS NULL"),
+        ("t = n", ": t = n .* 1 "),
+        ('t = "a"', ': t = "a" .* 1 '),
+        ("n >", " 3, '>'"),
+        ("n = 1 n = 2", " 9, '='"),
+        ("", "--where ''"),
+        ("n = 1; drop table c", "--where .n = 1; drop table c."),
+        ("length(t) > 3", ": LENGTH(t) .* 1 "),
+        ("n in (select 1)", ": n IN (SELECT 1) .* 1 "),
+        ("n in ()", ": n IN () .* 1 "),
+        ("t ilike 'A'", ": t ILIKE 'A' .* 1 "),
+        ("t like 'a' escape '!'", ": t LIKE 'a' ESCAPE '!' .* 1 "),
+        ("t", ": t .* 1 "),
+        ("n = 1 union select 2", ": n = 1 UNION SELECT 2 .* 1 "),
+        ("case when ok then ok end", ": CASE WHEN ok THEN ok END .* 11 "),
+        ("n + 1 = 2", r": n \+ 1 .* 1 "),
+        ("n = 9223372036854775808", ": 9223372036854775808 .* 5 "),
+        ("c.n = 1", ": c.n .* 1 "),
+        ("not " * 5000 + "ok", "^--where: "),
+        ("n = 1 and (n = 2 or (" * 150 + "ok" + "))" * 150, "^--where: "),
+        ("t = 'a\udcff'", "^--where: .* 7 .*UTF-8"),
     ],
 )  # fmt: skip
 def test_what_is_no_condition_is_refused_with_the_place(condition, message):
@@ -263,7 +264,7 @@ def test_no_row_may_meet_a_condition_and_missing_values_count_as_one(invoke, tmp
 
 
 def test_a_time_before_the_first_is_refused():
-    with pytest.raises(InputError, match="is no timestamp"):
+    with pytest.raises(InputError, match=r"'0001-01-01T00:00:00.05:00' .* 5 "):
         parse_condition("t > '0001-01-01T00:00:00+05:00'", {"t": pa.timestamp("us", "UTC")}, "rows")
 
 
@@ -293,10 +294,9 @@ def test_a_bad_condition_is_refused_before_anything_is_encoded(invoke, corpus, t
     failed = invoke(
         "retrieve", "--corpus", corpus, "--query", "x", "--where", "ratng > 3", "-m", tmp_path / "no", check=2
     )
-    assert (
-        "has no column 'ratng' (did you mean 'rating'?); it has id (text), text (text), rating (int)" in failed.stderr
-    )
-    assert "--where goes with --corpus" in invoke("retrieve", "--beir", tmp_path, "--where", "a = 1", check=2).stderr
+    assert re.search(r"--where: .*'ratng'.*'rating'.*id \(text\), text \(text\), rating \(int\)", failed.stderr)
+    failed = invoke("retrieve", "--beir", tmp_path, "--where", "a = 1", check=2)
+    assert re.search("--where.*--corpus", failed.stderr)
 
 
 def test_rows_are_counted_by_a_column(invoke, corpus):
@@ -307,7 +307,7 @@ def test_rows_are_counted_by_a_column(invoke, corpus):
     assert counts["column"] == "lang"
     assert [(each["value"], each["rows"]) for each in counts["values"]] == [("en", 2), ("de", 1), ("fr", 1), (None, 1)]
     assert "rows by lang" in invoke("retrieve", "--corpus", corpus, "--count-by", "lang", check=0).stdout
-    assert "has no column 'x'" in invoke("retrieve", "--corpus", corpus, "--count-by", "x", check=2).stderr
+    assert "'x'" in invoke("retrieve", "--corpus", corpus, "--count-by", "x", check=2).stderr
 
 
 def test_an_empty_cell_of_a_csv_file_is_an_empty_text(invoke, tmp_path):
@@ -325,7 +325,7 @@ def test_thousands_of_tests_joined_by_or_are_answered_or_refused_with_the_option
     table = pa.table({"n": [3, 2**24 + 1, None]})
     many = " or ".join(f"n = {i}" for i in range(9000))
     assert parse_condition(many, TYPES, "c").matches(table).tolist() == [True, False, False]
-    with pytest.raises(InputError, match=r"--where: 21,000 tests.* IN "):
+    with pytest.raises(InputError, match=r"--where: 21,000.* IN "):
         parse_condition(" or ".join(["n = 1"] * 21_000), TYPES, "c")
 
 

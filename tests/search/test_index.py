@@ -149,10 +149,10 @@ def test_codes_are_compared_exactly_in_the_end(directory):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("hsnw", r"unknown index 'hsnw' \(did you mean 'hnsw'\?\); one of flat, hnsw, ivf, ivfpq, sq8"),
-        ("IVF4096,Falt", "faiss does not take the index 'IVF4096,Falt' for 16 dimensions"),
-        ("IVF9,PQ5", "faiss does not take the index 'IVF9,PQ5' for 16 dimensions"),
-        ("IVF5000,Flat", "3000 rows are too few to train this index"),
+        ("hsnw", "'hsnw'.*'hnsw'.*flat, hnsw, ivf, ivfpq, sq8"),
+        ("IVF4096,Falt", "'IVF4096,Falt'.*16"),
+        ("IVF9,PQ5", "'IVF9,PQ5'.*16"),
+        ("IVF5000,Flat", "3000.*5000"),
     ],
 )
 def test_a_kind_that_does_not_fit_is_refused_and_leaves_nothing(directory, kind, words):
@@ -184,7 +184,7 @@ def test_an_effort_that_was_set_gives_way_to_a_recall(directory):
 
 @pytest.mark.parametrize("parameter", ["nprobe", "efSearhc"])
 def test_a_parameter_that_the_index_lacks_is_refused(directory, parameter):
-    words = "this index has no parameter 'nprobe'" if parameter == "nprobe" else "did you mean 'efSearch'"
+    words = "'nprobe'" if parameter == "nprobe" else "'efSearhc'.*'efSearch'"
     with pytest.raises(InputError, match=words):
         make(directory, "hnsw", settings={parameter: 3})
 
@@ -242,7 +242,7 @@ def test_an_interrupted_build_goes_on(directory, monkeypatch):
         write(self, path)
 
     monkeypatch.setattr(FaissIndex, "write", stop)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"Errno 28"):
         make(directory, "ivf", file_rows=1000, overwrite=True)
     assert IndexManifest.read(directory / "indexes" / "ivf").files == whole.files, "the old one is there"
     monkeypatch.undo()
@@ -278,7 +278,10 @@ def test_one_process_builds_at_a_time(directory):
     from filelock import FileLock
 
     (directory / "indexes").mkdir()
-    with FileLock(directory / "indexes" / ".ivf.lock"), pytest.raises(InputError, match="another process builds"):
+    with (
+        FileLock(directory / "indexes" / ".ivf.lock"),
+        pytest.raises(InputError, match=str(directory / "indexes" / "ivf")),
+    ):
         make(directory, "ivf")
     assert make(directory, "ivf")[1] == 3000
 
@@ -300,7 +303,7 @@ def test_vectors_that_have_changed_are_refused(directory):
             path.unlink()
     write_directory(directory, clustered(3000, 16, seed=5))
     for use in (opened, lambda folder: make(folder, "hnsw")):
-        with pytest.raises(InputError, match="the vectors have changed since the index hnsw was built"):
+        with pytest.raises(InputError, match=f"{directory}.*hnsw.*--overwrite"):
             use(directory)
     assert make(directory, "hnsw", overwrite=True)[1] == 3000
 
@@ -319,14 +322,13 @@ def test_a_damaged_file_is_named(directory, kind, damage):
         changed = replace(manifest.files[0], sha256=hashlib.sha256(path.read_bytes()).hexdigest())
         replace(manifest, files=[changed]).write(path.parent)
     words = {
-        "torn": f"is torn: {len(content) - 1} bytes, not {len(content)}",
-        "missing": "is missing",
-        "flipped": "is damaged",
-        "other": r"cannot read it \(.*\); build it again; it was written by faiss 1",
+        "torn": f"{len(content) - 1}.*{len(content)}",
+        "missing": "--overwrite",
+        "flipped": "SHA-256",
+        "other": "faiss 1.*faiss 1",
     }
-    with pytest.raises(InputError, match=words[damage]) as caught:
+    with pytest.raises(InputError, match=f"{path}.*{words[damage]}"):
         opened(directory)
-    assert str(path) in str(caught.value)
     assert damage == "other" or Store.open(directory).check_index(kind), "the check finds it, too"
 
 
@@ -345,7 +347,7 @@ def test_a_changed_byte_is_found_by_the_check(directory, which):
 def test_a_damaged_manifest_is_named(directory, content):
     make(directory, "hnsw")
     (directory / "indexes" / "hnsw" / "index.json").write_text(content)
-    with pytest.raises(InputError, match=r"index\.json is damaged .* build the index again with --overwrite"):
+    with pytest.raises(InputError, match=r"hnsw/index\.json.*--overwrite"):
         opened(directory)
 
 
@@ -369,9 +371,9 @@ def test_similarity_and_query_prompt_are_pinned(directory):
 
 def test_inner_products_need_lengths(tmp_path):
     write_directory(tmp_path / "d", clustered(100, 16), settings={"output_dtype": "int8"})
-    with pytest.raises(InputError, match="holds vectors in int8, each scaled by itself: only their cosine is known"):
+    with pytest.raises(InputError, match=f"{tmp_path / 'd'}.*int8"):
         make(tmp_path / "d", "hnsw", similarity="dot")
-    with pytest.raises(InputError, match="only their cosine is known"):
+    with pytest.raises(InputError, match=f"{tmp_path / 'd'}.*int8"):
         opened(tmp_path / "d", similarity="dot")
 
 
@@ -392,9 +394,7 @@ def test_an_index_is_chosen_by_name(directory):
     for name in ("IVF10,Flat", "faiss-ivf10-flat"):
         assert opened(directory, name).recipe.factory == "IVF10,Flat"
     assert not opened(directory, "flat").parts
-    with pytest.raises(
-        InputError, match=r"has no index 'ivf'.*; it has faiss-ivf10-flat, hnsw: sentcli index .* --type ivf"
-    ):
+    with pytest.raises(InputError, match=r"'ivf'.*faiss-ivf10-flat, hnsw.*sentcli index .* --type ivf"):
         opened(directory, "ivf")
 
 

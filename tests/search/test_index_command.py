@@ -1,6 +1,7 @@
 """`sentcli index`, and `sentcli retrieve` over what it built: from text to hits."""
 
 import json
+import re
 
 import pytest
 
@@ -123,9 +124,8 @@ def test_queries_of_another_encoder_are_refused(invoke, folder, tiny_bert, tiny_
     model = tiny_roberta if change == "model" else tiny_bert
     options = {"pooling": ["--pooling", "cls"], "length": ["--max-length", "9"], "prompt": ["--doc-prompt", "x: "]}
     failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", model, *options.get(change, []), check=2)
-    words = "was encoded with the prompt ''" if change == "prompt" else "the vectors do not compare"
-    assert f"{folder} was encoded with" in failed.stderr
-    assert words in failed.stderr
+    words = "''.*'x: '" if change == "prompt" else f"{tiny_bert} .*{model}"
+    assert re.search(f"{folder} .*{words}", failed.stderr)
 
 
 def test_the_prompt_of_the_index_is_put_in_front_of_queries(invoke, rows, tmp_path, tiny_bert):
@@ -138,11 +138,11 @@ def test_the_prompt_of_the_index_is_put_in_front_of_queries(invoke, rows, tmp_pa
     failed = invoke(
         "retrieve", "--corpus", tmp_path / "i", "--query", "x", "-m", tiny_bert, "--query-prompt", "see ", check=2
     )
-    assert "was built for the query prompt 'find ', not 'see '" in failed.stderr
+    assert re.search("ivf .*'find '.*'see '.*--query-prompt", failed.stderr)
     failed = invoke(
         "retrieve", "--corpus", tmp_path / "i", "--query", "x", "-m", tiny_bert, "--query-prompt", "", check=2
     )
-    assert "was built for the query prompt 'find ', not ''" in failed.stderr
+    assert re.search("ivf .*'find '.*''.*--query-prompt", failed.stderr)
     flat = search(invoke, tmp_path / "i", "--query", "the big cat", "--index", "flat", model=tiny_bert)
     assert flat["protocol"]["query_prompt"] == "find "
 
@@ -248,26 +248,29 @@ def test_columns_and_words_are_shown_and_markup_is_not_obeyed(run, tmp_path, tin
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{rows}"], "give a directory that encode wrote, or files of text with -o DIR"),
+        (["{rows}"], "-o DIR"),
         (["{folder}", "-o", "x", "-m", "{model}"], "-o DIR"),
-        (["{rows}", "-o", "{new}"], "--output goes with -m"),
-        (["{folder}", "--type", "hsnw"], "unknown index 'hsnw' (did you mean 'hnsw'?)"),
+        (["{rows}", "-o", "{new}"], "--output.*-m"),
+        (["{folder}", "--type", "hsnw"], "'hsnw'.*'hnsw'"),
         (["{folder}", "--type", "hnsw", "--set", "efSearch"], "expected KEY=N"),
-        (["{folder}", "--type", "hnsw", "--set", "nprobe=4"], "this index has no parameter 'nprobe'"),
-        (["{folder}", "--type", "ivfpq"], "ivfpq needs at least 624 rows, there are 128"),
-        (["{folder}", "--type", "ivf", "--queries", "{rows}"], "--queries goes with -m"),
-        (["{folder}", "--type", "bm25", "--language", "klingon"], "unknown language 'klingon'"),
-        (["{rows}", "-m", "{model}", "-o", "{new}", "--text-field", "body"], "no column 'body'"),
-        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "hsnw"], "unknown index 'hsnw'"),
-        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "Foo,Bar"], "faiss does not take the index 'Foo,Bar'"),
-        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "ivfpq"], "ivfpq needs at least 624 rows"),
-        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "bm25", "--language", "xx"], "unknown language 'xx'"),
-        (["{rows}", "-m", "{model}", "-o", "{new}", "--queries", "{new}.txt"], "no such file"),
-        (["{rows}", "-m", "{model}", "-o", "{new}", "--check"], "--check and --output"),
-        (["{folder}", "--append"], "--append goes with"),
-        (["{folder}", "--type", "bm25", "--set", "nprobe=4"], "--type bm25 and --set"),
-        (["{folder}", "--type", "hnsw", "--language", "german"], "--language goes with --type bm25"),
-        (["{folder}", "--type", "hnsw", "-m", "{other}"], "the vectors do not compare"),
+        (["{folder}", "--type", "hnsw", "--set", "nprobe=4"], "'nprobe'"),
+        (["{folder}", "--type", "ivfpq"], "ivfpq.*624.*128"),
+        (["{folder}", "--type", "ivf", "--queries", "{rows}"], "--queries.*-m"),
+        (["{folder}", "--type", "bm25", "--language", "klingon"], "'klingon'"),
+        (
+            ["{rows}", "-m", "{model}", "-o", "{new}", "--text-field", "body"],
+            "rows.jsonl, line 1.*'body'.*--text",
+        ),
+        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "hsnw"], "'hsnw'"),
+        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "Foo,Bar"], "'Foo,Bar'"),
+        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "ivfpq"], "ivfpq.*624"),
+        (["{rows}", "-m", "{model}", "-o", "{new}", "--type", "bm25", "--language", "xx"], "'xx'"),
+        (["{rows}", "-m", "{model}", "-o", "{new}", "--queries", "{new}.txt"], r"new\.txt"),
+        (["{rows}", "-m", "{model}", "-o", "{new}", "--check"], "--check.*--output"),
+        (["{folder}", "--append"], "--append.*--output"),
+        (["{folder}", "--type", "bm25", "--set", "nprobe=4"], "--type bm25.*--set"),
+        (["{folder}", "--type", "hnsw", "--language", "german"], "--language.*--type bm25"),
+        (["{folder}", "--type", "hnsw", "-m", "{other}"], "tiny-bert.*tiny-roberta"),
     ],
 )
 def test_wrong_usage_is_told_and_leaves_nothing(
@@ -275,7 +278,7 @@ def test_wrong_usage_is_told_and_leaves_nothing(
 ):
     names = {"rows": rows, "folder": folder, "new": tmp_path / "new", "model": tiny_bert, "other": tiny_roberta}
     failed = invoke("index", *(argument.format(**names) for argument in arguments), check=2)
-    assert words in failed.stderr
+    assert re.search(words, failed.stderr)
     assert not (tmp_path / "new").exists()
     assert [path.name for path in (folder / "indexes").iterdir()] == ["hnsw"]
 
@@ -325,41 +328,41 @@ def test_flat_does_not_stand_in_the_way(invoke, folder, tiny_bert):
 
 
 def test_a_check_finds_a_damaged_file(invoke, folder):
-    assert "all files are whole" in invoke("index", folder, "--check", check=0).stderr
+    assert "hnsw" in invoke("index", folder, "--check", check=0).stderr
     invoke("index", folder, "--type", "bm25", check=0)
     words = folder / "indexes" / "bm25" / "data.csc.index.npy"
     content = words.read_bytes()
     words.write_bytes(content[:-1] + b"x")
-    assert f"{words} is damaged" in invoke("index", folder, "--check", check=1).stderr
+    assert str(words) in invoke("index", folder, "--check", check=1).stderr
     words.write_bytes(content)
     path = next((folder / "indexes" / "hnsw").glob("rows-*.faiss"))
     path.write_bytes(path.read_bytes()[:-7] + b"damaged")
     failed = invoke("index", folder, "--check", check=1)
-    assert f"{path} is damaged (its SHA-256 differs): build the index again with --overwrite" in failed.stderr
+    assert re.search(f"{path}.*SHA-256.*--overwrite", failed.stderr)
     invoke("index", folder, "--type", "hnsw", "--overwrite", check=0)
-    assert "all files are whole" in invoke("index", folder, "--check", check=0).stderr
+    invoke("index", folder, "--check", check=0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--query", "x", "--like", "y"], "--like and --query"),
-        (["--query", "x", "--search", "bm52"], "no way 'bm52' (did you mean 'bm25'?)"),
-        (["--query", "x", "--index", "ivf"], "has no index 'ivf'"),
-        (["--query", "x", "--index", "bm25"], "words are searched with --search bm25"),
-        (["--query", "x", "--hits", "-", "--json", "-"], "would both write to standard output"),
-        (["--queries", "{empty}"], "the file is empty: there is no query"),
-        (["--query", "x", "--run", "a.trec"], "--run goes with --beir"),
-        (["--query", "x", "--exclude", "own"], "--exclude goes with --in-domain"),
-        (["--query", "x", "--search", "bm25"], "--search bm25 and -m"),
-        (["--query", "x", "--language", "german"], "--language goes with --search bm25"),
-        (["--query", "x", "--search", "rrf", "--dense-weight", "0.3"], "--dense-weight goes with --search weighted"),
+        (["--query", "x", "--like", "y"], "--like.*--query"),
+        (["--query", "x", "--search", "bm52"], "'bm52'.*'bm25'"),
+        (["--query", "x", "--index", "ivf"], "'ivf'.*hnsw"),
+        (["--query", "x", "--index", "bm25"], "--index bm25.*--search bm25"),
+        (["--query", "x", "--hits", "-", "--json", "-"], "--json -.*--hits -"),
+        (["--queries", "{empty}"], r"empty\.txt"),
+        (["--query", "x", "--run", "a.trec"], "--run.*--beir"),
+        (["--query", "x", "--exclude", "own"], "--exclude.*--in-domain"),
+        (["--query", "x", "--search", "bm25"], "--search bm25.*-m"),
+        (["--query", "x", "--language", "german"], "--language.*--search bm25"),
+        (["--query", "x", "--search", "rrf", "--dense-weight", "0.3"], "--dense-weight.*--search weighted"),
     ],
 )
 def test_searches_that_make_no_sense_are_refused(invoke, folder, tmp_path, tiny_bert, arguments, words):
     (tmp_path / "empty.txt").write_text("")
     given = [argument.format(empty=tmp_path / "empty.txt") for argument in arguments]
-    assert words in invoke("retrieve", "--corpus", folder, "-m", tiny_bert, *given, check=2).stderr
+    assert re.search(words, invoke("retrieve", "--corpus", folder, "-m", tiny_bert, *given, check=2).stderr)
 
 
 def test_an_index_that_is_slower_than_exact_search_is_said_to_be():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -118,7 +119,7 @@ def test_a_trec_run_refuses_ids_that_it_cannot_hold_and_keeps_the_old_file(tmp_p
     with pytest.raises(InputError) as caught:
         write_run({"good": {"d": 1.0}, query: {document: 0.5}}, path)
     odd = query if " " in query else document
-    assert f"a TREC run cannot hold the id {odd!r}" in str(caught.value)
+    assert repr(odd) in str(caught.value)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -254,8 +255,7 @@ def test_a_directory_of_another_model_is_refused(invoke, folder, tiny_bert, tiny
     model = tiny_roberta if change == "another model" else tiny_bert
     options = [] if change == "another model" else change
     failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", model, *options, check=2)
-    assert f"{folder} was encoded with {tiny_bert} (pooling mean, maximum length 32)" in failed.stderr
-    assert "the vectors do not compare" in failed.stderr
+    assert re.search(f"{folder} .*{tiny_bert} .*mean.*32.* {model}", failed.stderr)
 
 
 def test_an_unfinished_directory_is_refused(invoke, folder, tiny_bert):
@@ -263,7 +263,7 @@ def test_an_unfinished_directory_is_refused(invoke, folder, tiny_bert):
     manifest["rows_done"] -= manifest["shards"].pop()["count"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", tiny_bert, check=2)
-    assert f"{folder} is unfinished (4 of 5 rows): run the same encode with --resume" in failed.stderr
+    assert re.search(f"{folder} .*4 .*5 .*--resume", failed.stderr)
 
 
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "rows-00001.parquet"])
@@ -275,7 +275,7 @@ def test_a_damaged_shard_is_named(invoke, folder, tiny_bert, name, damage):
     else:
         path.unlink()
     failed = invoke("retrieve", "--corpus", folder, "--query", "x", "-m", tiny_bert, check=2)
-    assert f"{path}: damaged (" in failed.stderr
+    assert f"{path}: " in failed.stderr
     assert f"sentcli encode --check {folder}" in failed.stderr and "--overwrite" not in failed.stderr
 
 
@@ -299,18 +299,17 @@ def test_a_directory_without_rows_finds_nothing(invoke, tmp_path, tiny_bert):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("", "the file is empty: there is no row to read"), ('{"body": "x"}\n', "line 1: no column 'text'")],
+    [("", ""), ('{"body": "x"}\n', ", line 1: .*'text'.*body.*--text-field")],
 )
 def test_a_corpus_without_texts_is_refused(invoke, tmp_path, tiny_bert, content, words):
     (tmp_path / "c.jsonl").write_text(content)
     failed = invoke("retrieve", "--corpus", tmp_path / "c.jsonl", "--query", "x", "-m", tiny_bert, check=2)
-    assert f"{tmp_path / 'c.jsonl'}" in failed.stderr
-    assert words in failed.stderr
+    assert re.search(f"{tmp_path / 'c.jsonl'}.*{words}", failed.stderr)
 
 
 def test_a_folder_that_encode_did_not_write_is_refused(invoke, tmp_path, tiny_bert):
     failed = invoke("retrieve", "--corpus", tmp_path, "--query", "x", "-m", tiny_bert, check=2)
-    assert f"{tmp_path} was not written by 'sentcli encode'" in failed.stderr
+    assert re.search(rf"{tmp_path} .*'sentcli encode'.*manifest\.json", failed.stderr)
 
 
 def test_what_a_document_says_is_shown_and_not_obeyed(run, tmp_path, tiny_bert):
@@ -330,14 +329,14 @@ def test_what_a_document_says_is_shown_and_not_obeyed(run, tmp_path, tiny_bert):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "give --beir DIR to score a set"),
-        (["--corpus", "c"], "--corpus needs a --query TEXT"),
-        (["--corpus", "c", "--beir", "b", "--query", "x"], "--beir and --corpus"),
-        (["--beir", "b", "--query", "x"], "--query goes with --corpus"),
+        ([], "--beir.*--in-domain.*--corpus"),
+        (["--corpus", "c"], "--corpus .*--query.*--queries"),
+        (["--corpus", "c", "--beir", "b", "--query", "x"], "--beir.*--corpus"),
+        (["--beir", "b", "--query", "x"], "--query.*--corpus"),
     ],
 )
 def test_wrong_combinations_are_told(invoke, tiny_bert, arguments, words):
-    assert words in invoke("retrieve", "-m", tiny_bert, *arguments, check=2).stderr
+    assert re.search(words, invoke("retrieve", "-m", tiny_bert, *arguments, check=2).stderr)
 
 
 def test_a_long_text_is_shortened_in_the_table_and_whole_in_the_json(run, tiny_bert, tmp_path):

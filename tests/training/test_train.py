@@ -233,21 +233,6 @@ def test_adam_without_bias_correction():
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_simcse_lifts_minilm_cls(invoke, minilm, data, tmp_path):
-    """50 steps of 64 wiki sentences lift STS-B dev from 79.73 to above 83.2; seen: 83.68."""
-    invoke(
-        "train", "--method", "simcse", "-m", minilm, "--pooling", "cls", "--data", data / "corpus" / "wiki.txt",
-        "--limit", 3200, "--eval-data", data / "senteval", "--eval-every", 50, "-o", tmp_path / "m",
-        "--json", tmp_path / "r.json", check=0,
-    )  # fmt: skip
-    results = json.loads((tmp_path / "r.json").read_text())["results"]
-    assert results["steps"] == 50
-    assert results["start_dev_spearman"] == pytest.approx(79.73, abs=0.03)
-    assert results["best_dev_spearman"] > 83.2
-
-
 def test_what_a_run_reads_is_never_inside_its_output(invoke, tiny_bert, text, tmp_path):
     train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 1)
     before = (tmp_path / "m" / "model.safetensors").read_bytes()
