@@ -599,7 +599,7 @@ def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, *
     """Run an analysis; it writes a folder with a page, figures and tables.
 
 Args:
-    kind: one of `KINDS`.
+    kind: one of `ANALYSES`.
     paths: what the command takes without a name: texts, runs, vectors, files of results, or two models.
     options: those of ``sentcli analyze KIND`` by their long names, such as ``output`` and ``model``.
 

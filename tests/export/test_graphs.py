@@ -21,9 +21,9 @@ from sentcli.model.tokenizing import pad
 from sentcli.onnx_export import tracing
 from sentcli.onnx_export.publish import export_model
 from tests.export.models import (
-    QUICK_ARCHITECTURES,
     TEXTS,
     TRACED,
+    WRITTEN,
     assert_equal_vectors,
     cosines,
     export,
@@ -55,7 +55,7 @@ def assert_same_as_torch(encoder, folder):
 
 
 @pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "cls-head"])
-@pytest.mark.parametrize("kind", QUICK_ARCHITECTURES)
+@pytest.mark.parametrize("kind", WRITTEN)
 def test_a_written_graph_equals_torch(model, tmp_path, kind, pooling):
     encoder = SentenceEncoder.load(model(kind), backend="torch", pooling=pooling, normalize=pooling == "mean")
     written = export(encoder, tmp_path / "out")
@@ -214,7 +214,7 @@ LIMITS = {"fp16": (0.999, 0.9999), "int8": (0.9, 0.99)}
 
 
 @pytest.mark.parametrize("precision", LIMITS)
-@pytest.mark.parametrize("kind", [*QUICK_ARCHITECTURES, *TRACED])
+@pytest.mark.parametrize("kind", [*WRITTEN, *TRACED])
 def test_smaller_precisions_keep_their_tolerance(model, trace_once, tmp_path, kind, precision):
     if kind in TRACED:
         trace_once(kind)

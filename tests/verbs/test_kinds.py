@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.verbs.analyze import analyze, kind_of
-from sentcli.verbs.kinds import KINDS
+from sentcli.verbs.kinds import ANALYSES
 
 
 def test_a_kind_from_python(tmp_path, capsys, monkeypatch):
@@ -32,6 +32,6 @@ def test_what_a_kind_does_not_know(tmp_path):
         analyze("geometry", output=tmp_path / "out", colour=1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ANALYSES)
 def test_kinds_are_named_as_they_are_found(kind):
     assert kind_of(kind).verb.name == kind
