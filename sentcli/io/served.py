@@ -67,7 +67,10 @@ class Served:
 
         remaining = iter(requests)
         while group := list(islice(remaining, 4 * AT_A_TIME)):
-            yield from sync(get_loop(), self._answers, path, group)
+            for answer in sync(get_loop(), self._answers, path, group):
+                if isinstance(answer, BaseException):
+                    raise answer
+                yield answer
 
     async def _answers(self, path: str, requests: Sequence[dict[str, Any]]) -> list[Any]:
         import aiohttp
@@ -80,7 +83,7 @@ class Served:
                 async with gate:
                     return await self._answer(session, path, {"model": self.model, **request})
 
-            return await asyncio.gather(*map(answer, requests))
+            return await asyncio.gather(*map(answer, requests), return_exceptions=True)
 
     async def _answer(self, session: Any, path: str, request: dict[str, Any]) -> Any:
         import aiohttp

@@ -46,13 +46,13 @@ class Answer:
     query: str
 
 
-def answers_of(writer: str, documents: Documents, limit: int, seed: int) -> list[Answer]:
+def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int) -> list[Answer]:
     """Let a model write a query for each of some documents, or read what one has written.
 
     Answers are kept in the cache, so that the same command goes on where it was cut off.
 
     Args:
-        writer: ``http://HOST/v1#MODEL``, the folder or hub id of a seq2seq model, or a file of answers (.jsonl).
+        writer: a model behind an address, the folder or hub id of a seq2seq model, or a file of answers (.jsonl).
         documents: all documents.
         limit: the most queries; documents are drawn at random.
         seed: of the draw, and of the model.
@@ -63,18 +63,17 @@ def answers_of(writer: str, documents: Documents, limit: int, seed: int) -> list
         SentcliError: if the model does not answer.
     """
     texts = _texts(documents)
-    if writer.endswith(".jsonl"):
+    if isinstance(writer, str) and writer.endswith(".jsonl"):
         return list(_read(writer, texts))
     filled = [key for key, text in texts.items() if text]
     order = np.random.default_rng(seed).permutation(len(filled))[:limit]
-    served = Served.parse(writer)
-    name = str(served or writer)
+    name = str(writer)
     kept = cache_folder("answers") / f"{_digest(json.dumps([name, PROMPT, seed]))[:32]}.jsonl"
     known = _kept(kept)
     chosen = [(key, texts[key]) for key in (filled[place] for place in sorted(order.tolist()))]
     missing = [(key, text) for key, text in chosen if _digest(text) not in known]
     kept.parent.mkdir(parents=True, exist_ok=True)
-    write = _by_address(served, seed) if served is not None else _by_seq2seq(writer, seed)
+    write = _by_address(writer, seed) if isinstance(writer, Served) else _by_seq2seq(writer, seed)
     done = 0
     try:
         with kept.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:

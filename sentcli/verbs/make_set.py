@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.set_manifest import SetManifest
     from sentcli.testset.documents import Documents
     from sentcli.testset.queries import Made
+    from sentcli.testset.written import Answer
 
 NOT_ASKED = "it chooses among models, and does not say how well search works for what people ask"
 TABLE, PAGE = "judge.tsv", "judge.html"
@@ -33,6 +34,7 @@ def make_set(
     title_field: Annotated[str | None, Flag()] = None,
     limit: Annotated[int, Ge(10)] = 1000,
     seed: int = 0,
+    write_with: Annotated[str | None, Flag(metavar="URL#MODEL|MODEL|FILE", excludes="queries judgements")] = None,
     queries: Annotated[str | None, Flag(metavar="FILE", needs="judge")] = None,
     judge: Annotated[int | None, Ge(1), Flag(metavar="N", needs="model", excludes="judgements")] = None,
     model: Annotated[list[str] | None, Flag("-m", needs="judge")] = None,
@@ -47,6 +49,12 @@ def make_set(
     are equal or nearly are relevant together. set.json says how the set was made,
     what was left out, and how far to trust it.
 
+    With --write-with, a model writes them instead: one behind an OpenAI-compatible
+    address, to which the documents are sent (its key is in SENTCLI_API_KEY), or a
+    seq2seq model on this machine, such as doc2query. Queries that do not find
+    their document among the first 20 by BM25 are left out. The answers are kept
+    in written.jsonl, from which --write-with makes the set again.
+
     With --judge, a page (judge.html) and a table (judge.tsv) have the first five
     documents of all models for N queries, without saying which model found them;
     30 to 50 queries take a person an hour. --judgements makes a set of the table.
@@ -58,6 +66,7 @@ def make_set(
         title_field: Column of the title or question; default: told from the names.
         limit: The most queries; more are drawn at random.
         seed: Of what is drawn at random.
+        write_with: Let a model write the queries: http://HOST/v1#MODEL, a seq2seq model, or answers of one (.jsonl).
         queries: Real queries to judge, a line each; default: those of a folder in BEIR layout, else made ones.
         judge: Let people judge N queries.
         model: A model that searches for the documents to judge; may be given several times.
@@ -67,27 +76,35 @@ def make_set(
     Examples:
       sentcli data make-set articles.csv -o articles-set
       sentcli data make-set docs/ -o docs-set --limit 300
+      sentcli data make-set docs/ -o docs-set --write-with http://localhost:8080/v1#name
       sentcli data make-set docs/ -o to-judge --queries asked.txt --judge 40 -m minilm -m my-model
       sentcli data make-set to-judge -o judged --judgements to-judge/judge.tsv
     """  # noqa: D301
     from sentcli.io.atomic import check_output, replacing
+    from sentcli.io.served import Served
     from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.search.exact import require_faiss
     from sentcli.testset.documents import read_documents
     from sentcli.testset.writing import write_set
+    from sentcli.testset.written import ANSWERS, PROMPT, answers_of, write_answers
 
     check_output(output, overwrite=overwrite, folder=True)
     require_faiss()
     choices: dict[str, Any] = {"text_field": text_field, "title_field": title_field, "limit": limit, "seed": seed}
+    served = Served.parse(write_with) if write_with is not None else None
+    choices |= {"write_with": str(served) if served else write_with, "prompt": PROMPT if served else None}
     choices |= {"queries": queries, "judge": judge, "models": model, "judgements": judgements}
     settings = {key: value for key, value in choices.items() if value is not None}
     result = Result("data make-set", "", {"corpus": corpus, **settings})
     documents = read_documents(corpus, text_field, title_field)
     for taken in documents.taken:
         console.note(taken)
-    made, trust = _made(corpus, documents, result.protocol)
+    answers = answers_of(served or write_with, documents, limit, seed) if write_with is not None else []
+    made, trust = _made(corpus, documents, answers, result.protocol)
     with replacing(output) as folder:
         manifest = write_set(folder, made, trust, settings)
+        if answers:
+            write_answers(folder / ANSWERS, answers)
         if judge is not None:
             _write_judging(folder, output, made, model or [], seed)
     commands = [f"sentcli evaluate {quote(str(output))} -m MODEL -m OTHER_MODEL"]
@@ -100,10 +117,11 @@ def make_set(
     return result.finish({"output": str(output), **_facts(manifest), "commands": commands}, [_table(output, manifest)])
 
 
-def _made(corpus: list[str], documents: Documents, protocol: dict[str, Any]) -> tuple[Made, str]:
+def _made(corpus: list[str], documents: Documents, answers: list[Answer], protocol: dict[str, Any]) -> tuple[Made, str]:
     """Return queries and documents of the set, and how far to trust it."""
     from sentcli.testset.judging import drawn, judged, read_queries
     from sentcli.testset.queries import Made, structured
+    from sentcli.testset.written import written
 
     name, seed = ", ".join(corpus), protocol["seed"]
     if "judgements" in protocol:
@@ -112,11 +130,15 @@ def _made(corpus: list[str], documents: Documents, protocol: dict[str, Any]) -> 
             f"People judged documents for {len(made.queries)} queries: what else a model finds counts as not relevant."
         )
     if "judge" not in protocol:
+        if answers:
+            return written(answers, documents, protocol["write_with"]), f"A model wrote its queries: {NOT_ASKED}."
         made = structured(documents, name, protocol["limit"], seed)
         return made, _trust({query.structure for query in made.queries})
     own = Path(corpus[0]) / "queries.jsonl"
     if real := protocol.get("queries") or (str(own) if len(corpus) == 1 and own.is_file() else None):
         made = Made(read_queries(real), documents, {}, 0)
+    elif answers:
+        made = written(answers, documents, protocol["write_with"])
     else:
         made = structured(documents, name, protocol["limit"], seed)
     if len(made.queries) < protocol["judge"]:
