@@ -248,6 +248,10 @@ def evaluate(
     device: str = 'auto',
     allow_cpu_fallback: bool = False,
     rerun: bool = False,
+    save_baseline: Path | str | None = None,
+    baseline: Path | str | None = None,
+    allow: float = 0.01,
+    format: Literal['github', 'junit'] | None = None,
     json: str | None = None,
     report: list[Path] | Path | str | list[str] | None = None,
     quiet: bool = False,
@@ -271,6 +275,10 @@ def evaluate(
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         rerun: Encode and score anew, also what was measured before and is kept.
+        save_baseline: Keep the scores and hits of the model here, for --baseline.
+        baseline: Compare with what --save-baseline wrote, on the same data; the exit code is 3 unless a loss of more than --allow is excluded at 95 %.
+        allow: The loss that is allowed, in units of the metric: nDCG@10 from 0 to 1, Spearman times 100.
+        format: Print the comparison for a program on standard output: annotations of GitHub, or JUnit's XML.
         json: Write the result as JSON; - is standard output.
         report: Write a page for people: a .html, .md or .tex file; several are written.
         quiet: No progress, notes or warnings.

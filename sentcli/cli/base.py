@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 
 from sentcli import console
 from sentcli.errors import SentcliError, interruption
-from sentcli.verbs.declaration import Argument, Verb, alternatives
+from sentcli.verbs.declaration import Argument, Verb, alternatives, data_streams
 
 
 def _methods() -> Iterable[str]:
@@ -154,12 +154,12 @@ def register(function: Any, group: typer.Typer) -> None:
         arguments.pop("help_all", None)
         # Typer gives an empty list for an option that may be repeated and was left out
         values: dict[str, Any] = {name: None if value == [] else value for name, value in arguments.items()}
-        data_on_stdout = "-" in (values["json"], values.get("output"), values.get("hits"))
+        data_on_stdout = bool(data_streams(values))
         if data_on_stdout and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
         with console.speaking(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data_on_stdout):
             console.state.debug = debug
-            _run(lambda: verb.run(values).show())
+            _run(lambda: _show(verb.run(values)))
 
     parameters = [
         inspect.Parameter(a.name, inspect.Parameter.KEYWORD_ONLY, default=a.default, annotation=_annotation(a))
@@ -204,6 +204,12 @@ def _list_callback(print_choices: Callable[[], None]) -> Callable[[str | None], 
         raise typer.Exit
 
     return callback
+
+
+def _show(result: Any) -> None:
+    result.show()
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 def _run(work: Callable[[], None]) -> None:

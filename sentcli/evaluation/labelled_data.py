@@ -184,9 +184,7 @@ def _checked_set(folder: Path) -> RetrievalSet:
             f"{folder} has the splits {', '.join(splits)} and no dev; leave one file in its qrels/, or score a split "
             f"with: retrieve --beir {folder} --split {splits[0]}"
         )
-    if not splits:
-        raise InputError(f"{folder} has no judgements in qrels/: nothing says which documents are relevant")
-    data = load_set(folder, "dev" if "dev" in splits else splits[0])
+    data = load_set(folder, "dev" if "dev" in splits or not splits else splits[0])
     qrels = f"{folder}/qrels/{data.split}.tsv"
     if not data.findable:
         raise DataError(qrels, "no query has a relevant document in corpus.jsonl: there is nothing to find")

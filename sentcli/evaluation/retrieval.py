@@ -327,7 +327,7 @@ def _file(folder: Path, name: str) -> Path:
     hint = ""
     if name.startswith("qrels/"):
         splits = splits_of(folder)
-        hint = f"; it has: {', '.join(splits)}" if splits else ""
+        hint = f"; it has: {', '.join(splits)}" if splits else ", and nothing says which documents are relevant"
     elif name == "corpus.jsonl":
         sets = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and _exists(entry / name))
         hint = f"; it holds sets: {', '.join(sets)}" if sets else ""

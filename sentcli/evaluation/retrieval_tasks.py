@@ -31,6 +31,8 @@ from sentcli.search.options import SearchOptions, Way
 from sentcli.search.recall import recall, sample
 from sentcli.search.searcher import Searcher
 
+SHOWN_HITS = 10
+"""Hits of each query of one's own set that are kept beside its score, to be shown."""
 TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
 
@@ -284,7 +286,8 @@ class RetrievalTask:
         score = score_run(self.data, run, search.top_k, details)
         if not self.own:
             return score
-        score = replace(score, task=self.name).of_own_data(len(self.data.queries))
+        hits = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
+        score = replace(score, task=self.name, hits=hits).of_own_data(len(self.data.queries))
         return score if self.draws else replace(score, draws={}, intervals={})
 
 

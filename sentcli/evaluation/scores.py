@@ -44,6 +44,8 @@ class TaskScore:
     """Ids of the queries of `item_values`."""
     item_values: dict[str, Floats] = field(default_factory=dict, repr=False)
     """The values of metrics for each query ``[items]``."""
+    hits: dict[str, list[str]] = field(default_factory=dict, repr=False)
+    """Ids of the first documents of each query of one's own retrieval set, best first."""
     parts: tuple[TaskScore, ...] = ()
     """The scores of the sets whose mean this is."""
 

@@ -27,7 +27,7 @@ from sentcli.bounds import Flag
 from sentcli.errors import InputError, SentcliError
 from sentcli.verbs.arguments import Argument, Group, alternatives, bound_arguments, check_rules, checked, docstring
 
-__all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "verb"]
+__all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")
 COMMON = "common"
 """The name of the group of `CommonOptions`, for which the function of a verb may have a parameter."""
@@ -74,10 +74,11 @@ class Verb:
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
         check_rules(self.arguments, {**vars(common), **values})
         _check_outputs(common, values)
+        streams = data_streams({**vars(common), **values})
         for name, defaults in self.groups.items():
             fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name and name != COMMON}
             values[name] = common if name == COMMON else dataclasses.replace(defaults, **fields)
-        with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=common.json == "-"):
+        with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=bool(streams)):
             try:
                 result = self.function(**values)
             except SentcliError as error:
@@ -92,13 +93,18 @@ class Verb:
         return result
 
 
+def data_streams(values: Mapping[str, Any]) -> list[str]:
+    """Return the options, with their values, that write data to standard output; tables then go to standard error."""
+    streams = [f"--{name} -" for name in ("json", "output", "hits") if values.get(name) == "-"]
+    return streams + ([f"--format {values['format']}"] if values.get("format") is not None else [])
+
+
 def _check_outputs(common: CommonOptions, others: Mapping[str, Any]) -> None:
     """Check before the work that ``--json`` and ``--report`` can be written.
 
     A file that exists is replaced, unless another argument names it.
     """
-    values = {"json": common.json, **others}
-    streams = [f"--{name} -" for name in ("json", "output", "hits") if values.get(name) == "-"]
+    streams = data_streams({"json": common.json, **others})
     if len(streams) > 1:
         raise InputError(f"{' and '.join(streams)} would both write to standard output")
     targets = [("--json", Path(common.json))] if common.json not in (None, "-") else []

@@ -14,6 +14,7 @@ from sentcli.errors import InputError
 from sentcli.io.labelled import Kind
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.gate import GateOptions, settle
 from sentcli.verbs.options import Models, Overwrite, PairFields
 from sentcli.verbs.result import Result
 from sentcli.verbs.scoring import ScoringOptions
@@ -172,6 +173,7 @@ def evaluate(
     overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
+    gate: Annotated[GateOptions, Group("Still as good")] = GateOptions(),
 ) -> Result:
     """Score models on data of your own, and compare them and what they cost.
 
@@ -195,6 +197,8 @@ def evaluate(
       sentcli evaluate dev.tsv -m minilm -m runs/simcse
       sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2,is_duplicate
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m my-model --report models.html
+      sentcli evaluate faq-set -m minilm --save-baseline faq.json
+      sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
       sentcli evaluate dev.tsv -m minilm -m runs/s1 -m runs/s2 --group "simcse=s*" --json dev.json
     """  # noqa: D301
     from sentcli.evaluation import labelled_data, significance
@@ -212,6 +216,7 @@ def evaluate(
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
+    baseline = gate.read(model, tasks, overwrite=overwrite)
     if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:
         from sentcli.search.exact import require_faiss
 
@@ -236,4 +241,6 @@ def evaluate(
         results.append(scores)
     if draws is not None:
         write_draws(draws, results)
-    return own_result(results, groups, draws)
+    compared = settle(results, tasks, baseline, gate)
+    result = own_result(results, groups, draws)
+    return result if compared is None else compared.added(result)

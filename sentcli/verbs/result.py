@@ -56,6 +56,8 @@ class Result:
     """Whether `show` prints the tables, which a page that was written has as well."""
     started: float = field(default_factory=time.perf_counter, repr=False)
     seconds: float | None = None
+    exit_code: int = 0
+    """The exit code of the command, which is done: 3 where a model is worse than its baseline."""
 
     @classmethod
     def of_scores(cls, models: Sequence[ModelScores], tables: Iterable[Table], **more: Any) -> Result:

@@ -1,0 +1,175 @@
+"""What a model scored on one's own data, kept to find out later whether another one is still as good.
+
+A model is still as good where the interval of the difference, on the same samples of the same items, excludes a loss
+beyond what is allowed: a test of non-inferiority by its interval (Piaggio et al., JAMA 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentcli.errors import InputError
+from sentcli.evaluation import significance
+from sentcli.evaluation.evaluated import OwnTask
+from sentcli.evaluation.score_files import pack, unpack
+from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.stores import digest
+from sentcli.io.forms import read_json_form, write_json
+from sentcli.version import __version__
+
+WORST = 10
+"""The queries that are shown, of those that lost."""
+REMEDY = "write it again with --save-baseline"
+
+
+@dataclass(frozen=True)
+class TaskBaseline:
+    """The score of a model on a data set, with what a comparison needs."""
+
+    metric: str
+    value: float
+    draws: str
+    """The metric on random samples of the items, as `score_files.pack` writes it."""
+    data: str
+    """A digest of texts, judgements and protocol."""
+    protocol: dict[str, Any]
+    items: list[str]
+    """Ids of the queries of a retrieval set."""
+    values: list[float]
+    """The metric of each of them."""
+    hits: dict[str, list[str]]
+    """Ids of the first documents of each query."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An item that another model does worse."""
+
+    item: str
+    before: float
+    after: float
+    hits_before: list[str]
+    hits_after: list[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A score compared with a baseline."""
+
+    metric: str
+    value: float
+    """Of the baseline."""
+    difference: float
+    """The score minus that of the baseline."""
+    interval: tuple[float, float]
+    """The 95 % interval of the difference."""
+    allow: float
+    worst: list[Changed]
+    """At most `WORST` items, of those that lost the most."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether a loss beyond what is allowed is excluded."""
+        return self.interval[0] >= -self.allow
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry ``baseline`` of the JSON of a data set."""
+        return asdict(self) | {"passed": self.passed}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The content of a file of ``--save-baseline``."""
+
+    model: str
+    choices: dict[str, Any]
+    """How the model was used: pooling, prompts, lengths, precision."""
+    tasks: dict[str, TaskBaseline]
+    sentcli: str = __version__
+    format: int = 1
+
+    @classmethod
+    def of_scores(cls, scores: ModelScores, tasks: Sequence[OwnTask]) -> Baseline:
+        """Return the baseline of a model's scores on tasks."""
+        kept = {}
+        for task, score in zip(tasks, scores.tasks, strict=True):
+            metric, draws = score.headline[0], score.samples(score.headline[0])
+            assert draws is not None
+            kept[task.name] = TaskBaseline(
+                metric=metric,
+                value=score.value,
+                draws=pack(draws),
+                data=digest(task.identity),
+                protocol=task.protocol,
+                items=list(score.items),
+                values=score.item_values[metric].tolist() if score.items else [],
+                hits=score.hits,
+            )
+        choices = {key: value for key, value in scores.protocol.items() if key not in ("kinds", "interval_draws")}
+        return cls(scores.model, choices, kept)
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_json(path, asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Baseline:
+        """Read a file of ``--save-baseline``.
+
+        Raises:
+            InputError: if it is missing or damaged.
+        """
+        return read_json_form(cls, path, missing=f"no such file: {path}", remedy=REMEDY)
+
+    def check(self, tasks: Sequence[OwnTask], path: Path) -> None:
+        """Refuse data that the baseline was not measured on.
+
+        Raises:
+            InputError: which names the difference.
+        """
+        if missing := [task.name for task in tasks if task.name not in self.tasks]:
+            raise InputError(f"{path} has no score on {', '.join(missing)}; it has: {', '.join(self.tasks)}")
+        for task in tasks:
+            before = self.tasks[task.name]
+            for key in sorted(before.protocol.keys() | task.protocol.keys()):
+                old, new = before.protocol.get(key), task.protocol.get(key)
+                if old != new and digest(old) != digest(new):
+                    raise InputError(f"{path}: {task.name} was measured with {key} {old}, and has {key} {new} now")
+            if digest(task.identity) != before.data:
+                raise InputError(f"{path}: {task.name} has other texts or judgements now; {REMEDY}")
+
+    def compare(self, score: TaskScore, allow: float, path: Path) -> Comparison:
+        """Compare the score of another model on the same data.
+
+        Args:
+            score: of the data set.
+            allow: the loss that is allowed, in units of the metric.
+            path: of the baseline, for messages.
+
+        Raises:
+            InputError: if the baseline has another metric or its samples are damaged.
+        """
+        before, metric, draws = self.tasks[score.task], score.headline[0], score.samples(score.headline[0])
+        assert draws is not None
+        try:
+            others, draws = unpack(before.draws), unpack(pack(draws))  # both rounded alike
+        except ValueError as error:
+            raise InputError(f"{path} is damaged (draws of {score.task}: {error}); {REMEDY}") from error
+        if metric != before.metric or len(draws) != len(others) or list(score.items) != before.items:
+            raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
+        compared = significance.compare_draws(score.value, before.value, draws, others)
+        worst: list[Changed] = []
+        if score.items and len(before.values) == len(score.items):
+            after = score.item_values[metric]
+            for row in np.argsort(after - np.array(before.values), kind="stable")[:WORST].tolist():
+                if after[row] < before.values[row]:
+                    item = score.items[row]
+                    hits = before.hits.get(item, []), score.hits.get(item, [])
+                    worst.append(Changed(item, before.values[row], float(after[row]), *hits))
+        interval = (compared.low, compared.high)
+        return Comparison(metric, before.value, compared.difference, interval, allow, worst)

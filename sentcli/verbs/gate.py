@@ -1,0 +1,201 @@
+"""Whether a model is still as good as a baseline: options, tables and sentences of ``evaluate``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge
+
+from sentcli import console
+from sentcli.console import safe as printable
+from sentcli.errors import InputError
+from sentcli.pages.page import Section
+from sentcli.table import MINUS, Table
+from sentcli.verbs.declaration import Flag
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.baseline import Baseline, Comparison
+    from sentcli.evaluation.evaluated import OwnTask
+    from sentcli.evaluation.scores import ModelScores
+    from sentcli.verbs.result import Result
+
+WORSE = 3
+"""The exit code where a loss beyond what is allowed is not excluded."""
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """Whether a model is still as good as one before.
+
+    Attributes:
+        save_baseline: Keep the scores and hits of the model here, for --baseline.
+        baseline: Compare with what --save-baseline wrote, on the same data; the exit code is 3 unless a loss of more
+            than --allow is excluded at 95 %.
+        allow: The loss that is allowed, in units of the metric: nDCG@10 from 0 to 1, Spearman times 100.
+        format: Print the comparison for a program on standard output: annotations of GitHub, or JUnit's XML.
+    """
+
+    save_baseline: Annotated[Path | None, Flag(metavar="FILE", excludes="baseline")] = None
+    baseline: Annotated[Path | None, Flag(metavar="FILE")] = None
+    allow: Annotated[float, Ge(0), Flag(needs="baseline")] = 0.01
+    format: Annotated[Literal["github", "junit"] | None, Flag(needs="baseline")] = None
+
+    def read(self, models: Sequence[str], tasks: Sequence[OwnTask], *, overwrite: bool) -> Baseline | None:
+        """Read the baseline and check that it fits the data, before anything is encoded."""
+        from sentcli.evaluation.baseline import Baseline
+        from sentcli.io.atomic import check_output
+
+        if self.save_baseline is not None:
+            if len(models) > 1:
+                raise InputError(f"--save-baseline {self.save_baseline} keeps one model, and -m names {len(models)}")
+            check_output(self.save_baseline, overwrite=overwrite)
+        if self.baseline is None:
+            return None
+        baseline = Baseline.read(self.baseline)
+        baseline.check(tasks, self.baseline)
+        return baseline
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The comparisons of models with a baseline, by model and data set."""
+
+    baseline: Baseline
+    comparisons: Mapping[tuple[str, str], Comparison]
+    queries: Mapping[tuple[str, str], str]
+    """The texts of queries, by data set and id."""
+    titles: Mapping[str, str]
+    """The names of the metrics, by data set."""
+    form: str | None = None
+    """What is printed for a program."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether all models are still as good on all data sets."""
+        return all(comparison.passed for comparison in self.comparisons.values())
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the comparisons, and the queries that lost the most where a model is not as good."""
+        rows = [
+            [
+                model,
+                task,
+                c.value,
+                c.value + c.difference,
+                c.difference,
+                *c.interval,
+                -c.allow,
+                _judgement(c).removesuffix(" as").removesuffix(" than"),
+            ]
+            for (model, task), c in self.comparisons.items()
+        ]
+        columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]
+        title, notes = f"Compared with the baseline ({self.baseline.model})", ["Low and high: the 95 % interval."]
+        formats = dict.fromkeys(columns[2:8], ".4f")
+        yield Table(title, columns, rows, formats=formats, notes=notes)
+        for (model, task), comparison in self.comparisons.items():
+            if comparison.worst and not comparison.passed:
+                yield self._worst(model, task, comparison)
+
+    def _worst(self, model: str, task: str, comparison: Comparison) -> Table:
+        rows = [
+            [self._text(task, w.item), w.before, w.after, _hits(w.hits_before), _hits(w.hits_after)]
+            for w in comparison.worst
+        ]
+        title = f"The queries of {task} on which {model} lost the most"
+        formats, notes = {"before": ".4f", "now": ".4f"}, ["Hits: the first five documents."]
+        columns = ["query", "before", "now", "hits before", "hits now"]
+        return Table(title, columns, rows, formats=formats, notes=notes, wide=("query", "hits before", "hits now"))
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each comparison."""
+        return [
+            f"{model} is {_judgement(c)} {self.baseline.model} on {task}: {self.titles[task]} {_number(c.difference)} (95 % "
+            f"{_number(c.interval[0])} to {_number(c.interval[1])}), where a loss of {c.allow:g} is allowed."
+            for (model, task), c in self.comparisons.items()
+        ]
+
+    def added(self, result: Result) -> Result:
+        """Return a result with the comparisons in tables, verdict and exit code, and print those for a program."""
+        result.sections = [*result.sections, *(Section(table.title, table=table) for table in self.tables())]
+        result.verdict = "\n".join(filter(None, [result.verdict, *self.sentences()]))
+        result.exit_code = 0 if self.passed else WORSE
+        if self.form == "github":
+            self._write_commands()
+        elif self.form == "junit":
+            self._write_xml()
+        return result
+
+    def _write_commands(self) -> None:
+        """Print the workflow commands of GitHub, which become annotations."""
+        for sentence, comparison in zip(self.sentences(), self.comparisons.values(), strict=True):
+            text = printable(sentence).replace("%", "%25")
+            sys.stdout.write(f"::{'notice' if comparison.passed else 'error'} title=sentcli::{text}\n")
+
+    def _write_xml(self) -> None:
+        """Print the XML of JUnit: a test case for each model and data set."""
+        from xml.etree import ElementTree
+
+        failures = sum(not comparison.passed for comparison in self.comparisons.values())
+        counts = {"tests": str(len(self.comparisons)), "failures": str(failures)}
+        suite = ElementTree.Element("testsuite", {"name": "sentcli evaluate", **counts})
+        for ((model, task), comparison), sentence in zip(self.comparisons.items(), self.sentences(), strict=True):
+            case = ElementTree.SubElement(suite, "testcase", classname=model, name=task)
+            if comparison.passed:
+                ElementTree.SubElement(case, "system-out").text = printable(sentence)
+                continue
+            lost = (f"{self._text(task, w.item)}: {w.before:.4f} -> {w.after:.4f}" for w in comparison.worst)
+            ElementTree.SubElement(case, "failure", message=printable(sentence)).text = "\n".join(map(printable, lost))
+        sys.stdout.write(ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n")
+
+    def _text(self, task: str, item: str) -> str:
+        return self.queries.get((task, item), item)
+
+
+def settle(
+    models: Sequence[ModelScores], tasks: Sequence[OwnTask], baseline: Baseline | None, options: GateOptions
+) -> Gate | None:
+    """Keep the scores of the model as a baseline, or compare all models with one; the JSON of the tasks tells it."""
+    if options.save_baseline is not None:
+        from sentcli.evaluation.baseline import Baseline
+
+        Baseline.of_scores(models[0], tasks).write(options.save_baseline)
+        console.note(f"wrote {options.save_baseline}, with which --baseline compares a later model")
+    if baseline is None or options.baseline is None:
+        return None
+    from sentcli.evaluation.score_kinds import SCORE_KINDS
+
+    comparisons, titles = {}, {}
+    for scores in models:
+        for place, score in enumerate(scores.tasks):
+            comparison = baseline.compare(score, options.allow, options.baseline)
+            comparisons[scores.model, score.task] = comparison
+            titles[score.task] = SCORE_KINDS[score.kind].columns.get(comparison.metric, comparison.metric)
+            scores.tasks[place] = replace(score, details={**score.details, "baseline": comparison.to_dict()})
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
+
+    queries = {
+        (task.name, key): text
+        for task in tasks
+        if isinstance(task, RetrievalTask)
+        for key, text in task.data.queries.items()
+    }
+    return Gate(baseline, comparisons, queries, titles, options.format)
+
+
+def _judgement(comparison: Comparison) -> str:
+    if comparison.passed:
+        return "still as good as"
+    return "worse than" if comparison.interval[1] < 0 else "not shown to be as good as"
+
+
+def _hits(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:5])
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}".replace("-", MINUS)
