@@ -239,6 +239,7 @@ def evaluate(
     pair_fields: str | None = None,
     skip_empty: bool = False,
     group: list[str] | str | None = None,
+    by: str | None = None,
     draws: Path | str | None = None,
     overwrite: bool = False,
     pooling: str | None = None,
@@ -266,6 +267,7 @@ def evaluate(
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
+        by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
         overwrite: Replace an output that exists.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.

@@ -293,6 +293,23 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     )
 
 
+def query_column(data: RetrievalSet, name: str) -> dict[str, str]:
+    """Return a column of ``queries.jsonl`` by the ids of the judged queries, as text; empty where it is null.
+
+    Raises:
+        InputError: if a judged query does not have it.
+    """
+    path = _file(data.corpus.parent, "queries.jsonl")
+    columns = {}
+    for key, record in _records(path):
+        if key in data.queries:
+            if name not in record:
+                others = ", ".join(sorted(record.keys() - {"_id", "text"})) or "none"
+                raise InputError(f"{path}: the query {key!r} has no {name!r} (--by); it has: {others}")
+            columns[key] = "" if record[name] is None else str(record[name])
+    return columns
+
+
 def document_text(record: dict[str, Any], *, join_title: bool = True) -> str:
     """Return the text of a document that is encoded: title and text, joined by a blank as in BEIR."""
     title = (record.get("title") or "") if join_title else ""

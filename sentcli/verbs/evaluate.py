@@ -13,11 +13,13 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.labelled import Kind
 from sentcli.model.options import LoadOptions
+from sentcli.pages.page import Section
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.gate import GateOptions, settle
 from sentcli.verbs.options import Models, Overwrite, PairFields
 from sentcli.verbs.result import Result
 from sentcli.verbs.scoring import ScoringOptions
+from sentcli.verbs.slices import query_columns, sliced
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
@@ -169,6 +171,7 @@ def evaluate(
     pair_fields: PairFields = None,
     skip_empty: bool = False,
     group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None,
+    by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
     draws: Annotated[Path | None, Flag(metavar="FILE", panel="Output")] = None,
     overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
@@ -190,6 +193,7 @@ def evaluate(
         kind: The kind of the tables; default: told from the names of the columns and from all values.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
+        by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
 
     \b
@@ -217,6 +221,7 @@ def evaluate(
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
     baseline = gate.read(model, tasks, overwrite=overwrite)
+    columns = {} if by is None else query_columns(tasks, by)
     if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:
         from sentcli.search.exact import require_faiss
 
@@ -242,5 +247,7 @@ def evaluate(
     if draws is not None:
         write_draws(draws, results)
     compared = settle(results, tasks, baseline, gate)
+    slices = [] if by is None else sliced(results, columns, by, baseline)
     result = own_result(results, groups, draws)
+    result.sections = [*result.sections, *(Section(table.title, table=table) for table in slices)]
     return result if compared is None else compared.added(result)

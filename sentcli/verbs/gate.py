@@ -114,8 +114,9 @@ class Gate:
     def sentences(self) -> list[str]:
         """Return a sentence for each comparison."""
         return [
-            f"{model} is {_judgement(c)} {self.baseline.model} on {task}: {self.titles[task]} {_number(c.difference)} (95 % "
-            f"{_number(c.interval[0])} to {_number(c.interval[1])}), where a loss of {c.allow:g} is allowed."
+            f"On {task}, {model} against {self.baseline.model} is {_judgement(c)}: "
+            f"{self.titles[task]} {_number(c.difference)} (95 % {_number(c.interval[0])} to {_number(c.interval[1])}), "
+            f"where a loss of {c.allow:g} is allowed."
             for (model, task), c in self.comparisons.items()
         ]
 
@@ -189,8 +190,8 @@ def settle(
 
 def _judgement(comparison: Comparison) -> str:
     if comparison.passed:
-        return "still as good as"
-    return "worse than" if comparison.interval[1] < 0 else "not shown to be as good as"
+        return "still as good"
+    return "worse" if comparison.interval[1] < 0 else "not shown to be as good"
 
 
 def _hits(ids: Sequence[str]) -> str:
