@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,7 @@ def test_the_commands_run_in_order(minilm, tmp_path, sentences):
     """As a user would: one after the other in one folder."""
     sentences = [s for s in sentences if s.strip()]
     (tmp_path / "sentences.txt").write_text("\n".join(sentences[:128]) + "\n", "utf-8")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
     rows = ({"_id": f"d{i}", "text": text} for i, text in enumerate(sentences[:24]))
     (tmp_path / "documents.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     ran = 0

@@ -163,7 +163,13 @@ def weight_bytes(spec: EncoderSpec) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-@verb("evaluate", pages=True)
+COMMON = (
+    "files model kind pair_fields skip_empty by group save_baseline baseline allow format "
+    "max_length backend precision json report"
+)
+
+
+@verb("evaluate", pages=True, common=COMMON)
 def evaluate(
     files: Annotated[list[str], Flag(metavar="FILE|DIR...", positional=True)],
     model: Models,

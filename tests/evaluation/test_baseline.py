@@ -231,3 +231,28 @@ def test_the_interval_of_the_gate_covers_a_true_difference():
         low, high = gate(real[rows], other[rows]).interval
         inside += low <= true <= high
     assert inside >= 0.92 * 300
+
+
+@pytest.mark.slow
+def test_the_workflow_of_the_documentation_runs(searched, minilm, tmp_path):
+    import shutil
+    import subprocess
+    import sys
+
+    import yaml
+
+    page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text("utf-8")
+    workflow = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    (step,) = [step["run"] for step in workflow["jobs"]["search"]["steps"] if step.get("run", "").startswith("sentcli")]
+    shutil.copytree(searched, tmp_path / "notes-set")
+
+    def sentcli(command):
+        words = command.split()[1:]
+        return subprocess.run([sys.executable, "-m", "sentcli", *words], cwd=tmp_path, capture_output=True, text=True)
+
+    made = sentcli("sentcli evaluate notes-set -m minilm --save-baseline baseline.json")
+    assert made.returncode == 0, made.stderr
+    done = sentcli(step)
+    assert done.returncode == 0 and done.stdout.startswith("::notice "), done.stderr
+    done = sentcli(f"{step} --max-length 4")
+    assert done.returncode == 3 and done.stdout.startswith("::error "), done.stderr
