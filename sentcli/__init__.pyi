@@ -121,7 +121,7 @@ def encode(
     inputs: list[str] | str | None = None,
     *,
     output: str | None = None,
-    model: str | None = None,
+    model: list[str] | str | None = None,
     text_field: str = 'text',
     id_field: str | None = None,
     input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
@@ -147,6 +147,7 @@ def encode(
     append: bool = False,
     overwrite: bool = False,
     check: str | None = None,
+    estimate: bool = False,
     ray: str | None = None,
     workers: int | None = None,
     cpus_per_worker: int | None = None,
@@ -160,7 +161,7 @@ def encode(
     Args:
         inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
-        model: A model folder, a short name (sentcli doctor lists them), or a hub id.
+        model: A model folder, a short name (sentcli doctor lists them), or a hub id; several with --estimate.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         input_format: Read every input as this, whatever its suffix.
@@ -186,6 +187,7 @@ def encode(
         append: Add the rows of INPUT to a finished directory.
         overwrite: Replace an output that exists.
         check: Encode nothing: verify a directory that encode wrote.
+        estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
         ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
         workers: Processes that work at the same time; default: one a GPU, else one a node.
         cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.

@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import ClusterOptions, Format, IdField, OptionalModel, Overwrite, TextField, open_encoder
+from sentcli.verbs.options import MODEL_HELP, ClusterOptions, Format, IdField, Overwrite, TextField, open_encoder
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
@@ -75,14 +76,14 @@ class WriteOptions:
     "encode",
     common=(
         "inputs output model text_field id_field on_null prompt_name backend precision device "
-        "pooling max_length output_dtype shard_rows shard resume append overwrite check json"
+        "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
     in_memory="for vectors of texts in memory call SentenceEncoder.load(MODEL).encode(texts)",
 )
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
     output: Annotated[str | None, Flag("-o", metavar="OUT")] = None,
-    model: OptionalModel = None,
+    model: Annotated[list[str] | None, Flag("-m"), Doc(f"{MODEL_HELP}; several with --estimate.")] = None,
     reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
     prompt_name: Annotated[str | None, Flag(panel="Model")] = None,
     prompt: Annotated[str | None, Flag(panel="Model")] = None,
@@ -92,6 +93,10 @@ def encode(
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
     check: Annotated[str | None, Flag(metavar="DIR", panel="Output")] = None,
+    estimate: Annotated[
+        bool,
+        Flag(panel="Output", excludes="output devices batch_tokens ray shard resume append overwrite check on_long"),
+    ] = False,
     cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
 ) -> Result:
     """Turn text files into vectors: row i of the output is row i of the input.
@@ -110,6 +115,7 @@ def encode(
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
         check: Encode nothing: verify a directory that encode wrote.
+        estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
 
     \b
     Examples:
@@ -119,6 +125,7 @@ def encode(
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --ray auto --resume
       sentcli encode --check corpus-vectors
+      sentcli encode corpus.jsonl --estimate -m minilm -m my-model
       sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301
@@ -131,9 +138,12 @@ def encode(
     from sentcli.io.writers import output_kind
     from sentcli.smaller import Smaller
 
-    if not inputs or output is None or model is None:
-        missing = "INPUT..." if not inputs else "--output / -o" if output is None else "--model / -m"
+    if not inputs or not model or (output is None and not estimate):
+        missing = "INPUT..." if not inputs else "--model / -m" if not model else "--output / -o"
         raise InputError(f"missing {missing}; see sentcli encode --help")
+    if output is None:
+        return _estimate(inputs, model, options, reading, vectors, writing, (prompt_name, prompt))
+    name = _single(model)
     directory = output_kind(output) == "directory"
     if cluster.ray is not None:
         if not directory:
@@ -144,9 +154,9 @@ def encode(
     bulk.check_target(output, overwrite=writing.overwrite, resume=writing.resume, append=writing.append, part=share)
     files, shard_rows = _read_inputs(inputs, output, reading, writing)
     rows = files.survey.rows
-    result = Result("encode", model)
+    result = Result("encode", name)
     load = replace(options, device=names[0]) if names else options
-    with open_encoder(model, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
+    with open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
         prompt = _prompt(encoder, prompt_name, prompt)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=encoder.spec.normalizes)
         ran = {"backend": encoder.backend.name, "precision": encoder.backend.precision}
@@ -157,7 +167,7 @@ def encode(
             on_long=reading.on_long,
             smaller=smaller,
             devices=names,
-            load={k: v for k, v in {"model": model, **vars(options), **ran}.items() if k != "device"},
+            load={k: v for k, v in {"model": name, **vars(options), **ran}.items() if k != "device"},
             pool=pool,
             overwrite=writing.overwrite,
             resume=writing.resume,
@@ -172,6 +182,28 @@ def encode(
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         result.protocol = encoder.describe() | {"prompt": prompt, **choices}
     return result.finish(results)
+
+
+def _single(models: list[str]) -> str:
+    if len(models) > 1:
+        raise InputError(f"-m {' -m '.join(models)}: one model makes the vectors; --estimate takes several")
+    return models[0]
+
+
+def _estimate(
+    inputs: list[str],
+    models: list[str],
+    options: LoadOptions,
+    reading: InputOptions,
+    vectors: VectorOptions,
+    writing: WriteOptions,
+    prompt: tuple[str | None, str | None],
+) -> Result:
+    from sentcli.smaller import Smaller
+    from sentcli.verbs.estimate import estimate
+
+    files, shard_rows = _read_inputs(inputs, "vectors", reading, writing)
+    return estimate(models, options, files, shard_rows, Smaller(vectors.output_dtype, vectors.truncate_dim), prompt)
 
 
 def _prompt(encoder: SentenceEncoder, name: str | None, text: str | None) -> str:

@@ -1,0 +1,163 @@
+"""What encoding a corpus will take: measured on a sample of its rows, before anything is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli import console
+from sentcli.errors import SentcliError
+from sentcli.model.options import LoadOptions
+from sentcli.table import Table
+from sentcli.verbs.result import Result
+
+if TYPE_CHECKING:
+    from sentcli.bulk import Inputs
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.smaller import Smaller
+
+Prompt = tuple[str | None, str | None]
+SAMPLE = 500
+"""Rows that are encoded to measure."""
+LEAST_SECONDS, MOST_PASSES = 3.0, 4
+"""The sample is encoded again until so many seconds have passed, but not more often."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Rows of a corpus, and counts over all of it."""
+
+    texts: list[str]
+    """At most `SAMPLE` of the texts that are encoded, at random."""
+    rows: int
+    encoded: int
+    """Texts that are encoded: of those that are equal within a shard the first one."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one model takes in one precision."""
+
+    model: str
+    backend: str
+    precision: str
+    dimension: int
+    tokens_per_text: float
+    """On average, of texts that are cut to the maximum length."""
+    cut_rows: float
+    """The share of texts that are longer than the maximum length."""
+    texts_per_second: float
+    load_seconds: float
+    seconds: float
+    """Of the whole corpus, with loading."""
+    bytes: int
+    """Of all vectors."""
+
+
+def sample_rows(files: Inputs, shard_rows: int, seed: int = 0) -> Sampled:
+    """Read all rows once, count those that are encoded, and draw some of them (Vitter's algorithm R)."""
+    from sentcli.io.readers import blocks
+
+    random, texts, rows, encoded = np.random.default_rng(seed), list[str](), 0, 0
+    shard, seen = -1, set[int]()
+    with console.counting("reading", files.survey.rows) as progress:
+        for block in blocks(files.sources, files.options, shard_rows=shard_rows):
+            if block.shard != shard:
+                shard, seen = block.shard, set()
+            for text in block.texts:
+                if hash(text) in seen:
+                    continue
+                seen.add(hash(text))
+                place = encoded if encoded < SAMPLE else int(random.integers(0, encoded + 1))
+                encoded += 1
+                if place < len(texts):
+                    texts[place] = text
+                elif place < SAMPLE:
+                    texts.append(text)
+            rows += len(block)
+            progress(len(block))
+    return Sampled(texts, rows, encoded)
+
+
+def estimate(
+    models: Sequence[str], options: LoadOptions, files: Inputs, shard_rows: int, smaller: Smaller, prompt: Prompt
+) -> Result:
+    """Return what encoding takes with each model, in the precision that is asked for, else in fp32 and int8.
+
+    Args:
+        models: their names.
+        options: how they are loaded.
+        files: the corpus, which has been checked.
+        shard_rows: the rows of a shard, within which equal texts are encoded once.
+        smaller: how vectors are made smaller.
+        prompt: the name of one of the model's prompts, and the text in front of each row; see `prompt_text`.
+    """
+    sampled = sample_rows(files, shard_rows)
+    result = Result("encode", ", ".join(models), {"estimate": True, "sample": len(sampled.texts), **smaller.protocol()})
+    estimates: list[Estimate] = []
+    for model in models:
+        for precision in ("fp32", "int8") if options.precision == "auto" and options.on_cpu else (options.precision,):
+            try:
+                estimates.append(_measure(model, replace(options, precision=precision), sampled, smaller, prompt))
+            except SentcliError as error:
+                if precision != "int8" or options.precision != "auto":
+                    raise
+                console.note(f"{model}: no int8 here ({error})")
+    if len({e.backend for e in estimates}) == 1:
+        result.ran_on(options.device if options.device != "auto" else "cpu", None)
+    counts = {"rows": sampled.rows, "distinct": sampled.encoded, "duplicates": sampled.rows - sampled.encoded}
+    return result.finish({**counts, "models": [asdict(entry) for entry in estimates]}, [_table(sampled, estimates)])
+
+
+def _measure(model: str, options: LoadOptions, sampled: Sampled, smaller: Smaller, prompt: Prompt) -> Estimate:
+    from sentcli.encoder.announce import load_encoder
+
+    load_encoder(model, options)  # an export that has to be made first is kept
+    started = time.perf_counter()
+    encoder: SentenceEncoder = load_encoder(model, options)
+    loaded = time.perf_counter() - started
+    front = encoder.prompt_text(*prompt)
+    tokens = encoder.tokenizer([front + text for text in sampled.texts])
+    passes: list[float] = []
+    if sampled.texts:
+        encoder.encode_distinct(sampled.texts[:8], front)
+        while sum(passes) < LEAST_SECONDS and len(passes) < MOST_PASSES:
+            started = time.perf_counter()
+            encoder.encode_distinct(sampled.texts, front)
+            passes.append(time.perf_counter() - started)
+    speed = len(sampled.texts) / float(np.mean(passes)) if passes else 0.0
+    return Estimate(
+        model=model,
+        backend=encoder.backend.name,
+        precision=encoder.backend.precision,
+        dimension=smaller.truncate_dim or encoder.dimension,
+        tokens_per_text=float(tokens.lengths.mean()) if sampled.texts else 0.0,
+        cut_rows=float((tokens.beyond > 0).mean()) if sampled.texts else 0.0,
+        texts_per_second=speed,
+        load_seconds=loaded,
+        seconds=loaded + (sampled.encoded / speed if speed else 0.0),
+        bytes=smaller.dimension(encoder.dimension) * np.dtype(smaller.dtype).itemsize * sampled.rows,
+    )
+
+
+def _table(sampled: Sampled, estimates: Sequence[Estimate]) -> Table:
+    rows: list[list[Any]] = []
+    for e in estimates:
+        row = [e.model, e.precision, e.dimension, e.tokens_per_text, 100 * e.cut_rows, e.texts_per_second]
+        rows.append([*row, _time(e.seconds), f"{e.bytes / 1e6:,.1f} MB"])
+    columns = ["model", "precision", "dimensions", "tokens a text", "% cut", "texts a second", "time", "vectors"]
+    notes = [
+        f"{sampled.rows:,} rows, of which {sampled.rows - sampled.encoded:,} repeat another one and are not encoded "
+        f"again; measured on {len(sampled.texts):,} of them, on this machine as it is busy now. Nothing was written."
+    ]
+    formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
+    return Table("What encoding takes", columns, rows, formats=formats, notes=notes)
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
