@@ -58,7 +58,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """A score compared with a baseline."""
 
     metric: str
@@ -143,7 +143,7 @@ class Baseline:
             if digest(task.identity) != before.data:
                 raise InputError(f"{path}: {task.name} has other texts or judgements now; {REMEDY}")
 
-    def compare(self, score: TaskScore, allow: float, path: Path) -> Comparison:
+    def compare(self, score: TaskScore, allow: float, path: Path) -> BaselineComparison:
         """Compare the score of another model on the same data.
 
         Args:
@@ -172,4 +172,4 @@ class Baseline:
                     hits = before.hits.get(item, []), score.hits.get(item, [])
                     worst.append(Changed(item, before.values[row], float(after[row]), *hits))
         interval = (compared.low, compared.high)
-        return Comparison(metric, before.value, compared.difference, interval, allow, worst)
+        return BaselineComparison(metric, before.value, compared.difference, interval, allow, worst)

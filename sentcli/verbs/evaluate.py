@@ -163,13 +163,14 @@ def weight_bytes(spec: EncoderSpec) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-COMMON = (
-    "files model kind pair_fields skip_empty by group save_baseline baseline allow format "
-    "max_length backend precision json report"
+@verb(
+    "evaluate",
+    pages=True,
+    common=(
+        "files model kind pair_fields skip_empty by group save_baseline baseline allow format "
+        "max_length backend precision json report"
+    ),
 )
-
-
-@verb("evaluate", pages=True, common=COMMON)
 def evaluate(
     files: Annotated[list[str], Flag(metavar="FILE|DIR...", positional=True)],
     model: Models,

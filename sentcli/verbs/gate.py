@@ -18,7 +18,7 @@ from sentcli.table import MINUS, Table
 from sentcli.verbs.declaration import Flag
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.baseline import Baseline, Comparison
+    from sentcli.evaluation.baseline import Baseline, BaselineComparison
     from sentcli.evaluation.evaluated import OwnTask
     from sentcli.evaluation.scores import ModelScores
     from sentcli.verbs.result import Result
@@ -65,7 +65,7 @@ class Gate:
     """The comparisons of models with a baseline, by model and data set."""
 
     baseline: Baseline
-    comparisons: Mapping[tuple[str, str], Comparison]
+    comparisons: Mapping[tuple[str, str], BaselineComparison]
     queries: Mapping[tuple[str, str], str]
     """The texts of queries, by data set and id."""
     titles: Mapping[str, str]
@@ -101,7 +101,7 @@ class Gate:
             if comparison.worst and not comparison.passed:
                 yield self._worst(model, task, comparison)
 
-    def _worst(self, model: str, task: str, comparison: Comparison) -> Table:
+    def _worst(self, model: str, task: str, comparison: BaselineComparison) -> Table:
         rows = [
             [self._text(task, w.item), w.before, w.after, _hits(w.hits_before), _hits(w.hits_after)]
             for w in comparison.worst
@@ -188,7 +188,7 @@ def settle(
     return Gate(baseline, comparisons, queries, titles, options.format)
 
 
-def _judgement(comparison: Comparison) -> str:
+def _judgement(comparison: BaselineComparison) -> str:
     if comparison.passed:
         return "still as good"
     return "worse" if comparison.interval[1] < 0 else "not shown to be as good"
