@@ -105,7 +105,7 @@ def pooled(
 def write_table(path: Path, pool: Sequence[Pooled]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
     with path.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, lineterminator="\n")
+        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
         writer.writerow(COLUMNS)
         for entry in pool:
             for key, text in entry.documents:
