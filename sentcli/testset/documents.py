@@ -253,8 +253,10 @@ def _front_matter(text: str) -> tuple[str, str]:
         return "", text
     try:
         facts = yaml.safe_load(found[1])
-    except (yaml.YAMLError, ValueError):  # a rule above a text, or a date that there is not
+    except yaml.YAMLError:  # a rule above a text
         return "", text
+    except ValueError:  # a date that there is not
+        facts = None
     title = facts.get("title") if isinstance(facts, Mapping) else None
     return (title.strip() if isinstance(title, str) else ""), text[found.end() :]
 

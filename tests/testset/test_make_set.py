@@ -47,7 +47,7 @@ def read_set(folder):
     corpus = {r["_id"]: r for r in map(json.loads, (folder / "corpus.jsonl").read_text().splitlines())}
     queries = {r["_id"]: r["text"] for r in map(json.loads, (folder / "queries.jsonl").read_text().splitlines())}
     with (folder / "qrels" / "test.tsv").open() as handle:
-        rows = list(csv.DictReader(handle, delimiter="\t"))
+        rows = list(csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE))
     relevant = {}
     for row in rows:
         relevant.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
@@ -283,6 +283,26 @@ def test_judgements_go_out_without_the_models_and_come_back_graded(to_judge, tmp
         assert query in relevant and grade in "012"
     assert all(relevant[row[0]][row[2]] >= int(row[4]) for row in rows if row[4])
     invoke("evaluate", tmp_path / "judged", "-m", tiny_bert, check=0)
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONE])
+def test_quotation_marks_survive_the_table_and_a_spreadsheet(quoting, articles, tmp_path, tiny_bert, invoke):
+    rows = [json.loads(line) for line in articles.read_text().splitlines()]
+    for row in rows:
+        row |= {"_id": f'"{row["_id"]}"', "title": f'The "{row["title"]}"', "body": f'{row["body"]} "'}
+    articles.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    invoke("data", "make-set", articles, "-o", tmp_path / "set", check=0)
+    invoke("data", "make-set", tmp_path / "set", "-o", tmp_path / "judge", "--judge", 12, "-m", tiny_bert, check=0)
+    header, *rows = table(tmp_path / "judge" / "judge.tsv")
+    rows = [header, *([*row[:4], "1"] for row in rows), [""] * 5]
+    with (tmp_path / "filled.tsv").open("w", newline="") as handle:
+        csv.writer(
+            handle, "excel-tab", quoting=quoting, quotechar=None if quoting == csv.QUOTE_NONE else '"'
+        ).writerows(rows)
+    invoke("data", "make-set", articles, "-o", tmp_path / "made", "--judgements", tmp_path / "filled.tsv", check=0)
+    asked = {row[0]: row[1] for row in rows[1:-1]}
+    assert read_set(tmp_path / "made")[1] == asked and all('"' in text for text in asked.values())
+    invoke("evaluate", tmp_path / "made", "-m", tiny_bert, check=0)
 
 
 @pytest.mark.parametrize(
