@@ -269,6 +269,9 @@ def test_judgements_go_out_without_the_models_and_come_back_graded(to_judge, tmp
     page = (to_judge / "judge.html").read_text()
     assert tiny_bert.name not in page and page.count("<fieldset") == 55 and "default-src 'none'" in page
     assert not re.search(r"(src|href)=\"?https?:", page)
+    assert (
+        page.index("</header>") < page.index('class="bar"') and page.count('tabindex="-1"') == 55
+    )  # it stays in sight
     assert "About the" in rows[0][3]  # documents as they are, with their titles
     invoke("evaluate", to_judge, "-m", tiny_bert, check=2)  # nobody has judged it yet
     for number, row in enumerate(rows):
