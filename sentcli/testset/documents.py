@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import unicodedata
@@ -178,8 +179,7 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
 
     The ids of documents are the paths of their files in the folder, after a prefix.
     """
-    visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
-    paths = sorted(path for path in visible if path.suffix.lower() in (*MARKDOWN, *PLAIN) and not path.is_dir())
+    paths = sorted(path for path in _visible(folder) if path.suffix.lower() in (*MARKDOWN, *PLAIN))
     if not paths:
         raise InputError(f"{folder} has no files {', '.join((*MARKDOWN, *PLAIN))} and is not in BEIR layout")
     links: list[_Link] = []
@@ -206,6 +206,17 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
     for link in links:
         if (target := targets.get((link.page, link.anchor))) is not None:
             documents.candidates.append(Candidate(link.text, target, "link"))
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that are not hidden; one below it that cannot be read is an error."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(place, name) for name in names if not name.startswith("."))
 
 
 def _target(page: str, address: str) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import re
 
@@ -165,6 +166,21 @@ def test_ids_of_sections_are_unique_and_several_folders_are_told_apart(tmp_path,
     (tmp_path / "one" / "a\tb.txt").write_text(sentence(generator))
     tab = invoke("data", "make-set", folders[0], "-o", tmp_path / "set", "--overwrite", check=2)
     assert "has a tab" in tab.stderr
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, invoke, monkeypatch):
+    (tmp_path / "docs" / "shut").mkdir(parents=True)
+    (tmp_path / "docs" / "a.md").write_text("".join(f"# The way to house {n}\n\n{n} trees\n" for n in range(12)))
+    scan = os.scandir
+
+    def shut(path):
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", shut)
+    result = invoke("data", "make-set", tmp_path / "docs", "-o", tmp_path / "set")
+    assert result.exit_code and "shut" in result.stderr and not (tmp_path / "set").exists()
 
 
 def test_other_scripts_are_read_as_their_readers_do(tmp_path, invoke):

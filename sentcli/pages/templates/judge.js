@@ -34,7 +34,7 @@ function choose(field, grade) {
 function go(field) {
   if (!field) return;
   field.focus({preventScroll: true});
-  field.scrollIntoView({block: "nearest"});
+  field.scrollIntoView({block: "start"});
 }
 
 // The first open document behind a place, else the first of all.
