@@ -132,7 +132,8 @@ def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
     texts = list(documents.texts)
     for candidate in candidates:
         if len(found := WORD.findall(candidate.text)) >= LEAST_WORDS:
-            pattern = r"\W*".join(f"(?:{re.escape(word)}|{re.escape(word.casefold())})" for word in found)
+            forms = [(word,) if word.lower() == word.casefold() else (word, word.casefold()) for word in found]
+            pattern = r"\W*".join(f"(?:{'|'.join(map(re.escape, f))})" if f[1:] else re.escape(f[0]) for f in forms)
             pattern = rf"(?<!\w){pattern}(?!\w)[^\w<(\[{{]*"
             left = re.sub(pattern, " ", texts[candidate.document], flags=re.IGNORECASE)
             texts[candidate.document] = left.strip()
