@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -27,7 +30,9 @@ TITLE_FIELDS: dict[str, Structure] = {
     **dict.fromkeys(("question",), "question"),
 }
 MARKDOWN, PLAIN = (".md", ".markdown"), (".txt",)
-SENTENCE = re.compile(r"(.+?[.!?。！？]['\")\]]*)\s+(?=\S)", re.DOTALL)
+MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
+"""Signs that belong to the letter before them, such as vowels of Hindi, which are not in ``\\w``."""
+SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*))\s*(?=\S)", re.DOTALL)
 """The first sentence of a text that has others."""
 
 
@@ -54,9 +59,12 @@ class Documents:
     """Name, size and SHA-256 of each file."""
     taken: list[str] = field(default_factory=list)
     """What columns and files were taken for."""
+    known: set[str] = field(default_factory=set)
+    """The ids."""
 
     def add(self, key: str, title: str, text: str, structure: Structure) -> int:
         """Append a document with what stands above it, which is a candidate, and return its position."""
+        self.known.add(key)
         self.ids.append(key)
         self.titles.append(title)
         self.texts.append(text)
@@ -83,7 +91,7 @@ def read_documents(corpus: Sequence[str], text_field: str | None = None, title_f
         if folder.is_dir() and not is_beir(folder):
             if text_field or title_field:
                 raise InputError(f"--text-field and --title-field are of tables, and {name} is a folder of files")
-            _read_folder(folder, documents)
+            _read_folder(folder, documents, f"{folder.resolve().name}/" if len(corpus) > 1 else "")
             continue
         found = folder / "corpus.jsonl"
         source = open_source(str(found if found.exists() else f"{found}.gz") if folder.is_dir() else name)
@@ -98,7 +106,7 @@ def read_documents(corpus: Sequence[str], text_field: str | None = None, title_f
 
 
 def _read_table(source: Source, documents: Documents, text_field: str | None, title_field: str | None) -> None:
-    taken, seen, unit = None, set(documents.ids), source.unit
+    taken, unit = None, source.unit
     for line, record in records(source):
         taken = taken or _columns(source, header(source) or list(record), text_field, title_field)
         text, title = record.get(taken.text), record.get(taken.title) if taken.title else None
@@ -109,15 +117,21 @@ def _read_table(source: Source, documents: Documents, text_field: str | None, ti
         key = record.get(taken.id) if taken.id else len(documents.ids) + 1
         if not is_id(key):
             raise DataError(source.name, f"{taken.id!r} is {kind_of(key)}, not an id", line=line, unit=unit)
-        if any(sign in str(key) for sign in "\t\r\n"):
-            raise DataError(source.name, f"the id {key!r} has a tab or the end of a line", line=line, unit=unit)
-        if str(key) in seen:
-            raise DataError(source.name, f"the id {key!r} stands twice", line=line, unit=unit)
-        seen.add(str(key))
-        documents.add(str(key), (title or "").strip(), str(text), taken.structure)
+        documents.add(_free(source, documents, str(key), line), (title or "").strip(), str(text), taken.structure)
     if taken is not None:
         above = f", {taken.structure} from {taken.title!r}" if taken.title else ", nothing that stands above it"
         documents.taken.append(f"{source.name}: text from {taken.text!r}{above}")
+
+
+def _free(source: Source, documents: Documents, key: str, line: int | None = None) -> str:
+    """Return an id if it can name another document."""
+    if not key or any(sign in key for sign in "\t\r\n"):
+        raise DataError(
+            source.name, f"the id {key!r} is empty, or has a tab or an end of line", line=line, unit=source.unit
+        )
+    if key in documents.known:
+        raise DataError(source.name, f"the id {key!r} stands twice", line=line, unit=source.unit)
+    return key
 
 
 @dataclass(frozen=True)
@@ -160,10 +174,12 @@ class _Link:
     anchor: str
 
 
-def _read_folder(folder: Path, documents: Documents) -> None:
-    """Read the Markdown and text files of a folder: a section is a document, and a file without headings is one."""
-    visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
-    paths = sorted(path for path in visible if path.suffix.lower() in (*MARKDOWN, *PLAIN) and not path.is_dir())
+def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
+    """Read the Markdown and text files of a folder: a section is a document, and a file without headings is one.
+
+    The ids of documents are the paths of their files in the folder, after a prefix.
+    """
+    paths = sorted(path for path in _visible(folder) if path.suffix.lower() in (*MARKDOWN, *PLAIN))
     if not paths:
         raise InputError(f"{folder} has no files {', '.join((*MARKDOWN, *PLAIN))} and is not in BEIR layout")
     links: list[_Link] = []
@@ -175,14 +191,15 @@ def _read_folder(folder: Path, documents: Documents) -> None:
         documents.origins.append(source.identity() | {"name": page})
         text = "\n".join(record["text"] for _, record in records(source))
         if path.suffix.lower() in PLAIN:
-            name = re.sub(r"[\W_]+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
+            name = re.sub(rf"[^\w{MARKS}]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
             if text.strip():
-                documents.add(page, name, text.strip(), "file name")
+                documents.add(_free(source, documents, prefix + page), name, text.strip(), "file name")
             continue
         for heading, anchor, body, found in _sections(text):
-            links += [_Link(words, *_target(page, address)) for words, address in found if not urlsplit(address).scheme]
+            links += [_Link(words, *goal) for words, address in found if (goal := _target(page, address))]
             if body:
-                position = documents.add(f"{page}#{anchor}" if anchor else page, heading, body, "heading")
+                key = prefix + (f"{page}#{anchor}" if anchor else page)
+                position = documents.add(_free(source, documents, key), heading, body, "heading")
                 targets[page, anchor] = position
                 targets.setdefault((page, ""), position)
     documents.taken.append(f"{folder}: {len(paths):,} files, {len(documents.ids):,} sections or files with a text")
@@ -191,9 +208,25 @@ def _read_folder(folder: Path, documents: Documents) -> None:
             documents.candidates.append(Candidate(link.text, target, "link"))
 
 
-def _target(page: str, address: str) -> tuple[str, str]:
-    """Return page and anchor that a link on a page leads to."""
-    parts = urlsplit(address)
+def _visible(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that are not hidden; one below it that cannot be read is an error."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(place, name) for name in names if not name.startswith("."))
+
+
+def _target(page: str, address: str) -> tuple[str, str] | None:
+    """Return page and anchor that a link on a page leads to, or None if it is broken or leads to another site."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    if parts.scheme or parts.netloc:
+        return None
     path = posixpath.normpath(posixpath.join(posixpath.dirname(page), unquote(parts.path))) if parts.path else page
     return path, unquote(parts.fragment)
 
@@ -207,7 +240,7 @@ def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]
     from markdown_it import MarkdownIt
 
     title, text = _front_matter(text)
-    lines, anchors = text.split("\n"), dict[str, int]()
+    lines, anchors = text.split("\n"), {""}
     heading, anchor, start = title, "", 0
     links: list[tuple[str, str]] = []
     tokens = MarkdownIt("commonmark").parse(text)
@@ -217,9 +250,9 @@ def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]
             yield heading, anchor, "\n".join(lines[start : token.map[0]]).strip(), links
             heading, links = _words(tokens[place + 1].children or []), []
             start = token.map[1]
-            anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-            anchors[anchor] = anchors.get(anchor, -1) + 1
-            anchor += f"-{anchors[anchor]}" if anchors[anchor] else ""
+            name = re.sub(rf"[^\w{MARKS}\- ]", "", heading.lower()).replace(" ", "-")
+            anchor = next(free for free in chain([name], (f"{name}-{n}" for n in count(1))) if free not in anchors)
+            anchors.add(anchor)
     yield heading, anchor, "\n".join(lines[start:]).strip(), links
 
 
@@ -233,6 +266,8 @@ def _front_matter(text: str) -> tuple[str, str]:
         facts = yaml.safe_load(found[1])
     except yaml.YAMLError:  # a rule above a text
         return "", text
+    except ValueError:  # a date that there is not
+        facts = None
     title = facts.get("title") if isinstance(facts, Mapping) else None
     return (title.strip() if isinstance(title, str) else ""), text[found.end() :]
 

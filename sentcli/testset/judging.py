@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +106,7 @@ def pooled(
 def write_table(path: Path, pool: Sequence[Pooled]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
     with path.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, lineterminator="\n")
+        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
         writer.writerow(COLUMNS)
         for entry in pool:
             for key, text in entry.documents:
@@ -152,11 +153,22 @@ def judged(file: str, documents: Documents) -> Made:
     return Made(queries, documents, dict(+left_out), sum(map(len, neighbours.values())) // 2)
 
 
+def _unquoted(cell: Any, quoted: bool) -> Any:
+    """Return a cell without the quotation marks in which spreadsheets write those of TSV that have some, or all."""
+    if isinstance(cell, str) and re.fullmatch('".*"', cell, re.DOTALL) and (quoted or '""' in cell[1:-1]):
+        return cell[1:-1].replace('""', '"')
+    return cell
+
+
 def _graded_rows(file: str, known: Mapping[str, int]) -> Iterator[tuple[str, str, str, int | None]]:
     """Yield id and text of the query, id of the document and its grade, if there is one, of each row."""
     source = open_source(file)
     before: dict[tuple[str, str], int] = {}
-    for line, record in records(source):
+    for line, row in records(source):
+        quoted = any(name.startswith('"') for name in row)
+        record = {_unquoted(name, quoted): _unquoted(cell, quoted) for name, cell in row.items()}
+        if not any(record.values()):  # below the rows of a spreadsheet
+            continue
         wrong = partial(DataError, source.name, line=line, unit=source.unit)
         if missing := [name for name in COLUMNS if name not in record or (name in COLUMNS[:3] and not record[name])]:
             problem = f"{', '.join(missing)} is missing; the columns are {', '.join(COLUMNS)}"

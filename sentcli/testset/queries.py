@@ -11,14 +11,16 @@ import numpy as np
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.testset.documents import STRONG, Candidate, Documents
+from sentcli.testset.documents import MARKS, STRONG, Candidate, Documents
 
 LEAST_WORDS = 3
 """The words that a query has at least."""
 LEAST_QUERIES = 10
 """The queries that a set has at least."""
-WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
-"""A word; of scripts without blanks between the words, a sign."""
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no blanks between words."""
+WORD = re.compile(rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
+"""A word with its marks; of scripts without blanks between the words, a sign."""
 SHINGLE, LEAST_SHARED = 3, 0.8
 """Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
 LEAST_COSINE = 0.9
@@ -78,11 +80,13 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
     if not enough:
         raise InputError(f"{corpus} {UNSTRUCTURED}")
     bare = without(documents, enough[0])
-    is_left = [bool(text) for text in bare.texts]
+    is_left = [WORD.search(text) is not None for text in bare.texts]
+    whole = documents.texts
     if enough[0][0].structure != "first sentence":
-        # a document of which nothing is left has no query, and is found by others as what stood above it
-        bare.texts = [text or title for text, title in zip(bare.texts, bare.titles, strict=True)]
+        whole = [title or text for title, text in zip(documents.titles, whole, strict=True)]
         bare.titles = [""] * len(bare.ids)
+    # a document of which nothing is left has no query, and is found by others as what stood above it
+    bare.texts = [text if left else old for left, text, old in zip(is_left, bare.texts, whole, strict=True)]
     neighbours = near_equal(bare.texts)
     left_out: Counter[str] = Counter()
     groups: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
@@ -127,9 +131,11 @@ def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
     """Return documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:
-        if len(found := words(candidate.text)) >= LEAST_WORDS:
-            pattern = r"\W*".join(map(re.escape, found))
-            left = re.sub(rf"(?<!\w){pattern}(?!\w)\W*", " ", texts[candidate.document], flags=re.IGNORECASE)
+        if len(found := WORD.findall(candidate.text)) >= LEAST_WORDS:
+            forms = [(word,) if word.lower() == word.casefold() else (word, word.casefold()) for word in found]
+            pattern = r"\W*".join(f"(?:{'|'.join(map(re.escape, f))})" if f[1:] else re.escape(f[0]) for f in forms)
+            pattern = rf"(?<!\w){pattern}(?!\w)[^\w<(\[{{]*"
+            left = re.sub(pattern, " ", texts[candidate.document], flags=re.IGNORECASE)
             texts[candidate.document] = left.strip()
     return replace(documents, texts=texts)
 

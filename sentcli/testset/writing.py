@@ -33,7 +33,7 @@ def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) ->
     if judgements:
         (folder / "qrels").mkdir()
         with (folder / "qrels" / "test.tsv").open("w", encoding="utf-8", newline="") as handle:
-            writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, lineterminator="\n")
+            writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
             writer.writerows([("query-id", "corpus-id", "score"), *judgements])
     manifest = SetManifest(
         trust=trust,

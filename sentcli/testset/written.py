@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -78,7 +79,7 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
     try:
         with kept.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:
             for (_, text), query in zip(missing, write([text for _, text in missing]), strict=True):
-                known[_digest(text)] = " ".join(query.split())
+                known[_digest(text)] = _query(query)
                 handle.write(json.dumps([_digest(text), known[_digest(text)]]) + "\n")
                 handle.flush()
                 done += 1
@@ -134,6 +135,13 @@ def _texts(documents: Documents) -> dict[str, str]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _query(answer: str) -> str:
+    """Return the first query of an answer, without what a model thinks or says before it, and quotation marks."""
+    lines = [" ".join(line.split()) for line in re.sub(r"<think>.*?</think>", "", answer, flags=re.DOTALL).splitlines()]
+    line = next((line for line in lines if line and not line.endswith(":")), "")
+    return re.sub(r"^(?:\d+[.)]|[-*\u2022])\s+", "", line).strip("\"'\u201c\u201d\u201e\u00ab\u00bb* ")
 
 
 def _kept(path: Path) -> dict[str, str]:

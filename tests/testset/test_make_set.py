@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import random
 import re
 
@@ -47,7 +48,7 @@ def read_set(folder):
     corpus = {r["_id"]: r for r in map(json.loads, (folder / "corpus.jsonl").read_text().splitlines())}
     queries = {r["_id"]: r["text"] for r in map(json.loads, (folder / "queries.jsonl").read_text().splitlines())}
     with (folder / "qrels" / "test.tsv").open() as handle:
-        rows = list(csv.DictReader(handle, delimiter="\t"))
+        rows = list(csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE))
     relevant = {}
     for row in rows:
         relevant.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
@@ -140,6 +141,83 @@ def test_first_sentences_are_weaker_than_titles(tmp_path, invoke):
     assert manifest["queries_from"] == {"first sentence": 15} and "may choose a bad model" in manifest["trust"]
 
 
+def test_ids_of_sections_are_unique_and_several_folders_are_told_apart(tmp_path, invoke):
+    generator = random.Random(6)
+    for name in ("one", "two"):
+        headings = [f"The way to house {name} {n}" for n in range(10)] + [
+            "Old tree",
+            "Old tree",
+            "Old tree 1",
+            "???",
+            "!!!",
+        ]
+        sections = "".join(f"# {heading}\n\n{sentence(generator)}\n\n" for heading in headings)
+        (tmp_path / name).mkdir()
+        broken = "---\ndate: 2024-13-45\n---\n\n[a broken link here](//[x)\n\n"
+        (tmp_path / name / "README.md").write_text(f"{broken}{sections}")
+    folders = tmp_path / "one", tmp_path / "two"
+    invoke("data", "make-set", *folders, "-o", tmp_path / "set", check=0)
+    corpus = read_set(tmp_path / "set")[0]
+    ids = [json.loads(line)["_id"] for line in (tmp_path / "set" / "corpus.jsonl").read_text().splitlines()]
+    assert len(corpus) == len(ids) == 32 and "two/README.md#old-tree-1-1" in corpus and "one/README.md" in corpus
+    assert "one/README.md#-1" in corpus and "one/README.md#-2" in corpus  # headings without a letter
+    again = invoke("data", "make-set", folders[0], folders[0], "-o", tmp_path / "set", "--overwrite", check=2)
+    assert "README.md" in again.stderr and "twice" in again.stderr
+    (tmp_path / "one" / "a\tb.txt").write_text(sentence(generator))
+    tab = invoke("data", "make-set", folders[0], "-o", tmp_path / "set", "--overwrite", check=2)
+    assert "has a tab" in tab.stderr
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, invoke, monkeypatch):
+    (tmp_path / "docs" / "shut").mkdir(parents=True)
+    (tmp_path / "docs" / "a.md").write_text("".join(f"# The way to house {n}\n\n{n} trees\n" for n in range(12)))
+    scan = os.scandir
+
+    def shut(path):
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", shut)
+    result = invoke("data", "make-set", tmp_path / "docs", "-o", tmp_path / "set")
+    assert result.exit_code and "shut" in result.stderr and not (tmp_path / "set").exists()
+
+
+def test_other_scripts_are_read_as_their_readers_do(tmp_path, invoke):
+    names = ["हिन्दी भाषा का परिचय", "re\u0301sume\u0301 of my life", "हिन्दी परिचय"]
+    names += [f"Die große Straße {noun}" for noun in NOUNS]
+    (tmp_path / "texts").mkdir()
+    for number, name in enumerate(names):
+        (tmp_path / "texts" / f"{name}.txt").write_text(f"{name}: {number} {sentence(random.Random(number))}")
+    invoke("data", "make-set", tmp_path / "texts", "-o", tmp_path / "set", check=0)
+    corpus, queries, _ = read_set(tmp_path / "set")
+    assert {*names} - {*queries.values()} == {"हिन्दी परिचय"}  # two words
+    assert not any("Straße" in row["text"] for row in corpus.values())
+    (tmp_path / "zh.txt").write_text(
+        "".join(f"本文讨论{c}问题的研究。我们提出方法{c}。\n" for c in "东南西北春夏秋冬一二三四")
+    )
+    invoke("data", "make-set", tmp_path / "zh.txt", "-o", tmp_path / "zh", check=0)
+    assert "本文讨论东问题的研究。" in read_set(tmp_path / "zh")[1].values()
+
+
+def test_a_document_of_signs_alone_has_no_query(tmp_path, invoke):
+    generator = random.Random(7)
+    rows = [{"_id": f"d{n}", "title": f"The old house {n}", "text": sentence(generator)} for n in range(12)]
+    rows[0]["text"] = "\u201cThe old house 0\u201d"
+    rows[1]["text"] = "<b>The old house 1</b> " + rows[1]["text"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    invoke("data", "make-set", tmp_path / "a.jsonl", "-o", tmp_path / "set", check=0)
+    corpus, queries, _ = read_set(tmp_path / "set")
+    assert "The old house 0" not in queries.values() and corpus["d0"]["text"] == "The old house 0"
+    assert corpus["d1"]["text"].startswith("<b> </b> ")
+    lines = [f"{sentence(generator)}. {sentence(generator)}." for _ in range(12)] + [
+        "Once more and on. Once more and on."
+    ]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    invoke("data", "make-set", tmp_path / "a.txt", "-o", tmp_path / "weak", check=0)
+    assert all(row["text"] for row in read_set(tmp_path / "weak")[0].values())
+
+
 @pytest.mark.parametrize(
     ("name", "content", "options", "parts"),
     [
@@ -156,6 +234,7 @@ def test_first_sentences_are_weaker_than_titles(tmp_path, invoke):
         ),
         ("number.jsonl", '{"title": 1, "text": "b"}\n', [], ["number.jsonl", "line 1", "'title'"]),
         ("bytes.csv", b"title,text\n\xff,b\n", [], ["bytes.csv", "line 2"]),
+        ("blank.csv", "id,title,text\n1,a,b\n,c,d\n", [], ["blank.csv", "line 3", "''"]),
         ("few.csv", "title,text\nthree words here,some text\n", [], ["few.csv"]),
         ("empty.txt", "", [], ["empty.txt"]),
     ],
@@ -206,6 +285,9 @@ def test_judgements_go_out_without_the_models_and_come_back_graded(to_judge, tmp
     page = (to_judge / "judge.html").read_text()
     assert tiny_bert.name not in page and page.count("<fieldset") == 55 and "default-src 'none'" in page
     assert not re.search(r"(src|href)=\"?https?:", page)
+    assert (
+        page.index("</header>") < page.index('class="bar"') and page.count('tabindex="-1"') == 55
+    )  # it stays in sight
     assert "About the" in rows[0][3]  # documents as they are, with their titles
     invoke("evaluate", to_judge, "-m", tiny_bert, check=2)  # nobody has judged it yet
     for number, row in enumerate(rows):
@@ -220,6 +302,26 @@ def test_judgements_go_out_without_the_models_and_come_back_graded(to_judge, tmp
         assert query in relevant and grade in "012"
     assert all(relevant[row[0]][row[2]] >= int(row[4]) for row in rows if row[4])
     invoke("evaluate", tmp_path / "judged", "-m", tiny_bert, check=0)
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONE])
+def test_quotation_marks_survive_the_table_and_a_spreadsheet(quoting, articles, tmp_path, tiny_bert, invoke):
+    rows = [json.loads(line) for line in articles.read_text().splitlines()]
+    for row in rows:
+        row |= {"_id": f'"{row["_id"]}"', "title": f'The "{row["title"]}"', "body": f'{row["body"]} "'}
+    articles.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    invoke("data", "make-set", articles, "-o", tmp_path / "set", check=0)
+    invoke("data", "make-set", tmp_path / "set", "-o", tmp_path / "judge", "--judge", 12, "-m", tiny_bert, check=0)
+    header, *rows = table(tmp_path / "judge" / "judge.tsv")
+    rows = [header, *([*row[:4], "1"] for row in rows), [""] * 5]
+    with (tmp_path / "filled.tsv").open("w", newline="") as handle:
+        csv.writer(
+            handle, "excel-tab", quoting=quoting, quotechar=None if quoting == csv.QUOTE_NONE else '"'
+        ).writerows(rows)
+    invoke("data", "make-set", articles, "-o", tmp_path / "made", "--judgements", tmp_path / "filled.tsv", check=0)
+    asked = {row[0]: row[1] for row in rows[1:-1]}
+    assert read_set(tmp_path / "made")[1] == asked and all('"' in text for text in asked.values())
+    invoke("evaluate", tmp_path / "made", "-m", tiny_bert, check=0)
 
 
 @pytest.mark.parametrize(

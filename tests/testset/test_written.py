@@ -92,6 +92,20 @@ def test_a_model_behind_an_address_writes_and_its_answers_make_the_set_again(
     assert (tmp_path / "again" / "queries.jsonl").read_bytes() == (tmp_path / "set" / "queries.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize(
+    "form", ['"{}"\n', "\u201c{}\u201d", "<think>\nWhat is it?\n</think>\n\n{}", "Here are two:\n\n1. {}\n2. no other"]
+)
+def test_what_stands_around_a_query_is_no_part_of_it(form, corpus, host, tmp_path, invoke):
+    def behave(number, request):
+        status, body = host.normal(number, request)
+        body["choices"][0]["message"]["content"] = form.format(body["choices"][0]["message"]["content"])
+        return status, body
+
+    host.behave = behave
+    invoke("data", "make-set", corpus, "-o", tmp_path / "set", "--write-with", host.address, check=0)
+    assert queries_of(tmp_path / "set")[:2] == ["Where is the harbour of town 0", "Where is the castle of town 1"]
+
+
 def test_queries_that_do_not_find_their_document_by_words_are_left_out(tmp_path, host, invoke):
     many = tmp_path / "many.txt"
     many.write_text("".join(f"the {PLACES[n % 12]} number{n} is open on day{n}\n" for n in range(40)))
