@@ -10,7 +10,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.version import __version__
 
-MANIFEST = "set.json"
+SET_MANIFEST = "set.json"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class SetManifest:
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of a set, with the checksums of its files."""
         names = [name for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv") if (folder / name).exists()]
-        write_json(folder / MANIFEST, asdict(self) | {"files": {name: file_digest(folder / name) for name in names}})
+        write_json(
+            folder / SET_MANIFEST, asdict(self) | {"files": {name: file_digest(folder / name) for name in names}}
+        )
 
     @classmethod
     def read(cls, folder: Path) -> SetManifest | None:
@@ -50,10 +52,10 @@ class SetManifest:
         Raises:
             InputError: if the manifest is damaged.
         """
-        if not (folder / MANIFEST).is_file():
+        if not (folder / SET_MANIFEST).is_file():
             return None
         remedy = "make the set again, or delete the manifest"
-        return read_json_form(cls, folder / MANIFEST, missing="", remedy=remedy)
+        return read_json_form(cls, folder / SET_MANIFEST, missing="", remedy=remedy)
 
     def changed(self, folder: Path) -> list[str]:
         """Return the names of files that have changed since the set was made."""

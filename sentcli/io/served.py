@@ -20,7 +20,7 @@ AT_A_TIME = 4
 WAITS = (1.0, 4.0, 16.0)
 """Seconds before each further attempt where a host is busy, fails or cannot be reached, unless it says another time."""
 LONGEST_WAIT = 60.0
-SECONDS = 120.0
+REQUEST_SECONDS = 120.0
 """The longest time of one request."""
 
 
@@ -76,7 +76,7 @@ class Served:
         import aiohttp
 
         headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY)) else {}
-        timeout, gate = aiohttp.ClientTimeout(total=SECONDS), asyncio.Semaphore(AT_A_TIME)
+        timeout, gate = aiohttp.ClientTimeout(total=REQUEST_SECONDS), asyncio.Semaphore(AT_A_TIME)
         async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
 
             async def answer(request: dict[str, Any]) -> Any:
@@ -102,7 +102,7 @@ class Served:
                 problem = f"its answer is not JSON ({error})"
                 break
             except TimeoutError:
-                problem = f"no answer within {SECONDS:g} seconds"
+                problem = f"no answer within {REQUEST_SECONDS:g} seconds"
             except aiohttp.ClientError as error:
                 problem = str(error)
             if wait is not None:

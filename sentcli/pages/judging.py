@@ -12,7 +12,7 @@ from sentcli.pages.write import asset, digest, script_data, templates
 if TYPE_CHECKING:
     from sentcli.testset.judging import Pooled
 
-GRADES = ("not relevant", "partly", "answers it")
+GRADE_NAMES = ("not relevant", "partly", "answers it")
 """The names of the grades 0, 1 and 2."""
 
 
@@ -33,7 +33,7 @@ def write_judging_page(target: Path, title: str, pool: Sequence[Pooled], command
     html = environment.get_template("judge.html").render(
         title=title,
         pool=pool,
-        grades=GRADES,
+        grades=GRADE_NAMES,
         command=command,
         rows=script_data(rows),
         css=css,

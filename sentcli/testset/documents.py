@@ -29,7 +29,7 @@ TITLE_FIELDS: dict[str, Structure] = {
     **dict.fromkeys(("title", "headline", "heading", "subject", "name"), "title"),
     **dict.fromkeys(("question",), "question"),
 }
-MARKDOWN, PLAIN = (".md", ".markdown"), (".txt",)
+MARKDOWN_SUFFIXES, TEXT_SUFFIXES = (".md", ".markdown"), (".txt",)
 MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
 """Signs that belong to the letter before them, such as vowels of Hindi, which are not in ``\\w``."""
 SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*))\s*(?=\S)", re.DOTALL)
@@ -179,9 +179,11 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
 
     The ids of documents are the paths of their files in the folder, after a prefix.
     """
-    paths = sorted(path for path in _visible(folder) if path.suffix.lower() in (*MARKDOWN, *PLAIN))
+    paths = sorted(path for path in _visible(folder) if path.suffix.lower() in (*MARKDOWN_SUFFIXES, *TEXT_SUFFIXES))
     if not paths:
-        raise InputError(f"{folder} has no files {', '.join((*MARKDOWN, *PLAIN))} and is not in BEIR layout")
+        raise InputError(
+            f"{folder} has no files {', '.join((*MARKDOWN_SUFFIXES, *TEXT_SUFFIXES))} and is not in BEIR layout"
+        )
     links: list[_Link] = []
     targets: dict[tuple[str, str], int] = {}
     for path in paths:
@@ -190,7 +192,7 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
         source = Source(str(path), path, "txt")
         documents.origins.append(source.identity() | {"name": page})
         text = "\n".join(record["text"] for _, record in records(source))
-        if path.suffix.lower() in PLAIN:
+        if path.suffix.lower() in TEXT_SUFFIXES:
             name = re.sub(rf"[^\w{MARKS}]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
             if text.strip():
                 documents.add(_free(source, documents, prefix + page), name, text.strip(), "file name")

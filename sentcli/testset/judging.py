@@ -26,7 +26,7 @@ from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal
 
 DEPTH = 5
 """The first documents of each model that are judged."""
-COLUMNS = ("query-id", "query", "document-id", "document", "relevance")
+JUDGED_COLUMNS = ("query-id", "query", "document-id", "document", "relevance")
 """The columns of the table; a grade of relevance is 0 for not relevant, and more the better a document answers."""
 
 
@@ -107,7 +107,7 @@ def write_table(path: Path, pool: Sequence[Pooled]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
     with path.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow(JUDGED_COLUMNS)
         for entry in pool:
             for key, text in entry.documents:
                 writer.writerow([entry.query.id, _one_line(entry.query.text), key, _one_line(text), ""])
@@ -170,10 +170,12 @@ def _graded_rows(file: str, known: Mapping[str, int]) -> Iterator[tuple[str, str
         if not any(record.values()):  # below the rows of a spreadsheet
             continue
         wrong = partial(DataError, source.name, line=line, unit=source.unit)
-        if missing := [name for name in COLUMNS if name not in record or (name in COLUMNS[:3] and not record[name])]:
-            problem = f"{', '.join(missing)} is missing; the columns are {', '.join(COLUMNS)}"
+        if missing := [
+            name for name in JUDGED_COLUMNS if name not in record or (name in JUDGED_COLUMNS[:3] and not record[name])
+        ]:
+            problem = f"{', '.join(missing)} is missing; the columns are {', '.join(JUDGED_COLUMNS)}"
             raise wrong(problem)
-        query, text, document = (str(record[name]) for name in COLUMNS[:3])
+        query, text, document = (str(record[name]) for name in JUDGED_COLUMNS[:3])
         if document not in known:
             raise wrong(f"there is no document {document!r} in the corpus")
         written = str(record["relevance"] if record["relevance"] is not None else "").strip()

@@ -19,7 +19,7 @@ LEAST_QUERIES = 10
 """The queries that a set has at least."""
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no blanks between words."""
-WORD = re.compile(rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
+QUERY_WORD = re.compile(rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 """A word with its marks; of scripts without blanks between the words, a sign."""
 SHINGLE, LEAST_SHARED = 3, 0.8
 """Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
@@ -80,7 +80,7 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
     if not enough:
         raise InputError(f"{corpus} {UNSTRUCTURED}")
     bare = without(documents, enough[0])
-    is_left = [WORD.search(text) is not None for text in bare.texts]
+    is_left = [QUERY_WORD.search(text) is not None for text in bare.texts]
     whole = documents.texts
     if enough[0][0].structure != "first sentence":
         whole = [title or text for title, text in zip(documents.titles, whole, strict=True)]
@@ -116,7 +116,7 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
 
 def words(text: str) -> tuple[str, ...]:
     """Return the words of a text in lower case, without punctuation."""
-    return tuple(WORD.findall(text.casefold()))
+    return tuple(QUERY_WORD.findall(text.casefold()))
 
 
 def problem_of(query: str) -> str | None:
@@ -131,7 +131,7 @@ def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
     """Return documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:
-        if len(found := WORD.findall(candidate.text)) >= LEAST_WORDS:
+        if len(found := QUERY_WORD.findall(candidate.text)) >= LEAST_WORDS:
             forms = [(word,) if word.lower() == word.casefold() else (word, word.casefold()) for word in found]
             pattern = r"\W*".join(f"(?:{'|'.join(map(re.escape, f))})" if f[1:] else re.escape(f[0]) for f in forms)
             pattern = rf"(?<!\w){pattern}(?!\w)[^\w<(\[{{]*"

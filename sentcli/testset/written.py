@@ -31,7 +31,7 @@ PROMPT = (
     "A person needs what the following text says and has not seen it. Write what this person would type into a search "
     "box: one question or a few words, without copying phrases of the text. Answer with that alone.\n\n"
 )
-LONGEST_TEXT = 4000
+SHOWN_CHARACTERS = 4000
 """The characters of a document that a model is shown."""
 ROUND_TRIP = 20
 """A query has to find its document among the first 20 by BM25."""
@@ -170,7 +170,11 @@ def _read(file: str, texts: Mapping[str, str]) -> Iterator[Answer]:
 def _by_address(served: Served, seed: int) -> Any:
     def write(texts: Sequence[str]) -> Iterator[str]:
         requests = [
-            {"messages": [{"role": "user", "content": PROMPT + text[:LONGEST_TEXT]}], "temperature": 0, "seed": seed}
+            {
+                "messages": [{"role": "user", "content": PROMPT + text[:SHOWN_CHARACTERS]}],
+                "temperature": 0,
+                "seed": seed,
+            }
             for text in texts
         ]
         for answer in served.answers("chat/completions", requests):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentcli.testset.written import Answer
 
 NOT_ASKED = "it chooses among models, and does not say how well search works for what people ask"
-TABLE, PAGE = "judge.tsv", "judge.html"
+JUDGE_TABLE, JUDGE_PAGE = "judge.tsv", "judge.html"
 
 
 @verb("make-set")
@@ -110,7 +110,7 @@ def make_set(
     commands = [f"sentcli evaluate {quote(str(output))} -m MODEL -m OTHER_MODEL"]
     if judge is not None:
         command = _command(output)
-        console.note(f"judge the documents in {output / PAGE} or {output / TABLE}, then: {command}")
+        console.note(f"judge the documents in {output / JUDGE_PAGE} or {output / JUDGE_TABLE}, then: {command}")
         commands = [command]
     elif len(made.queries) < FEW_ITEMS:
         console.warn(f"{len(made.queries)} queries tell only large differences between models")
@@ -164,14 +164,14 @@ def _write_judging(folder: Path, output: Path, made: Made, models: list[str], se
     from sentcli.testset.judging import pooled, write_table
 
     pool = pooled(output.name, folder / "corpus.jsonl", made.documents, made.queries, models, seed)
-    write_table(folder / TABLE, pool)
-    write_judging_page(folder / PAGE, f"Judgements for {output.name}", pool, _command(output))
+    write_table(folder / JUDGE_TABLE, pool)
+    write_judging_page(folder / JUDGE_PAGE, f"Judgements for {output.name}", pool, _command(output))
 
 
 def _command(output: Path) -> str:
     return (
         f"sentcli data make-set {quote(str(output))} -o {quote(f'{output}-judged')} "
-        f"--judgements {quote(str(output / TABLE))}"
+        f"--judgements {quote(str(output / JUDGE_TABLE))}"
     )
 
 
