@@ -120,7 +120,7 @@ def test_without_dropout_views_are_the_models_own_vectors(tiny_bert):
     assert found.weights.shape == (2, 2, 4, views.lengths[1], views.lengths[1])
     torch.testing.assert_close(found.weights.sum(-1), torch.ones(2, 2, 4, views.lengths[1]))
     np.testing.assert_allclose(found.vectors[1].numpy(), expected[1], atol=1e-5)
-    with pytest.raises(InputError, match="this model has no dropout"):
+    with pytest.raises(InputError, match=r"--dropout 0.1"):
         views.check()
 
 
@@ -236,18 +236,18 @@ def test_conllu_trees_are_parts_of_speech_heads_and_relations(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    (CONLLU.replace("# text = Did not run!\n", ""), "sentence 2: it has no line '# text = ...'"),
-    (CONLLU.replace("\tAUX\t_\t_\t3\taux", "\t_\t_\t_\t3\taux", 1), "sentence 1: word 1 lacks part of speech"),
-    (CONLLU.replace("1\tRun\trun\tVERB\t_\t_\t0", "1\tRun\trun\tVERB\t_\t_\tx"), "sentence 3: not CoNLL-U: .*head"),
-    ("just text\n", "sentence 1: not CoNLL-U"),
-    ("# text = nothing\n\n", "sentence 1: it has no words"),
-    ("\n", "holds no sentence"),
+    (CONLLU.replace("# text = Did not run!\n", ""), ", sentence 2: .*'# text = "),
+    (CONLLU.replace("\tAUX\t_\t_\t3\taux", "\t_\t_\t_\t3\taux", 1), ", sentence 1: word 1 .*4, 7 .*8"),
+    (CONLLU.replace("1\tRun\trun\tVERB\t_\t_\t0", "1\tRun\trun\tVERB\t_\t_\tx"), ", sentence 3: .*head.*'x'"),
+    ("just text\n", ", sentence 1: .*CoNLL-U"),
+    ("# text = nothing\n\n", ", sentence 1: "),
+    ("\n", ""),
 ])  # fmt: skip
 def test_what_is_no_tree_is_refused_by_its_number(tmp_path, text, message):
     pytest.importorskip("conllu")
     path = tmp_path / "trees.conllu"
     path.write_text(text, "utf-8")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=f"{path}{message}"):
         trees.read_conllu(path)
 
 
@@ -255,7 +255,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
     pytest.importorskip("conllu")
     path = tmp_path / "trees.conllu"
     path.write_bytes(b"# text = \xff\xfe\n")
-    with pytest.raises(DataError, match="not UTF-8"):
+    with pytest.raises(DataError, match=f"{path}.*UTF-8"):
         trees.read_conllu(path)
 
 
@@ -289,15 +289,15 @@ def test_spacy_trees(monkeypatch):
     assert found == ["NOUN<0:ROOT NOUN<1:dep"] * 2 + ["NOUN<0:ROOT"]
     trees.parse_with_spacy("spacy:other", ["one"])
     assert asked == ["en_core_web_sm", "other"]
-    with pytest.raises(InputError, match="python -m spacy download missing"):
+    with pytest.raises(InputError, match=r"--trees spacy:missing: .*python -m spacy download missing"):
         trees.parse_with_spacy("spacy:missing", ["one"])
     spacy_stand_in(monkeypatch, part="")
-    with pytest.raises(InputError, match="gives no parts of speech"):
+    with pytest.raises(InputError, match="--trees spacy: en_core_web_sm "):
         trees.parse_with_spacy("spacy", ["one"])
 
 
 def test_without_spacy_the_message_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(InputError, match="pip install spacy, then python -m spacy download en_core_web_sm; or give"):
+    with pytest.raises(InputError, match=r"--trees spacy .*pip install spacy.*python -m spacy download en_core_web_sm"):
         trees.parse_with_spacy("spacy", ["one"])
     assert [trees.is_spacy(name) for name in ("spacy", "spacy:x", "spacy.conllu", "a/spacy")] == [1, 1, 0, 0]

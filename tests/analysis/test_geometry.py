@@ -76,7 +76,7 @@ def test_a_hub_is_found():
 
 @pytest.mark.parametrize("function", [spectrum.anisotropy, all_pairs, spectrum.isotropy, spectrum.singular_values])
 def test_too_few_vectors_are_refused(function):
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match=r"\(0, 3\)"):
         function(np.empty((0, 3), np.float32))
 
 

@@ -165,7 +165,7 @@ def test_perplexity_fits_the_texts():
 
 
 def test_vectors_that_are_all_the_same_are_refused():
-    with pytest.raises(InputError, match="all vectors are the same"):
+    with pytest.raises(InputError, match="all vectors"):
         mapped(np.ones((20, 4), np.float32), ["x"] * 20, MapSettings(clusters=2))
 
 
@@ -199,14 +199,14 @@ def test_a_dead_column_stays_dead():
 
 @pytest.mark.parametrize("text", ["", "pca", "groups", "groups:", "groups:0", "groups:-2", "groups:x", "zca:3"])
 def test_unknown_ways_to_whiten_are_refused(text):
-    with pytest.raises(InputError, match="expected zca"):
+    with pytest.raises(InputError, match=f"--whiten {text}: .*zca.*groups:N"):
         Whitening.parse(text)
 
 
 def test_what_cannot_be_whitened_is_refused():
     with pytest.raises(InputError, match=r"5.*12"):
         Whitening(5).apply(normal(50, 12))
-    with pytest.raises(InputError, match="12 texts are too few for 12 dimensions"):
+    with pytest.raises(InputError, match=r"--whiten zca: 12 .*12 "):
         Whitening().apply(normal(12, 12))
 
 

@@ -70,7 +70,7 @@ def test_a_loss_that_was_not_finite_is_left_out(tmp_path):
 
 
 def test_a_run_before_its_first_step(tmp_path):
-    with pytest.raises(InputError, match="has not logged an optimiser step yet"):
+    with pytest.raises(InputError, match=f"{tmp_path}/run "):
         read_terms(write_run(tmp_path / "run", steps(0), finished=False))
 
 
@@ -116,8 +116,8 @@ def test_a_column_without_variance_makes_its_group_singular():
 
 
 @pytest.mark.parametrize(("rows", "groups", "message"), [
-    (300, 5, "--groups 5 does not divide 24 dimensions; these do: 1, 2, 3, 4, 6, 8, 12, 24"),
-    (12, 2, "groups of 12 columns, whose covariance over 12 texts is singular"),
+    (300, 5, "--groups 5 .*24 .*1, 2, 3, 4, 6, 8, 12, 24"),
+    (12, 2, "--groups 2 .*12 .*12 "),
 ])  # fmt: skip
 def test_groups_that_cannot_be_whitened_are_refused(rows, groups, message):
     with pytest.raises(InputError, match=message):

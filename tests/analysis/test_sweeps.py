@@ -141,19 +141,19 @@ def test_published_curves_are_whole():
 
 
 def test_bad_input_is_one_message(write, tmp_path):
-    with pytest.raises(InputError, match="no file"):
+    with pytest.raises(InputError, match=f"{tmp_path}/none.jsonl"):
         sweeps.read_runs([tmp_path / "none.jsonl"])
-    with pytest.raises(InputError, match="not the folder of a sweep"):
+    with pytest.raises(InputError, match=rf"{tmp_path} .*results\.jsonl.*--sweep"):
         sweeps.read_runs([tmp_path])
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(InputError, match="is empty"):
+    with pytest.raises(InputError, match=f"{tmp_path}/empty.jsonl "):
         sweeps.read_runs([tmp_path / "empty.jsonl"])
     (tmp_path / "other.jsonl").write_text('{"digest": "a"}\n')
-    with pytest.raises(DataError, match="'point' is missing"):
+    with pytest.raises(DataError, match=f"{tmp_path}/other.jsonl: .*'point'"):
         sweeps.read_runs([tmp_path / "other.jsonl"])
-    with pytest.raises(InputError, match="same number of sentences"):
+    with pytest.raises(InputError, match=r"fraction .*limit"):
         sweeps.low_shot(sweeps.read_runs([STUDY]))
-    with pytest.raises(InputError, match=r"did you mean 'learning_rate'"):
+    with pytest.raises(InputError, match=r"--x learning_rat: .*'learning_rate'"):
         sweeps.over(sweeps.read_runs([STUDY]), "learning_rat")
 
 

@@ -1,6 +1,7 @@
 """A text is encoded once in a shard, and the counts say what was found."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_counts_in_report_and_manifest(encode, write, tmp_path, on_long, truncat
 def test_a_long_text_that_stands_twice_is_two_cut_rows(encode, write, tmp_path):
     out = tmp_path / "v"
     done = encode(write("a.txt", [LONG, "cat", LONG, LONG]), "-o", out)
-    assert "3 rows are longer than 32 tokens and were cut, 90 tokens lost" in " ".join(done.stderr.split())
+    assert re.search("3 rows .*32 tokens .*90 tokens .*--on-long", " ".join(done.stderr.split()))
     counts = manifest_of(out)["counts"]
     assert (counts["truncated"], counts["tokens_lost"], counts["duplicates"], counts["tokens"]) == (3, 90, 2, 35)
 
@@ -109,5 +110,5 @@ def test_after_a_resume_the_report_counts_what_was_encoded_now(encode, write, tm
     done = encode(source, "-o", out, "--shard-rows", 3, "--resume", "--json", "-")
     results = json.loads(done.stdout)["results"]
     assert (results["rows"], results["rows_encoded"], results["truncated"], results["tokens_lost"]) == (7, 3, 1, 30)
-    assert "vectors-00001.npy is missing: its shard was made again" in " ".join(done.stderr.split())
+    assert "warning: vectors-00001.npy " in " ".join(done.stderr.split())
     assert manifest_of(out) == whole

@@ -1,6 +1,7 @@
 """`sentcli encode` from files to vectors: order, formats, and what happens to an output that is there already."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -139,7 +140,7 @@ def test_a_prompt_stands_in_front_of_every_text(encode, tmp_path):
 
 def test_truncated_texts_are_counted(encode, text, tmp_path):
     done = encode(text, "-o", tmp_path / "v.npy", "--json", tmp_path / "r.json")
-    assert "rows are longer than 32 tokens and were cut" in done.stderr
+    assert re.search("rows .*32 tokens .*--on-long", done.stderr)
     results = json.loads((tmp_path / "r.json").read_text())["results"]
     assert results["truncated"] >= 1
     assert results["tokens_lost"] >= 30
@@ -152,12 +153,12 @@ def test_truncated_texts_are_counted(encode, text, tmp_path):
 def test_a_null_is_an_error_that_names_the_row_unless_told_otherwise(encode, tmp_path, name):
     source = jsonl(tmp_path / "a.jsonl", [{"text": "cat"}, {"text": None}, {"text": ""}, {"text": "dog"}])
     failed = encode(source, "-o", tmp_path / name, check=2)
-    assert f"{source}, line 2: 'text' is missing or null; --on-null empty or skip" in failed.stderr
+    assert re.search(f"{source}, line 2: 'text' .*--on-null empty .*skip", failed.stderr)
     assert not (tmp_path / name).exists()
     encode(source, "-o", tmp_path / name, "--on-null", "empty")
     filled = vectors_of(tmp_path / name)
     done = encode(source, "-o", tmp_path / name, "--on-null", "skip", "--overwrite")
-    assert "1 rows without text were left out" in done.stderr
+    assert re.search("warning: 1 rows .*text", done.stderr)
     kept = vectors_of(tmp_path / name)
     np.testing.assert_array_equal(filled[1], filled[2])
     np.testing.assert_allclose(kept, filled[[0, 2, 3]], atol=2e-6)
@@ -179,10 +180,7 @@ def test_json_on_standard_output_stands_alone(encode, text, tmp_path, tiny_bert,
 
 
 def test_vectors_and_json_cannot_both_go_to_standard_output(encode, text):
-    assert (
-        "--json - and --output - would both write to standard output"
-        in encode(text, "-o", "-", "--json", "-", check=2).stderr
-    )
+    assert re.search("--json - .*--output - ", encode(text, "-o", "-", "--json", "-", check=2).stderr)
 
 
 def test_quiet_says_nothing(encode, text, tmp_path):
@@ -192,7 +190,7 @@ def test_quiet_says_nothing(encode, text, tmp_path):
 
 def test_verbose_names_rows_and_model(encode, text, tmp_path, sentences, tiny_bert):
     done = encode(text, "-o", tmp_path / "v.npy", "--verbose", "--pooling", "cls")
-    assert f"{len(sentences)} rows in 1 inputs" in done.stderr
+    assert re.search(f"{len(sentences)} rows .*1 inputs", done.stderr)
     assert f"{tiny_bert}: pooling cls" in done.stderr
 
 
@@ -207,8 +205,7 @@ def test_an_output_that_exists_is_kept_unless_overwritten(encode, text, tmp_path
     encode(text, "-o", out, "--shard-rows", 50)
     before = contents(out.parent)
     failed = encode(other, "-o", out, check=2)
-    assert f"{out} exists" in failed.stderr
-    assert "--overwrite" in failed.stderr
+    assert re.search(f"{out} .*--overwrite", failed.stderr)
     assert contents(out.parent) == before
     encode(other, "-o", out, "--overwrite")
     assert len(vectors_of(out)) == 3
@@ -222,7 +219,7 @@ def test_bad_input_does_not_touch_the_output_that_it_was_to_replace(encode, text
     before = contents(out.parent)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"text": "x"}\n{\n')
-    assert f"{bad}, line 2: broken JSON" in encode(bad, "-o", out, "--overwrite", check=2).stderr
+    assert f"{bad}, line 2: " in encode(bad, "-o", out, "--overwrite", check=2).stderr
     encode(text, "-o", out, "--overwrite", model=tmp_path / "no-model", check=2)
     assert contents(out.parent) == before
 
@@ -234,7 +231,7 @@ def test_a_file_does_not_replace_a_folder_nor_the_other_way_round(encode, text, 
         out.mkdir()
     else:
         out.write_text("mine")
-    assert f"{out} exists and is a {kind}" in encode(text, "-o", out, "--overwrite", check=2).stderr
+    assert re.search(f"{out} .*{kind}", encode(text, "-o", out, "--overwrite", check=2).stderr)
     assert out.is_dir() == (kind == "folder")
 
 
@@ -312,14 +309,14 @@ def unfinished(tiny_bert, tmp_path_factory):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        (["--pooling", "cls"], "pooling 'mean' there, 'cls' now"),
-        (["--normalize"], "normalize False there, True now"),
-        (["--max-length", 20], "max_length 32 there, 20 now"),
-        (["--prompt", "a "], "prompt '' there, 'a ' now"),
-        (["--id-field", "title"], "id_field None there, 'title' now"),
-        (["--on-null", "skip"], "on_null 'error' there, 'skip' now"),
-        (["--shard-rows", 45], "shard_rows differ: 30 there, 45 now"),
-        (["--input-format", "txt"], "format 'jsonl' there, 'txt' now"),
+        (["--pooling", "cls"], "pooling 'mean' .*'cls' "),
+        (["--normalize"], "normalize False .*True "),
+        (["--max-length", 20], "max_length 32 .*20 "),
+        (["--prompt", "a "], "prompt '' .*'a ' "),
+        (["--id-field", "title"], "id_field None .*'title' "),
+        (["--on-null", "skip"], "on_null 'error' .*'skip' "),
+        (["--shard-rows", 45], "shard_rows .*30 .*45 "),
+        (["--input-format", "txt"], "format 'jsonl' .*'txt' "),
     ],
 )
 def test_resume_refuses_another_setting_and_names_it(encode, unfinished, tmp_path, changed, words):
@@ -328,9 +325,7 @@ def test_resume_refuses_another_setting_and_names_it(encode, unfinished, tmp_pat
     if changed[0] == "--id-field":  # "id" would stand twice in the output
         source = jsonl(source.with_name("no-id.jsonl"), [{"text": "x", "title": "t"}] * 90)
     failed = encode(source, "-o", out, "--shard-rows", 30, *changed, "--resume", check=2)
-    assert f"{out} cannot be resumed" in failed.stderr
-    assert words in failed.stderr
-    assert "--overwrite" in failed.stderr
+    assert re.search(f"{out} .*{words}.*--overwrite", failed.stderr)
     assert contents(out) == contents(partial)
 
 
@@ -362,7 +357,7 @@ def test_resume_refuses_an_input_that_has_changed(encode, text, tmp_path):
     before = contents(tmp_path / "out")
     text.write_text(text.read_text("utf-8").replace("the", "not"), "utf-8")
     failed = encode(text, "-o", tmp_path / "out", "--shard-rows", 50, "--resume", check=2)
-    assert "inputs differ: " in failed.stderr
+    assert re.search(f"{tmp_path}/out .*inputs .*sha256", failed.stderr)
     assert contents(tmp_path / "out") == before
 
 
@@ -380,7 +375,7 @@ def test_a_column_that_the_output_adds_itself_is_refused_where_columns_are_kept(
     (tmp_path / "a.csv").write_text(content)
     call = ["encode", tmp_path / "a.csv", "-m", tiny_bert, *options, "-o"]
     message = invoke(*call, tmp_path / "a.parquet", check=2).stderr
-    assert f"a.csv: column {column!r} would stand twice in the output" in " ".join(message.split())
+    assert re.search(rf"a\.csv: .*{column!r}", " ".join(message.split()))
     assert not (tmp_path / "a.parquet").exists()
     invoke(*call, tmp_path / "a.npy", check=0)  # vectors alone
 
@@ -389,7 +384,7 @@ def test_a_directory_that_is_there_needs_a_flag(invoke, tiny_bert, tmp_path):
     (tmp_path / "a.txt").write_text("the cat\n")
     call = ["encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v"]
     invoke(*call, check=0)
-    assert "--resume continues it" in " ".join(invoke(*call, check=2).stderr.split())
+    assert re.search(f"{tmp_path}/v .*--resume.*--overwrite", " ".join(invoke(*call, check=2).stderr.split()))
 
 
 def test_vectors_that_are_not_finite_are_an_error(invoke, tmp_path):
@@ -403,7 +398,7 @@ def test_vectors_that_are_not_finite_are_an_error(invoke, tmp_path):
     save_file(state, model / "model.safetensors", metadata={"format": "pt"})
     (tmp_path / "a.txt").write_text("the cat\na dog\n")
     result = invoke("encode", tmp_path / "a.txt", "-m", model, "-o", tmp_path / "v.npy", check=1)
-    assert "2 of 2 vectors are not finite" in " ".join(result.stderr.split())
+    assert re.search("error: 2 of 2 vectors .*fp32", " ".join(result.stderr.split()))
     assert not (tmp_path / "v.npy").exists()
 
 
@@ -432,7 +427,7 @@ def test_inputs_inside_the_output_are_refused(invoke, tiny_bert, tmp_path):
     rows = tmp_path / "v" / "rows-00000.parquet"
     before = rows.read_bytes()
     refused = invoke("encode", rows, "-m", tiny_bert, "-o", tmp_path / "v", "--overwrite", check=2)
-    assert "which is read" in " ".join(refused.stderr.split())
+    assert re.search(f"{rows}.* -o", " ".join(refused.stderr.split()))
     assert rows.read_bytes() == before
     table = tmp_path / "b.jsonl"
     table.write_text('{"text": "the cat"}\n')
@@ -448,7 +443,7 @@ def test_a_folder_that_encode_did_not_write_is_left_alone(invoke, tiny_bert, tmp
     mine.parent.mkdir()
     mine.write_bytes(b"precious")
     refused = invoke("encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v", flag, check=2)
-    assert "holds files" in refused.stderr
+    assert re.search(rf"{tmp_path}/v .*manifest\.json", refused.stderr)
     assert mine.read_bytes() == b"precious"
 
 
@@ -468,7 +463,7 @@ def test_a_pipe_is_an_input_like_any_other(invoke, tiny_bert, tmp_path):
 def test_a_misspelt_column_is_no_null(invoke, tiny_bert, tmp_path, on_null):
     (tmp_path / "a.jsonl").write_text('{"text": "the cat"}\n{"text": "a dog"}\n')
     call = ["encode", tmp_path / "a.jsonl", "-m", tiny_bert, "-o", tmp_path / "v.npy", "--on-null", on_null]
-    assert "no row has a 'txet'" in invoke(*call, "--text-field", "txet", check=2).stderr
+    assert re.search(r"a\.jsonl: .*'txet'.*--text-field", invoke(*call, "--text-field", "txet", check=2).stderr)
 
 
 def test_data_on_stdout_is_utf8_whatever_the_locale(run, tiny_bert):

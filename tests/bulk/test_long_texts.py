@@ -1,6 +1,7 @@
 """Texts longer than the model reads: an error, or the mean of their pieces."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -25,8 +26,8 @@ def test_an_error_names_file_row_and_id(encode, tmp_path, name):
     rows = [{"key": "x", "text": "a cat"}, {"key": "y", "text": LONG}, {"key": "z", "text": LONG * 2}]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     failed = encode(source, "-o", tmp_path / name, "--id-field", "key", "--on-long", "error", check=2)
-    assert f"{source}, row 2 (id y): its text has 77 tokens, more than 32" in message_of(failed)
-    assert "--on-long truncate or chunk-mean accepts it" in message_of(failed)
+    words = rf"{source}, row 2 \(id y\): .*77 tokens.*32 .*--on-long truncate .*chunk-mean"
+    assert re.search(words, message_of(failed))
     assert not list(tmp_path.rglob("vectors-*")) + list(tmp_path.glob("*.npy"))
 
 
@@ -40,7 +41,7 @@ def test_an_error_names_one_of_many_long_rows_with_its_own_length(encode, write,
     monkeypatch.setattr(encoding, "CHUNK", 4)  # texts go through the tokenizer longest first
     texts = [f"the cat {n}" for n in range(5)] + [f"{LONG} {'a ' * n}" for n in range(10)]
     failed = encode(write("a.txt", texts), "-o", tmp_path / "v.npy", "--on-long", "error", check=2)
-    assert "row 12 (id 11): its text has 83 tokens" in message_of(failed)
+    assert re.search(r"a\.txt, row 12 \(id 11\): .*83 tokens", message_of(failed))
 
 
 def test_shards_before_a_long_row_stay_and_another_choice_does_not_continue_them(encode, write, tmp_path):
@@ -49,7 +50,7 @@ def test_shards_before_a_long_row_stay_and_another_choice_does_not_continue_them
     assert "row 4 (id 3)" in message_of(encode(*call, "--on-long", "error", check=2))
     assert manifest_of(out)["rows_done"] == 2
     refused = encode(*call, "--resume", check=2)
-    assert "on_long 'error' there, 'truncate' now" in message_of(refused)
+    assert re.search("on_long 'error' .*'truncate' ", message_of(refused))
 
 
 def test_texts_that_just_fit_are_not_long(encode, write, tmp_path):
@@ -65,7 +66,7 @@ def test_chunk_mean_is_the_mean_of_the_pieces_weighted_by_their_words(
     flag = "--normalize" if normalize else "--no-normalize"
     call = ["--on-long", "chunk-mean", "--backend", backend, flag]
     done = encode(write("a.txt", ["a cat", LONG, "the " * 31]), "-o", tmp_path / "v.npy", *call)
-    assert "2 rows are longer than 32 tokens and are the mean of their pieces" in message_of(done)
+    assert re.search("warning: 2 rows .*32 tokens ", message_of(done))
     encoder = SentenceEncoder.load(tiny_bert, backend=backend, normalize=normalize)
     expected = []
     for text in ("a cat", LONG, "the " * 31):
@@ -103,5 +104,5 @@ def test_pieces_find_their_texts_whatever_is_tokenised_together(encoder, monkeyp
 def test_pieces_and_a_prompt_do_not_go_together(encode, write, tmp_path):
     source = write("a.txt", ["cat", LONG])
     failed = encode(source, "-o", tmp_path / "v.npy", "--on-long", "chunk-mean", "--prompt", "the ", check=2)
-    assert "chunk-mean and a prompt do not go together" in message_of(failed)
+    assert re.search("chunk-mean .*prompt", message_of(failed))
     assert not (tmp_path / "v.npy").exists()

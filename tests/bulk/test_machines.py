@@ -1,6 +1,7 @@
 """One dataset made by several machines, verified, searched, and added to."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -47,7 +48,7 @@ def shards_in(folder):
 def test_gathered_shards_are_those_of_one_machine(encode, whole, gathered):
     assert shards_in(gathered) == shards_in(whole)
     done = encode("--check", gathered)
-    assert f"{gathered} is whole: 26 rows in 7 shards, 32 dimensions of float32" in message_of(done)
+    assert re.search(f"{gathered} .*26 rows .*7 shards.*32 dimensions .*float32", message_of(done))
 
 
 def test_machines_may_share_the_folder(encode, source, whole, tmp_path):
@@ -98,23 +99,23 @@ def test_one_machine_goes_on_where_it_was_stopped(encode, source, gathered, whol
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["-o", "v.npy", "--shard", "1/2"], "--shard makes shards, so it needs a directory output"),
-        (["-o", "v", "--shard", "3/2"], "--shard 3/2: give I/N"),
-        (["-o", "v", "--shard", "1/2", "--append"], "--append and --shard do not go together"),
-        (["-o", "v.npy", "--append"], "--append makes shards"),
-        (["-o", "v", "--append", "--overwrite"], "one of them"),
+        (["-o", "v.npy", "--shard", "1/2"], "--shard .*-o"),
+        (["-o", "v", "--shard", "3/2"], "--shard 3/2: .*I/N"),
+        (["-o", "v", "--shard", "1/2", "--append"], "--append .*--shard"),
+        (["-o", "v.npy", "--append"], "--append .*-o"),
+        (["-o", "v", "--append", "--overwrite"], "--overwrite .*--append"),
     ],
 )
 def test_options_that_do_not_go_together(encode, source, tmp_path, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)
-    assert words in message_of(encode(source, *options, check=2))
+    assert re.search(words, message_of(encode(source, *options, check=2)))
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_a_share_does_not_go_into_a_dataset_that_one_machine_made(encode, source, whole):
     before = contents(whole)
     failed = encode(source, "-o", whole, *SHARDS, "--shard", "1/2", "--resume", check=2)
-    assert "holds a dataset that one machine made" in message_of(failed)
+    assert re.search(f"{whole} .*-o .*--shard", message_of(failed))
     assert contents(whole) == before
 
 
@@ -138,18 +139,17 @@ def flip(path):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda f: (f / "vectors-00003.npy").write_bytes(b""), "vectors-00003.npy is damaged"),
-        (lambda f: flip(f / "rows-00002.parquet"), "rows-00002.parquet is damaged"),
-        (lambda f: (f / "rows-00006.parquet").unlink(), "rows-00006.parquet is missing"),
-        (lambda f: shutil.copy(f / "vectors-00000.npy", f / "vectors-00077.npy"), "belongs to no shard"),
+        (lambda f: (f / "vectors-00003.npy").write_bytes(b""), "vectors-00003.npy .*SHA-256"),
+        (lambda f: flip(f / "rows-00002.parquet"), "rows-00002.parquet .*SHA-256"),
+        (lambda f: (f / "rows-00006.parquet").unlink(), "rows-00006.parquet "),
+        (lambda f: shutil.copy(f / "vectors-00000.npy", f / "vectors-00077.npy"), "vectors-00077.npy "),
     ],
 )
 def test_damage_is_found_and_resume_mends_it(encode, source, whole, tmp_path, damage, words):
     before = contents(whole)
     damage(whole)
     failed = encode("--check", whole, "--json", tmp_path / "r.json", check=1)
-    assert words in message_of(failed)
-    assert "encode with --resume makes them again" in message_of(failed)
+    assert re.search(f"{whole}: {words}.*--resume", message_of(failed))
     assert len(json.loads((tmp_path / "r.json").read_text())["results"]["problems"]) == 1
     encode(source, "-o", whole, *SHARDS, "--resume")
     assert contents(whole) == before
@@ -158,7 +158,7 @@ def test_damage_is_found_and_resume_mends_it(encode, source, whole, tmp_path, da
 
 def test_a_part_that_is_missing_is_named(encode, gathered):
     (gathered / "manifest-00002-of-00003.json").unlink()
-    assert "lacks part 2 of 3" in message_of(encode("--check", gathered, check=2))
+    assert re.search(f"{gathered} .*manifest-00002-of-00003.json", message_of(encode("--check", gathered, check=2)))
 
 
 @pytest.mark.parametrize("name", ["nothing", "in"])
@@ -206,16 +206,16 @@ def test_what_was_appended_is_found(encode, invoke, whole, write, tiny_bert):
     ("options", "words"),
     [
         ({"model": "tiny_roberta"}, "tiny-roberta"),
-        ({"more": ["--pooling", "cls"]}, "pooling 'mean' there, 'cls' now"),
-        ({"more": ["--shard-rows", 5]}, "shard_rows differ: 4 there, 5 now"),
-        ({"more": ["--output-dtype", "float16"]}, "output_dtype 'float32' there, 'float16' now"),
+        ({"more": ["--pooling", "cls"]}, "pooling 'mean' .*'cls' "),
+        ({"more": ["--shard-rows", 5]}, "shard_rows .*4 .*5 "),
+        ({"more": ["--output-dtype", "float16"]}, "output_dtype 'float32' .*'float16' "),
     ],
 )
 def test_nothing_else_is_appended(encode, whole, write, request, options, words):
     before = contents(whole)
     model = {"model": request.getfixturevalue(options["model"])} if "model" in options else {}
     call = [write("in/b.txt", ["a bird"]), "-o", whole, *SHARDS, "--append", *options.get("more", [])]
-    assert words in message_of(encode(*call, **model, check=2))
+    assert re.search(words, message_of(encode(*call, **model, check=2)))
     assert contents(whole) == before
 
 
@@ -224,12 +224,12 @@ def test_other_columns_are_not_appended(encode, tmp_path):
     pq.write_table(pa.table({"text": ["b"], "m": [1]}), tmp_path / "b.parquet")
     encode(tmp_path / "a.parquet", "-o", tmp_path / "v")
     failed = encode(tmp_path / "b.parquet", "-o", tmp_path / "v", "--append", check=2)
-    assert "columns differ: n 'int64' there, None now, m None there, 'int64' now" in message_of(failed)
+    assert re.search("columns .*n 'int64' .*None .*m None .*'int64' ", message_of(failed))
 
 
 def test_there_is_nothing_to_append_to(encode, source, tmp_path):
     failed = encode(source, "-o", tmp_path / "new", "--append", check=2)
-    assert "no dataset to append to; leave --append out to start one" in message_of(failed)
+    assert re.search(f"{tmp_path}/new .*--append", message_of(failed))
     assert not (tmp_path / "new").exists()
 
 
@@ -246,15 +246,15 @@ def test_an_unfinished_part_takes_no_further_rows(encode, source, gathered, writ
     (gathered / "manifest-00002-of-00003.json").unlink()
     before = contents(gathered)
     failed = encode(write("in/b.txt", ["a bird"]), "-o", gathered, *SHARDS, "--append", check=2)
-    assert "lacks part 2 of 3" in message_of(failed)
+    assert re.search(f"{gathered} .*manifest-00002-of-00003.json", message_of(failed))
     assert contents(gathered) == before
 
 
 @pytest.mark.parametrize(
     ("torn", "remedy"),
     [
-        ("vectors-00001.npy", "it was made from earlier inputs: encode all"),
-        ("vectors-00008.npy", "encode the input that was appended last again with --append"),
+        ("vectors-00001.npy", "--overwrite"),
+        ("vectors-00008.npy", "--append"),
     ],
 )
 def test_what_makes_an_appended_dataset_whole_is_said_and_works(encode, source, whole, write, torn, remedy):
@@ -263,12 +263,12 @@ def test_what_makes_an_appended_dataset_whole_is_said_and_works(encode, source, 
     encode(*call)
     before = contents(whole)
     (whole / torn).write_bytes(before[torn][:-1])
-    assert remedy in message_of(encode("--check", whole, check=1))
-    if "--append" in remedy:
-        assert f"{torn} is damaged" in message_of(encode(*call))
+    assert re.search(f"{whole}: {torn} .*{remedy}", message_of(encode("--check", whole, check=1)))
+    if remedy == "--append":
+        assert f"{torn} " in message_of(encode(*call))
         assert contents(whole) == before
     else:
-        assert remedy.split(": ")[1] in message_of(encode(*call, check=2)).replace(", encode", ": encode")
+        assert re.search(f"{torn} .*{remedy}", message_of(encode(*call, check=2)))
 
 
 def test_the_report_of_a_check_names_the_model(encode, whole, tiny_bert):

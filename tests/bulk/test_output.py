@@ -1,6 +1,7 @@
 """What is written: types of numbers, fewer dimensions, and settings that a resume does not change."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +87,7 @@ def test_cut_vectors_are_unit_length_where_whole_ones_are(encode, source, tmp_pa
 @pytest.mark.parametrize("width", [33, 1000])
 def test_more_dimensions_than_there_are(encode, source, tmp_path, width):
     failed = encode(source, "-o", tmp_path / "v.npy", "--truncate-dim", width, check=2)
-    assert f"--truncate-dim {width} is more than the 32 dimensions" in message_of(failed)
+    assert re.search(f"--truncate-dim {width} .*32 ", message_of(failed))
 
 
 # Resuming
@@ -95,14 +96,14 @@ def test_more_dimensions_than_there_are(encode, source, tmp_path, width):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--batch-tokens", 64], "batch_tokens 512 there, 64 now"),
-        (["--on-long", "chunk-mean"], "on_long 'truncate' there, 'chunk-mean' now"),
-        (["--output-dtype", "int8"], "output_dtype 'float32' there, 'int8' now"),
-        (["--truncate-dim", 8], "truncate_dim None there, 8 now"),
-        (["--max-length", 16], "max_length 32 there, 16 now"),
-        (["--backend", "torch"], "backend 'onnx' there, 'torch' now"),
-        (["--prompt", "the "], "prompt '' there, 'the ' now"),
-        (["--on-null", "skip"], "on_null 'error' there, 'skip' now"),
+        (["--batch-tokens", 64], "batch_tokens 512 .*64 "),
+        (["--on-long", "chunk-mean"], "on_long 'truncate' .*'chunk-mean' "),
+        (["--output-dtype", "int8"], "output_dtype 'float32' .*'int8' "),
+        (["--truncate-dim", 8], "truncate_dim None .*8 "),
+        (["--max-length", 16], "max_length 32 .*16 "),
+        (["--backend", "torch"], "backend 'onnx' .*'torch' "),
+        (["--prompt", "the "], "prompt '' .*'the ' "),
+        (["--on-null", "skip"], "on_null 'error' .*'skip' "),
     ],
 )
 def test_resume_refuses_another_setting_and_shows_which(encode, source, tmp_path, options, words):
@@ -110,7 +111,8 @@ def test_resume_refuses_another_setting_and_shows_which(encode, source, tmp_path
     encode(source, "-o", out, "--shard-rows", 10)
     (out / "vectors-00002.npy").unlink()
     before = contents(out)
-    assert words in message_of(encode(source, "-o", out, "--shard-rows", 10, "--resume", *options, check=2))
+    failed = encode(source, "-o", out, "--shard-rows", 10, "--resume", *options, check=2)
+    assert re.search(f"{out} .*{words}.*--overwrite", message_of(failed))
     assert contents(out) == before
 
 

@@ -83,7 +83,7 @@ def test_log_geometry_does_not_change_the_weights(trained, tiny_bert, downstream
 
 def test_log_geometry_needs_a_dev_set(tiny_bert, text, invoke, tmp_path):
     call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "run", "--log-geometry"]
-    assert "--log-geometry goes with --eval-data" in invoke(*call, check=2).stderr
+    assert re.search("--log-geometry.*--eval-data", invoke(*call, check=2).stderr)
 
 
 def test_geometry_of_models_and_a_run(trained, tiny_bert, downstream, invoke, tmp_path):
@@ -129,7 +129,7 @@ def test_geometry_of_vectors_that_encode_made_smaller(invoke, tmp_path, tiny_ber
     invoke("analyze", "geometry", tmp_path / "cut", "-o", tmp_path / "out", check=0)
     assert json.loads((tmp_path / "out" / "analysis.json").read_text())["results"]["dimension"] == 8
     refused = invoke("analyze", "geometry", tmp_path / "bits", "-o", tmp_path / "no", check=2)
-    assert "holds bits" in refused.stderr
+    assert re.search(f"{tmp_path}/bits .*--output-dtype", refused.stderr)
 
 
 def test_every_pair_is_positive_if_asked(tiny_bert, downstream, invoke, tmp_path):
@@ -137,10 +137,11 @@ def test_every_pair_is_positive_if_asked(tiny_bert, downstream, invoke, tmp_path
     invoke(*call, "--positives-above", "all", check=0)
     assert json.loads((tmp_path / "out" / "analysis.json").read_text())["results"]["positives"] == 40
     (tmp_path / "out" / "mine").write_text("")
-    assert "exists; use --overwrite" in invoke(*call, check=2).stderr
+    assert re.search(f"{tmp_path}/out .*--overwrite", invoke(*call, check=2).stderr)
     invoke(*call, "--overwrite", check=0)
     assert not (tmp_path / "out" / "mine").exists()
-    assert "no pair has a gold score above 9" in invoke(*call, "--overwrite", "--positives-above", 9, check=2).stderr
+    failed = invoke(*call, "--overwrite", "--positives-above", 9, check=2)
+    assert re.search(r"error: STSBenchmark: .*\b9\b", failed.stderr)
     assert (tmp_path / "out" / "index.html").exists(), "what was there stays if the new analysis fails"
 
 
@@ -175,26 +176,26 @@ def bad(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "message"),
     {
-        "nothing": "give models (-m), folders of training runs, or vectors",
-        "no texts": "give --data or --pairs for alignment and uniformity, or --texts",
-        "few": "9 distinct texts; an analysis needs at least 10",
-        "same": "all 20 texts are the same",
-        "none": "there is no",
-        "flat": "an array (3,) of float64",
-        "nan": "not finite",
-        "short": "9 vectors; an analysis needs at least 10",
-        "torn": "not a NumPy array",
-        "no metrics": "has no metrics.jsonl",
-        "folder": "is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)",
-        "above": "expected a gold score such as 4, or all",
-        "twice": "is given twice",
+        "nothing": "models .*-m",
+        "no texts": "--data .*--pairs .*--texts",
+        "few": r"/few\.txt: 9 .*10",
+        "same": r"/same\.txt: .*20 texts",
+        "none": r"/nothing\.npy",
+        "flat": r"/flat\.npy: .*\(3,\).*float64",
+        "nan": r"/nan\.npy: .*finite",
+        "short": r"/short\.npy: 9 .*10",
+        "torn": r"/torn\.npy: .*NumPy",
+        "no metrics": r"/run .*metrics\.jsonl",
+        "folder": r"metrics\.jsonl.*manifest\.json",
+        "above": "--positives-above x: .*all",
+        "twice": "/tiny-bert ",
     }.items(),
 )
 def test_bad_input_is_one_message(name, message, tiny_bert, downstream, invoke, tmp_path):
     named = {"MODEL": tiny_bert, "DATA": downstream}
     call = [named.get(part, part) for part in bad(tmp_path, name)]
     done = invoke("analyze", "geometry", *call, "-o", tmp_path / "out", check=2)
-    assert message in done.stderr and done.stderr.count("error:") == 1
+    assert re.search(message, done.stderr) and done.stderr.count("error:") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -202,7 +203,7 @@ def test_a_folder_of_something_else_is_not_replaced(invoke, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("")
     done = invoke("analyze", "sweep", STUDY, RATES, "-o", tmp_path / "mine", "--overwrite", check=2)
-    assert "not an analysis that --overwrite may replace" in done.stderr
+    assert re.search(rf"{tmp_path}/mine .*analysis\.json.*--overwrite", done.stderr)
     assert (tmp_path / "mine" / "thesis.tex").exists()
 
 
@@ -225,7 +226,7 @@ def test_sweep(invoke, tmp_path):
     assert list(json.loads(told)) == re.findall(r'<figure id="figure-(\d+)"', page), "every figure tells its points"
     assert any(text.startswith("3e-05: ") for figure in json.loads(told).values() for text in figure["texts"])
     wrong = invoke("analyze", "sweep", STUDY, RATES, "--x", "batch_size", "-o", tmp_path / "b", check=2)
-    assert "one value in all runs" in wrong.stderr
+    assert "--x batch_size: " in wrong.stderr
 
 
 def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
@@ -247,7 +248,7 @@ def test_low_shot(invoke, tmp_path, trained, tiny_bert, downstream):
     assert "STS average (Spearman" in page, "what is published are averages, whatever was measured"
     assert "low-shot-best-dev-spearman-over.csv" in {path.name for path in out.iterdir()}
     wrong = invoke("analyze", "low-shot", tmp_path / "sweep", "--baseline", "simce", "-o", tmp_path / "b", check=2)
-    assert "did you mean 'simcse'" in wrong.stderr
+    assert re.search("--baseline simce: .*'simcse'", wrong.stderr)
 
 
 def test_a_report_of_runs_models_and_files(trained, tiny_bert, downstream, invoke, tmp_path):
@@ -288,9 +289,9 @@ def test_a_report_of_an_unfinished_run(trained, invoke, tmp_path):
     (run / "metrics.jsonl").write_text('{"step": 1}\nnot json\n{"step": 2}\n')
     assert "metrics.jsonl, line 2" in invoke("report", run, "-o", tmp_path / "s.md", check=2).stderr
     (run / "metrics.jsonl").write_text("")
-    assert "is empty: the run has not made a step" in invoke("report", run, "-o", tmp_path / "s.md", check=2).stderr
+    assert "half/metrics.jsonl " in invoke("report", run, "-o", tmp_path / "s.md", check=2).stderr
 
 
 def test_a_report_of_models_says_what_it_needs(tiny_bert, invoke, tmp_path):
-    assert "give --data" in invoke("report", tiny_bert, "-o", tmp_path / "r.html", check=2).stderr
-    assert "named twice" in invoke("report", "minilm", "minilm", "-o", tmp_path / "r.html", check=2).stderr
+    assert "--data" in invoke("report", tiny_bert, "-o", tmp_path / "r.html", check=2).stderr
+    assert "minilm" in invoke("report", "minilm", "minilm", "-o", tmp_path / "r.html", check=2).stderr

@@ -1,6 +1,7 @@
 """``analyze attention`` and ``analyze objectives`` from end to end on tiny models."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -119,42 +120,43 @@ def test_trees_of_a_file_bring_their_texts(attention, tiny_bert, tmp_path):
     assert results["texts"] == 20
     assert results["trees"]["pairs_with_equal_trees"] == 5 * 6
     assert results["trees"]["unequal_as_long"]["pairs"] == 20
-    for trees, message in ((20, "no two of the 20 texts share a tree"), (1, "all 20 texts have the same tree")):
+    for trees, message in ((20, r"two .*20 .*tree"), (1, "all .*20 .*tree")):
         file.write_text(conllu(20, trees))
         done = attention("-m", tiny_bert, "--trees", file, "--overwrite", texts=None, check=2)
-        assert message in done.stderr
+        assert re.search(message, done.stderr)
     file.write_text(conllu(5, 2))
-    assert "5 distinct texts" in attention("-m", tiny_bert, "--trees", file, "--overwrite", texts=None, check=2).stderr
+    done = attention("-m", tiny_bert, "--trees", file, "--overwrite", texts=None, check=2)
+    assert re.search(f"{file}: 5 .*10", done.stderr)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--dropout", 0], "this model has no dropout; try --dropout 0.1"),
-    (["--layers", "0:3"], "--layers: layers 0:3 are not inside the 2 layers of this model, 0:2"),
-    (["--layers", "x"], "expected FIRST:END"),
-    (["--layers", "0:1"], "layer-pairs needs an even number of them"),
-    (["--sentence", "999"], "there are"),
-    (["--first-head", 5], "has 4 heads"),
-    (["--trees", "nowhere.conllu"], "brings its own texts"),
+    (["--dropout", 0], "/tiny-bert: .*--dropout 0.1"),
+    (["--layers", "0:3"], "--layers: .*0:3 .*0:2"),
+    (["--layers", "x"], "FIRST:END"),
+    (["--layers", "0:1"], "--layers 0:1 .*layer-pairs"),
+    (["--sentence", "999"], "--sentence 999"),
+    (["--first-head", 5], "--first-head 5: .* 4 "),
+    (["--trees", "nowhere.conllu"], "--trees nowhere.conllu .*txt"),
     (["--limit", 5], "--limit"),
     (["--slicing", "diagonal"], "diagonal"),
 ])  # fmt: skip
 def test_bad_input_is_one_message(attention, tiny_bert, tmp_path, arguments, message):
     done = attention("-m", tiny_bert, *arguments, check=2)
-    assert message in done.stderr
+    assert re.search(message, done.stderr)
     assert not (tmp_path / "out").exists()
 
 
 def test_without_texts_or_models(attention, tiny_bert):
-    assert "give a file of texts" in attention("-m", tiny_bert, texts=None, check=2).stderr
-    assert "give models: -m" in attention(check=2).stderr
+    assert "--trees" in attention("-m", tiny_bert, texts=None, check=2).stderr
+    assert "-m" in attention(check=2).stderr
 
 
 def test_equal_texts_and_few_texts(attention, tiny_bert, tmp_path):
     file = tmp_path / "same.txt"
     file.write_text("the cat\n" * 20)
-    assert "all 20 texts are the same" in attention("-m", tiny_bert, texts=file, check=2).stderr
+    assert re.search(f"{file}: .*20 texts", attention("-m", tiny_bert, texts=file, check=2).stderr)
     file.write_text("the cat\na dog\n")
-    assert "2 distinct texts" in attention("-m", tiny_bert, texts=file, check=2).stderr
+    assert re.search(f"{file}: 2 .*10", attention("-m", tiny_bert, texts=file, check=2).stderr)
 
 
 def test_an_export_has_no_attention(attention, invoke, tiny_bert, tmp_path):
@@ -164,7 +166,7 @@ def test_an_export_has_no_attention(attention, invoke, tiny_bert, tmp_path):
     for path in (tmp_path / "exported").glob("*.safetensors"):
         path.unlink()
     done = attention("-m", tmp_path / "exported", check=2)
-    assert "is an export, which gives no attention weights" in done.stderr
+    assert f"{tmp_path}/exported " in done.stderr
 
 
 def test_a_model_that_does_not_give_its_attention(attention, tiny_bert, monkeypatch):
@@ -172,7 +174,7 @@ def test_a_model_that_does_not_give_its_attention(attention, tiny_bert, monkeypa
 
     monkeypatch.setattr(recorded, "install", lambda backbone: False)
     done = attention("-m", tiny_bert, "--pooling", "cls", "--limit", 12, check=2)
-    assert "a bert model gives no attention weights" in done.stderr
+    assert re.search("/tiny-bert: .*bert.*attention", done.stderr)
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -237,41 +239,42 @@ def test_groups_before_and_after_training(objectives, trained, tiny_bert, text, 
 
 
 def test_models_that_pool_differently_are_pointed_out(objectives, trained, tiny_bert, text):
-    assert "the models pool differently" in objectives(trained, "-m", tiny_bert, "--texts", text).stderr
+    done = objectives(trained, "-m", tiny_bert, "--texts", text)
+    assert re.search("cls, mean.*--pooling", done.stderr)
 
 
 def test_an_unfinished_run_and_one_without_shares(objectives, tmp_path, text):
     bare = [{key: value for key, value in line.items() if not key.startswith("share_")} for line in steps(4)]
     done = objectives(write_run(tmp_path / "going-on", bare, finished=False))
-    assert "is not finished: its last step is 4" in done.stderr
-    assert "logged no shares of the gradient: train with --set share_every=50" in done.stderr
+    assert re.search("/going-on .*4$", done.stderr, re.MULTILINE)
+    assert re.search("/going-on .*--set share_every=50", done.stderr)
     assert not (tmp_path / "out" / "gradient-shares.png").exists()
     refused = objectives(tmp_path / "going-on", "--texts", text, "--overwrite", check=2)
-    assert "none of the runs is finished" in refused.stderr
+    assert re.search("--texts: .*-m", refused.stderr)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["-m", "tiny"], "-m goes with --texts"),
-    (["--texts", "TEXT", "--groups", 5], "--groups 5 does not divide 32 dimensions"),
+    (["-m", "tiny"], "-m .*--texts"),
+    (["--texts", "TEXT", "--groups", 5], "--groups 5 .*32 "),
     (["--texts", "nowhere.txt"], "nowhere.txt"),
-    (["RUN"], "is given twice"),
+    (["RUN"], "/run "),
 ])  # fmt: skip
 def test_bad_input_of_objectives(objectives, trained, text, tmp_path, arguments, message):
     given = [{"TEXT": text, "RUN": trained}.get(part, part) for part in arguments]
-    assert message in objectives(trained, *given, check=2).stderr
+    assert re.search(message, objectives(trained, *given, check=2).stderr)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_is_no_run(objectives, tmp_path, trained):
     (tmp_path / "empty").mkdir()
-    assert "has no metrics.jsonl" in objectives(tmp_path / "empty", check=2).stderr
+    assert re.search(r"/empty .*metrics\.jsonl", objectives(tmp_path / "empty", check=2).stderr)
     shutil.copytree(trained, tmp_path / "copy")
     (tmp_path / "copy" / "metrics.jsonl").write_text("")
-    assert "the run has not made a step" in objectives(tmp_path / "copy", check=2).stderr
+    assert "/copy/metrics.jsonl " in objectives(tmp_path / "copy", check=2).stderr
 
 
 def test_models_without_dropout_take_one(attention, tmp_path):
     model = save_backbone(tmp_path / "dry", dropout=0.0)
-    assert "this model has no dropout" in attention("-m", model, "--limit", 12, check=2).stderr
+    assert re.search(f"{model}: .*--dropout 0.1", attention("-m", model, "--limit", 12, check=2).stderr)
     attention("-m", model, "--limit", 12, "--dropout", 0.1)
     assert result(tmp_path / "out")["protocol"]["dropout"] == 0.1

@@ -38,7 +38,7 @@ def distinct(path):
 def refused(invoke, words, *arguments):
     result = invoke(*arguments, check=2)
     assert "Traceback" not in result.stderr
-    assert words in " ".join(result.stderr.split())
+    assert re.search(words, " ".join(result.stderr.split()))
 
 
 MAP = ("--clusters", 3, "--neighbours", 5)
@@ -94,7 +94,7 @@ def test_a_map_of_stored_vectors_is_that_of_their_texts_and_names_each_point(inv
     invoke(*call, check=0)
     assert {row["series"] for row in rows_of(tmp_path / "labelled" / "map.csv")} == {"a", "b"}
     invoke("encode", table, "-o", tmp_path / "bits", "-m", tiny_bert, "--output-dtype", "binary", check=0)
-    refused(invoke, "holds bits, not numbers", "analyze", "map", tmp_path / "bits", "-o", tmp_path / "out")
+    refused(invoke, "/bits .*--output-dtype", "analyze", "map", tmp_path / "bits", "-o", tmp_path / "out")
 
 
 def test_map_repeats_with_its_seed_and_compares_labels(invoke, tiny_bert, tmp_path, sentences):
@@ -116,16 +116,16 @@ def test_map_repeats_with_its_seed_and_compares_labels(invoke, tiny_bert, tmp_pa
 
 def test_map_refuses_what_it_cannot_map(invoke, text, tiny_bert, tmp_path):
     start = ("analyze", "map", text, "-o", tmp_path / "out")
-    refused(invoke, "give models (-m)", *start)
-    refused(invoke, "expected zca", *start, "-m", tiny_bert, "--whiten", "pca")
-    refused(invoke, "5 groups do not divide 32 dimensions", *start, "-m", tiny_bert, "--whiten", "groups:5")
+    refused(invoke, "models .*-m", *start)
+    refused(invoke, "--whiten pca: .*zca", *start, "-m", tiny_bert, "--whiten", "pca")
+    refused(invoke, "--whiten groups:5: .*32 ", *start, "-m", tiny_bert, "--whiten", "groups:5")
     refused(invoke, "--clusters 500", *start, "-m", tiny_bert, "--clusters", 500)
-    refused(invoke, "no column 'topic' for labels", *start, "-m", tiny_bert, "--label-field", "topic")
+    refused(invoke, r"text\.txt, row 1: .*'topic'", *start, "-m", tiny_bert, "--label-field", "topic")
     few = tmp_path / "few.txt"
     few.write_text("one\ntwo\nthree\n")
-    refused(invoke, "3 distinct texts", "analyze", "map", few, "-m", tiny_bert, "-o", tmp_path / "out")
+    refused(invoke, r"few\.txt: 3 .*10", "analyze", "map", few, "-m", tiny_bert, "-o", tmp_path / "out")
     few.write_text("same\n" * 30)
-    refused(invoke, "all 30 texts are the same", "analyze", "map", few, "-m", tiny_bert, "-o", tmp_path / "out")
+    refused(invoke, r"few\.txt: .*30 texts", "analyze", "map", few, "-m", tiny_bert, "-o", tmp_path / "out")
     refused(invoke, "none.txt", "analyze", "map", tmp_path / "none.txt", "-m", tiny_bert, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -160,11 +160,11 @@ def test_similarity_has_the_correlations_of_sts_eval(invoke, pairs, tiny_bert, o
 
 def test_similarity_refuses_what_it_cannot_compare(invoke, tiny_bert, tmp_path):
     start = ("analyze", "similarity", "-o", tmp_path / "out")
-    refused(invoke, "give models (-m)", *start, "--pairs", "x.tsv")
-    refused(invoke, "give --data", *start, "-m", tiny_bert)
+    refused(invoke, "models .*-m", *start, "--pairs", "x.tsv")
+    refused(invoke, "--data.*--pairs", *start, "-m", tiny_bert)
     few = tmp_path / "few.tsv"
     few.write_text("sentence1\tsentence2\tscore\n" + "a\tb\t1\nc\td\t2\n")
-    refused(invoke, "2 pairs; an analysis needs at least 10", *start, "-m", tiny_bert, "--pairs", few)
+    refused(invoke, r"few\.tsv: 2 .*10", *start, "-m", tiny_bert, "--pairs", few)
 
 
 def test_compare_models_vectors_and_directories(invoke, text, tiny_bert, other, tmp_path):
@@ -197,8 +197,8 @@ def test_compare_refuses_what_does_not_belong_together(invoke, text, tiny_bert, 
     vectors = tmp_path / "short.npy"
     np.save(vectors, np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32))
     start = ("analyze", "compare", "--texts", text, "-o", tmp_path / "out")
-    refused(invoke, "short.npy has 20 vectors", *start, tiny_bert, vectors)
-    refused(invoke, "needs two models or vectors, and 1 were given", *start, tiny_bert)
-    refused(invoke, "is given twice", *start, tiny_bert, "-m", tiny_bert)
-    refused(invoke, "there is no", *start, tiny_bert, tmp_path / "none.npy")
+    refused(invoke, r"short\.npy .*20 .*text\.txt .*133 ", *start, tiny_bert, vectors)
+    refused(invoke, "compare .*-m", *start, tiny_bert)
+    refused(invoke, str(tiny_bert), *start, tiny_bert, "-m", tiny_bert)
+    refused(invoke, r"/none\.npy", *start, tiny_bert, tmp_path / "none.npy")
     assert not (tmp_path / "out").exists()

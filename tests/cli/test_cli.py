@@ -89,7 +89,7 @@ def test_doctor(run):
 def test_a_traceback_only_with_debug(run, tmp_path):
     arguments = ["encode", tmp_path / "missing.txt", "-o", tmp_path / "x.npy", "-m", "minilm"]
     plain = run(*arguments, check=2)
-    assert plain.stderr.startswith("error: no such file")
+    assert re.match(f"error: .*{arguments[1]}", plain.stderr)
     assert "Traceback" not in plain.stderr and plain.stdout == ""
     assert "Traceback" in run(*arguments, "--debug", check=2).stderr
 
@@ -110,8 +110,8 @@ def test_wrong_usage_exits_with_2(run, arguments):
 def test_quiet_says_nothing_but_errors(run, tmp_path, tiny_bert):
     (tmp_path / "a.txt").write_text("the cat\n" * 3 + "the " * 99)
     loud = run("encode", tmp_path / "a.txt", "-o", tmp_path / "a.npy", "-m", tiny_bert, "-v", check=0)
-    assert "longer than 32 tokens" in loud.stderr
-    assert "does not say how it pools" in loud.stderr
+    assert re.search(r"warning: 1 .*\b32 .*--on-long, --max-length", loud.stderr)
+    assert re.search(f"warning: {tiny_bert} .*--pooling", loud.stderr)
     assert "pooling mean" in loud.stderr
     quiet = run("encode", tmp_path / "a.txt", "-o", tmp_path / "b.npy", "-m", tiny_bert, "-q", check=0)
     assert (quiet.stdout, quiet.stderr) == ("", "")

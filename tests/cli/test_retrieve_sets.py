@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -88,15 +89,15 @@ def test_the_command_writes_scores_and_run(make_set, invoke, tiny_bert, tmp_path
         (q, str(r)) for q in ("q1", "q2") for r in range(1, 5)
     ]
     before = run.read_bytes()
-    assert f"{run} exists; use --overwrite" in invoke(*arguments, check=2).stderr
+    assert re.search(f"{run} .*--overwrite", invoke(*arguments, check=2).stderr)
     assert run.read_bytes() == before
 
 
 def test_the_table_goes_to_standard_output(make_set, invoke, tiny_bert):
     done = invoke("retrieve", "--beir", make_set(), "-m", tiny_bert, "-v", check=0)
     assert "queries" in done.stdout and "documents" in done.stdout and "nDCG@10" in done.stdout
-    assert "tiny: tiny, split test, own documents kept" in done.stderr
-    assert "1 queries have no judgement in test" in done.stderr
+    assert "tiny: tiny, split test" in done.stderr
+    assert re.search("tiny: 1 .*test", done.stderr)
 
 
 def test_a_dense_search_is_the_inner_product_of_unit_vectors(make_random, retrieve, tiny_bert, tmp_path):
@@ -165,7 +166,7 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
         scores = [each["results"]["words"]["ndcg@10"] for each in (one, found[0])]
         assert compared["difference"] == pytest.approx(scores[0] - scores[1])
     assert found[1]["results"]["words"]["ndcg@10"] > found[0]["results"]["words"]["ndcg@10"], "the model is random"
-    assert "Retrieval: difference of scores" in done.stderr
+    assert done.stderr.count("words") > 3
     assert sorted(path.name for path in runs.iterdir()) == [
         f"words.{way}.trec" for way in ("bm25", "dense", "rrf", "weighted")
     ]
@@ -232,7 +233,7 @@ def test_a_set_that_cannot_be_read_fails_before_the_work(make_set, invoke):
     done = invoke("retrieve", "-m", "no-such-model", "--beir", make_set(), "--beir", broken, check=2)
     assert "broken/corpus.jsonl, line 1" in done.stderr
     done = invoke("retrieve", "--search", "bm25", "--beir", make_set(), "--beir", make_set("x/tiny"), check=2)
-    assert "there is a set tiny already" in done.stderr
+    assert re.search("--beir .*/x/tiny: ", done.stderr)
 
 
 def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
@@ -251,7 +252,7 @@ def test_the_forums_count_as_one_set(make_set, retrieve, invoke, tmp_path):
     again = retrieve("--beir", whole, "--search", "bm25")
     assert again["cached"] == ["cqadupstack"], "a run that is written is searched anew, and its scores are kept"
     call = ["retrieve", "--beir", whole, "--from-run", runs / "cqadupstack-android.bm25.trec"]
-    assert "cqadupstack has 12: name one" in invoke(*call, check=2).stderr.replace("\n", " ")
+    assert re.search("--from-run .*cqadupstack .*12", invoke(*call, check=2).stderr.replace("\n", " "))
 
 
 # What is kept
@@ -351,9 +352,9 @@ def test_an_index_is_measured_against_exact_search(make_random, retrieve, invoke
     assert 0.9 <= hnsw["results"]["indexed"]["index_recall@10"] <= 1
     assert hnsw["results"]["indexed"]["ndcg@10"] == pytest.approx(exact["results"]["indexed"]["ndcg@10"], abs=0.1)
     done = invoke("retrieve", "--beir", folder, "-m", "no-such-model", "--index", "hsnw", check=2)
-    assert "unknown index 'hsnw' (did you mean 'hnsw'?)" in done.stderr
+    assert re.search("'hsnw'.*'hnsw'", done.stderr)
     done = invoke("retrieve", "--beir", folder, "-m", tiny_bert, "--index", "Foo,Bar", "--json", "-", check=2)
-    assert "faiss does not take the index 'Foo,Bar'" in " ".join(done.stderr.split()) and "encod" not in done.stderr
+    assert "'Foo,Bar'" in " ".join(done.stderr.split()) and "encod" not in done.stderr
 
 
 def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_random, invoke, tiny_bert, tmp_path):
@@ -367,9 +368,7 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
     assert found["protocol"]["index"] == "ivf"
     assert large["index"]["factory"] != small["index"]["factory"], "clusters by size"
     assert tiny["index"] == "exact" and "index_recall@10" not in tiny
-    assert "tiny is searched exactly, without the index: of its 20 documents the best 20 are wanted" in " ".join(
-        done.stderr.split()
-    )
+    assert re.search("tiny .*20 .*20 ", " ".join(done.stderr.split()))
 
 
 @pytest.mark.parametrize(
@@ -381,7 +380,7 @@ def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
 
     if known:
         return _check_factory(factory, "cosine")
-    with pytest.raises(InputError, match="faiss does not take"):
+    with pytest.raises(InputError, match=f"'{factory}'"):
         _check_factory(factory, "cosine")
 
 
@@ -417,9 +416,9 @@ def test_runs_are_scored_and_compared(make_random, retrieve, invoke, tiny_bert, 
     done = invoke(
         "retrieve", "--beir", folder, "--from-run", files[0], "--per-query", tmp_path / "q", "--json", "-", check=0
     )
-    assert "1 of 12 judged queries are not in the run: they score 0" in done.stderr
-    assert "1 hits are documents that are not in the corpus" in done.stderr
-    assert "1 queries are not judged in words and were left out" in done.stderr
+    assert re.search(r"words\.dense\.trec: 1 of 12 ", done.stderr)
+    assert re.search(r"words\.dense\.trec: 1 hits ", done.stderr)
+    assert re.search(r"words\.dense\.trec: 1 queries .*words ", done.stderr)
     assert json.loads(done.stdout)["results"]["words"]["queries_without_hits"] == 1
     values = {line["query"]: line["recall@1000"] for line in map(json.loads, (tmp_path / "q").read_text().splitlines())}
     assert values["q3"] == 0 and len(values) == 12
@@ -428,57 +427,57 @@ def test_runs_are_scored_and_compared(make_random, retrieve, invoke, tiny_bert, 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--from-run", "r.trec", "-m", "minilm"], "--from-run and -m"),
-        (["--from-run", "r.trec", "--search", "bm25"], "--from-run and --search"),
-        (["--from-run", "none.trec"], "no such file: none.trec"),
-        ([], "--search dense needs a model (-m); bm25 needs none"),
-        (["--search", "bm25,rrf"], "--search rrf needs a model (-m)"),
-        (["--search", "bm25", "-m", "minilm"], "--search bm25 and -m"),
-        *((["--search", "bm25", option, value], f"--search bm25 and {option}") for option, value in OF_MODEL),
-        *((["--from-run", "r.trec", option, value], f"--from-run and {option}") for option, value in OF_MODEL),
-        (["-m", "a", "--run", "{o}", "--per-query", "{o}"], "o would replace the run"),
-        (["--from-run", "{o}", "--per-query", "{o}", "--overwrite"], "o would replace the run"),
-        (["--search", "bm25", "--per-query", "{o}", "--json", "{o}"], "o would replace"),
-        (["--search", "bm25", "--per-query", "{o}.md", "--report", "{o}.md"], "o.md would replace"),
-        (["--search", "bm52"], "no way 'bm52' (did you mean 'bm25'?)"),
-        (["--search", "bm25,bm25"], "each once"),
-        (["--search", ","], "name some of dense, bm25"),
-        (["-m", "a", "-m", "a"], "a model is named twice"),
-        (["-m", "a", "--split", "dev"], "qrels/dev.tsv is missing"),
-        (["-m", "a", "--against", "glove"], "nothing is printed of glove for tiny"),
+        (["--from-run", "r.trec", "-m", "minilm"], "--from-run .*-m"),
+        (["--from-run", "r.trec", "--search", "bm25"], "--from-run .*--search"),
+        (["--from-run", "none.trec"], r"none\.trec"),
+        ([], "--search dense .*-m.*bm25"),
+        (["--search", "bm25,rrf"], "--search rrf .*-m"),
+        (["--search", "bm25", "-m", "minilm"], "--search bm25 .*-m"),
+        *((["--search", "bm25", option, value], f"--search bm25 .*{option}") for option, value in OF_MODEL),
+        *((["--from-run", "r.trec", option, value], f"--from-run .*{option}") for option, value in OF_MODEL),
+        (["-m", "a", "--run", "{o}", "--per-query", "{o}"], "--per-query .*/o .*run"),
+        (["--from-run", "{o}", "--per-query", "{o}", "--overwrite"], "--per-query .*/o "),
+        (["--search", "bm25", "--per-query", "{o}", "--json", "{o}"], "(--json|--per-query) .*/o "),
+        (["--search", "bm25", "--per-query", "{o}.md", "--report", "{o}.md"], r"--report .*/o\.md "),
+        (["--search", "bm52"], "--search: .*'bm52'.*'bm25'"),
+        (["--search", "bm25,bm25"], "--search 'bm25,bm25'"),
+        (["--search", ","], "--search .*dense, bm25"),
+        (["-m", "a", "-m", "a"], "-m"),
+        (["-m", "a", "--split", "dev"], r"/qrels/dev\.tsv "),
+        (["-m", "a", "--against", "glove"], "glove .*tiny"),
     ],
 )
 def test_wrong_usage_is_refused(make_set, invoke, tmp_path, arguments, words):
     arguments = [argument.format(o=tmp_path / "o") for argument in arguments]
     done = invoke("retrieve", "--beir", make_set(), *arguments, check=2)
-    assert words in " ".join(done.stderr.split())
+    assert re.search(words, " ".join(done.stderr.split()))
 
 
 def test_runs_that_would_share_a_file_are_refused(make_set, invoke, tmp_path):
     sets = ["--beir", make_set("a b"), "--beir", make_set("a-b")]
     done = invoke("retrieve", *sets, "--search", "bm25", "--run", tmp_path / "runs", check=2)
-    assert "the runs of a b and of a-b would both be a-b.bm25.trec" in " ".join(done.stderr.split())
+    assert re.search(r"--run: .*a b .*a-b .*a-b\.bm25\.trec", " ".join(done.stderr.split()))
     sets = ["--beir", make_set("x"), "--beir", make_set("y")]
     more = ["--run", tmp_path, "--json", tmp_path / "x.bm25.trec", "--overwrite"]
     done = invoke("retrieve", *sets, "--search", "bm25", *more, check=2)
-    assert "one of the runs is written there" in " ".join(done.stderr.split())
+    assert re.search(rf"{tmp_path}/x\.bm25\.trec: ", " ".join(done.stderr.split()))
 
 
 def test_a_query_length_beyond_the_model_is_named(make_set, invoke, tiny_bert):
     done = invoke("retrieve", "--beir", make_set(), "-m", tiny_bert, "--query-length", 41, check=2)
-    assert "--query-length: 41 tokens are more than the 40 positions" in " ".join(done.stderr.split())
+    assert re.search("--query-length: 41 .*40 ", " ".join(done.stderr.split()))
 
 
 def test_a_run_of_another_set_is_refused(make_set, invoke, tmp_path):
     (tmp_path / "r.trec").write_text("x Q0 y 1 1 z\n")
     done = invoke("retrieve", "--beir", make_set(), "--from-run", tmp_path / "r.trec", check=2)
-    assert "none of its 1 queries is judged in tiny; a run of another set?" in " ".join(done.stderr.split())
+    assert re.search(r"/r\.trec: .*1 .*tiny", " ".join(done.stderr.split()))
 
 
 def test_ids_that_a_run_cannot_hold_are_refused(make_set, invoke, tmp_path):
     folder = make_set(corpus=[*CORPUS, {"_id": "a b", "text": "x"}])
     done = invoke("retrieve", "--beir", folder, "--search", "bm25", "--run", tmp_path / "r.trec", check=2)
-    assert "a TREC run cannot hold the id 'a b'" in done.stderr
+    assert "'a b'" in done.stderr
 
 
 def test_outputs_that_exist_are_kept(make_set, invoke, tmp_path):
@@ -489,11 +488,10 @@ def test_outputs_that_exist_are_kept(make_set, invoke, tmp_path):
     invoke(*call, tmp_path / "precious", check=2)
     assert (tmp_path / "precious" / "thesis.txt").exists()
     invoke(*call, tmp_path / "run.trec", check=0)
-    assert "is a file" in invoke(*call, tmp_path / "run.trec", "--beir", make_set("b"), check=2).stderr.replace(
-        "\n", " "
-    )
+    failed = invoke(*call, tmp_path / "run.trec", "--beir", make_set("b"), check=2)
+    assert f"{tmp_path}/run.trec " in failed.stderr.replace("\n", " ")
     call = ["retrieve", "--search", "bm25", "--beir", folder, "--per-query", tmp_path / "precious" / "thesis.txt"]
-    assert "thesis.txt exists" in invoke(*call, check=2).stderr.replace("\n", "")
+    assert re.search(r"/thesis\.txt .*--overwrite", invoke(*call, check=2).stderr.replace("\n", " "))
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "x"
 
 
@@ -510,9 +508,9 @@ def test_a_run_against_print(make_set, make_random, invoke, tiny_bert):
         {"scifact": 0.3269, "touche2020": 0.0935}
     ), "neither what is not printed nor an average of three"
     assert found["source"] == "table 3"
-    assert "Measured and published: InfoCSE, BERT-base" in done.stderr and "0.3269" in done.stderr
-    assert "one way of --search" in " ".join(invoke(*call, "--search", "dense,bm25", check=2).stderr.split())
-    assert "leave --split and --top-k" in " ".join(invoke(*call, "--top-k", 5, check=2).stderr.split())
+    assert "InfoCSE, BERT-base" in done.stderr and "0.3269" in done.stderr
+    assert re.search("--against .*--search", " ".join(invoke(*call, "--search", "dense,bm25", check=2).stderr.split()))
+    assert re.search("--against: .*--top-k", " ".join(invoke(*call, "--top-k", 5, check=2).stderr.split()))
     listed = invoke("retrieve", "--against", "list", check=0).stdout
     assert "BEIR average" in listed and "25.09" in listed
 

@@ -101,7 +101,7 @@ def test_killed_workers_cost_their_shards(two_nodes, encode, many, plain, tmp_pa
     with killing(out, "vectors-00005.npy", "vectors-00017.npy"):
         done = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address)
     for number in (5, 17):
-        assert f"a worker has died at shard {number}, which is made again" in message_of(done)
+        assert re.search(rf"worker .*shard {number}\b", message_of(done))
     assert contents(out) == plain
     assert not done.stdout, "Ray prints there, where --json - may write"
 
@@ -118,7 +118,7 @@ def test_a_shard_at_which_workers_die_again_and_again(two_nodes, encode, many, p
         shutil.rmtree(out)
     assert running.returncode == 1, message
     message = " ".join(message.split())
-    assert f"shard 5, which begins at {many}, row 2001: 3 workers have died at it" in message
+    assert re.search(f"shard 5, .*{many}, row 2001: 3 ", message)
     assert len(manifest_of(out)["shards"]) == ROWS // 400 - 1
     assert {name: data for name, data in plain.items() if "-00005" not in name and "manifest" not in name}.items() == {
         name: data for name, data in contents(out).items() if "manifest" not in name
@@ -245,7 +245,7 @@ def test_a_killed_driver_goes_on_with_resume_and_leaves_no_process(encode, many,
         time.sleep(0.2)
     assert not processes_of_ray()
     done = encode(many, "-o", out, *SHARDS, *again, "--resume")
-    assert f"{400 * len(kept)} were there" in message_of(done)
+    assert f" rows, {400 * len(kept)} " in message_of(done)
     assert contents(out) == plain
 
 

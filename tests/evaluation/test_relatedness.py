@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_vectors_that_are_all_equal_are_said():
     pairs = sts.Pairs("same", ["cat"] * 40, ["dog"] * 40, gold)
     task = relatedness.GradedTask("same", dict.fromkeys(("train", "dev", "test"), pairs))
     found = TextVectors({"cat": 0, "dog": 1}, np.ones((2, 4), np.float32), np.zeros(2, int))
-    with pytest.raises(SentcliError, match="same same: no correlation, the similarities are all equal"):
+    with pytest.raises(SentcliError, match=r"^same same: .*similarities"):
         task.score(None, found)
 
 
@@ -118,8 +119,8 @@ def test_both_commands_give_the_same(folder, tiny_bert, invoke):
 def test_tasks_without_a_training_split_are_refused(folder, tiny_bert, invoke):
     (folder / "STS").mkdir()
     failed = invoke("sts-eval", "--regression", "-m", tiny_bert, "--data", folder, "--tasks", "STS12", check=2)
-    assert "STS12 has no training split" in " ".join(failed.stderr.split())
+    assert re.search("STS12 .*STSBenchmark, SICKRelatedness", " ".join(failed.stderr.split()))
     failed = invoke("sts-eval", "--regression", "-m", tiny_bert, "--data", folder, "--split", "dev", check=2)
-    assert "--split and --regression" in " ".join(failed.stderr.split())
-    with pytest.raises(InputError, match="no training split"):
+    assert re.search("--split.*--regression", " ".join(failed.stderr.split()))
+    with pytest.raises(InputError, match=r"STS16 .*SICKRelatedness"):
         relatedness.load_tasks(folder, ["STS16"])

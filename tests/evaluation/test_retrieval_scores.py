@@ -177,21 +177,20 @@ def test_a_run_that_is_written_and_read_has_the_same_scores(tmp_path_factory, se
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("q Q0 d 1 0.5 x\nq Q0 e 2\n", "line 2: expected query Q0 document rank score name, found 4 columns"),
-        ("q Q0 d 1 0.5 my run\n", "line 1: expected query Q0 document rank score name, found 7 columns"),
-        ("q Q0 d 1 0,5 x\n", "line 1: the score '0,5' is no finite number"),
-        ("q Q0 d 1 nan x\n", "line 1: the score 'nan' is no finite number"),
-        ("q Q0 d 1 -inf x\n", "line 1: the score '-inf' is no finite number"),
-        ("q Q0 d 1 2 x\np Q0 d 1 2 x\nq Q0 d 2 1 x\n", "line 3: the document 'd' stands twice for the query 'q'"),
-        ("\n\n", "the file is empty"),
+        ("q Q0 d 1 0.5 x\nq Q0 e 2\n", ", line 2: .* Q0 .* 4 "),
+        ("q Q0 d 1 0.5 my run\n", ", line 1: .* Q0 .* 7 "),
+        ("q Q0 d 1 0,5 x\n", ", line 1: .*'0,5'"),
+        ("q Q0 d 1 nan x\n", ", line 1: .*'nan'"),
+        ("q Q0 d 1 -inf x\n", ", line 1: .*'-inf'"),
+        ("q Q0 d 1 2 x\np Q0 d 1 2 x\nq Q0 d 2 1 x\n", ", line 3: .*'d'.*'q'"),
+        ("\n\n", ": "),
     ],
 )
 def test_a_torn_run_is_refused(tmp_path, text, words):
     path = tmp_path / "r.trec"
     path.write_text(text)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=f"^{path}{words}"):
         read_run(path)
-    assert str(caught.value).startswith(str(path)) and words in str(caught.value)
 
 
 def test_runs_are_read_as_other_tools_write_them(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -63,7 +64,7 @@ def test_other_splits(folder, tiny_bert, invoke, split, tmp_path):
     invoke("sts-eval", "-m", tiny_bert, "--data", folder, "--split", split, "--json", tmp_path / "r.json", check=0)
     assert list(json.loads((tmp_path / "r.json").read_text())["results"]) == ["STSBenchmark", "SICKRelatedness"]
     refused = invoke("sts-eval", "-m", tiny_bert, "--data", folder, "--split", split, "--tasks", "STS12", check=2)
-    assert "STS12 has a test split only" in refused.stderr
+    assert re.search("STS12 .*STSBenchmark, SICKRelatedness", refused.stderr)
 
 
 def test_each_distinct_sentence_is_encoded_once(folder, tiny_bert):
@@ -91,40 +92,38 @@ BENCH = "STS/STSBenchmark/sts-test.csv"
     [
         (
             lambda f: spoil(f / "STS/STS12-en-test/STS.gs.MSRpar.txt", "5.0\n", ""),
-            r"MSRpar\.txt: 4 lines.*but 3 of gold",
+            r"input\.MSRpar\.txt: 4 .*3 .*gs\.MSRpar\.txt",
         ),
-        (lambda f: (f / "STS/STS13-en-test/STS.gs.FNWN.txt").unlink(), r"STS\.gs\.FNWN\.txt is missing"),
-        (lambda f: spoil(f / BENCH, "\t5.0\t", "\tfive\t"), r"sts-test\.csv, line 1: 'five' is not a score"),
-        (lambda f: spoil(f / BENCH, "g\tf\t2012\t1", "g f 2012 1"), r"line 2: 4 tab-separated fields"),
+        (lambda f: (f / "STS/STS13-en-test/STS.gs.FNWN.txt").unlink(), r"STS\.gs\.FNWN\.txt "),
+        (lambda f: spoil(f / BENCH, "\t5.0\t", "\tfive\t"), r"sts-test\.csv, line 1: .*'five'"),
+        (lambda f: spoil(f / BENCH, "g\tf\t2012\t1", "g f 2012 1"), r"sts-test\.csv, line 2: .*\b4 "),
         (
             lambda f: spoil(f / "STS/STS14-en-test/STS.input.images.txt", "\t", " "),
-            r"images\.txt, line 1: 1 tab-separated fields, too few",
+            r"images\.txt, line 1: .*\b1 ",
         ),
-        (lambda f: (f / BENCH).write_bytes(b"a\nb\xff\n"), r"sts-test\.csv, line 2: not UTF-8"),
+        (lambda f: (f / BENCH).write_bytes(b"a\nb\xff\n"), r"sts-test\.csv, line 2: .*UTF-8"),
     ],
 )
 def test_damaged_files(folder, tiny_bert, invoke, damage, message):
     damage(folder)
     result = invoke("sts-eval", "-m", tiny_bert, "--data", folder, check=2)
-    import re
-
     assert re.search(message, " ".join(result.stderr.split())), result.stderr
 
 
 def test_unknown_names(folder, tiny_bert, tmp_path):
-    with pytest.raises(InputError, match="did you mean 'STS12'"):
+    with pytest.raises(InputError, match=r"'STS121'.*'STS12'"):
         sts.load_tasks(folder, ["STS121"], "test")
-    with pytest.raises(InputError, match="neither STS/ nor SICK/"):
+    with pytest.raises(InputError, match=r"/nowhere .*STS/.*SICK/"):
         sts.load_tasks(tmp_path / "nowhere", None, "test")
-    with pytest.raises(InputError, match="unknown split"):
+    with pytest.raises(InputError, match=r"'tests'.*'test'"):
         sts.load_tasks(folder, None, "tests")
 
 
 def test_undefined_correlation_is_said():
     values = np.array([1.0, 2.0, 3.0])
-    with pytest.raises(SentcliError, match="gold scores are all equal"):
+    with pytest.raises(SentcliError, match=r"^X a: .*gold"):
         sts.correlations("X", [("a", values, np.ones(3))])
-    with pytest.raises(SentcliError, match="similarities are all equal or not finite"):
+    with pytest.raises(SentcliError, match=r"^X a: .*similarities"):
         sts.correlations("X", [("a", np.array([1.0, np.nan, 2.0]), values)])
 
 
@@ -207,39 +206,40 @@ def test_pairs_of_ones_own(own, tiny_bert, invoke, folder):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sentence1\tsentence2\tscore\na\tb\tgood\n", "line 2: the score 'good' is not a number"),
-        ("sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2: the score 'nan' is not a number"),
-        ("sentence1\tsentence2\tscore\na\tb\t\n", "line 2: the score '' is not a number"),
+        ("sentence1\tsentence2\tscore\na\tb\tgood\n", "line 2: .*'good'"),
+        ("sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2: .*'nan'"),
+        ("sentence1\tsentence2\tscore\na\tb\t\n", "line 2: .*''"),
         (
             "sentence1\tsentence2\na\tb\n",
-            "sentence1, sentence2, score are read; --pair-fields names others",
+            "line 2: .*'score'.*--pair-fields",
         ),
-        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "2 pairs, and no two different scores"),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", ": 2 .*scores"),
     ],
 )
 def test_damaged_pairs(own, tiny_bert, invoke, text, words):
     own.write_text(text)
-    assert words in " ".join(invoke("sts-eval", "-m", tiny_bert, "--pairs", own, check=2).stderr.split())
+    failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", own, check=2)
+    assert re.search(rf"mine\.tsv.*{words}", " ".join(failed.stderr.split()))
 
 
 def test_there_must_be_something_to_score(tiny_bert, own, invoke):
-    assert "give --data" in invoke("sts-eval", "-m", tiny_bert, check=2).stderr
+    assert "--data" in invoke("sts-eval", "-m", tiny_bert, check=2).stderr
     call = ["sts-eval", "-m", tiny_bert, "--pairs", own, "--split", "dev"]
-    assert "--split goes with --data" in invoke(*call, check=2).stderr
+    assert re.search("--split.*--data", invoke(*call, check=2).stderr)
 
 
 def test_names_of_tasks_of_ones_own(own, tiny_bert, tmp_path, invoke):
-    for name, words in (("average.tsv", "cannot be called average"), ("mine.csv", "there is a task mine already")):
+    for name in ("average.tsv", "mine.csv"):
         text = own.read_text()
         (tmp_path / name).write_text(text if name.endswith("tsv") else text.replace("\t", ","))
         failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", own, "--pairs", tmp_path / name, check=2)
-        assert words in " ".join(failed.stderr.split())
+        assert f"{tmp_path / name}: " in " ".join(failed.stderr.split())
     folder = tmp_path / "topics"
     folder.mkdir()
     for name in ("a.tsv", "mine.tsv"):
         (folder / name).write_text(own.read_text())
     failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", own, "--pairs", folder, check=2)
-    assert "there is a task mine already" in " ".join(failed.stderr.split())
+    assert re.search(rf"{folder}: .*\bmine\b", " ".join(failed.stderr.split()))
     assert list(sts.read_pairs(str(own.rename(tmp_path / "sts.dev.tsv")))) == ["sts.dev"]
 
 
@@ -261,7 +261,7 @@ def test_several_models_are_a_list_and_compared(folder, tiny_bert, tmp_path, inv
         assert difference["difference"] == pytest.approx(found["spearman"] - first["results"][task]["spearman"])
         assert difference["low"] <= difference["high"] and 0 < difference["p"] <= 1
     assert all(one["difference"] == 0 and one["p"] == 1 for one in third["compared"]["tasks"].values())
-    assert "difference of scores" in done.stderr and "paired" not in first
+    assert done.stderr.count("STS12") == 3 and "paired" not in first
 
 
 def test_many_models_have_a_row_each(folder, tiny_bert, invoke):
@@ -291,7 +291,7 @@ def test_the_average_is_of_the_aggregation_that_is_asked_for(folder, tiny_bert, 
     refused = invoke(
         "sts-eval", "-m", tiny_bert, "--data", folder, "--aggregation", "mean", "--against", "glove", check=2
     )
-    assert "papers print cosines on the test split" in refused.stderr
+    assert re.search("--against: .*test", refused.stderr)
 
 
 def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):

@@ -1,6 +1,7 @@
 """Reading SentEval's transfer tasks, and scoring an encoder on them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -90,23 +91,25 @@ def test_pairs_are_differences_and_products():
 @pytest.mark.parametrize(
     ("spoil", "tasks", "words"),
     [
-        (lambda f: (f / "MR/rt-polarity.neg").unlink(), "MR", r"MR: .*rt-polarity\.neg is missing"),
-        (lambda f: (f / "TREC/TREC_10.label").rename(f / "TREC/x"), "TREC", r"TREC: .*TREC_10\.label is missing"),
-        (lambda f: spoil_line(f / "TREC/TREC_10.label", 3, "WHAT:x a b"), "TREC", r"TREC_10\.label, line 3: 'WHAT' is"),
-        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t2"), "SST2", r"sentiment-dev, line 2: '2' is not"),
-        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t-1"), "SST2", "line 2: '-1' is not a class"),
-        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a"), "SST2", "line 2: 1 tab-separated fields, too"),
-        (lambda f: spoil_line(f / "MRPC/msr_paraphrase_test.txt", 4, "1\t2\ta\tb"), "MRPC", "line 4: 4 tab-separated"),
+        (lambda f: (f / "MR/rt-polarity.neg").unlink(), "MR", r"MR: .*rt-polarity\.neg "),
+        (lambda f: (f / "TREC/TREC_10.label").rename(f / "TREC/x"), "TREC", r"TREC: .*TREC_10\.label "),
+        (
+            lambda f: spoil_line(f / "TREC/TREC_10.label", 3, "WHAT:x a b"),
+            "TREC",
+            r"TREC_10\.label, line 3: 'WHAT' .*ABBR",
+        ),
+        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t2"), "SST2", r"sentiment-dev, line 2: '2' .*0, 1"),
+        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a\t-1"), "SST2", "sentiment-dev, line 2: '-1' "),
+        (lambda f: spoil_line(f / "SST/binary/sentiment-dev", 2, "a"), "SST2", "sentiment-dev, line 2: .*1 "),
+        (lambda f: spoil_line(f / "MRPC/msr_paraphrase_test.txt", 4, "1\t2\ta\tb"), "MRPC", "test.txt, line 4: .*4 "),
         (lambda f: spoil_line(f / "SICK/SICK_trial.txt", 2, "1\ta\tb\t3\tMAYBE"), "SICKEntailment", "line 2: 'MAYBE'"),
-        (lambda f: (f / "CR/custrev.pos").write_text(""), "CR", "CR: no training example is of class 1"),
-        (lambda f: drop(f / "TREC/train_5500.label", "NUM"), "TREC", "TREC: no training example is of class 5"),
-        (lambda f: None, "MRR", r"unknown task 'MRR' \(did you mean 'MR'\?\)"),
-        (lambda f: None, ",", "--tasks names no task"),
+        (lambda f: (f / "CR/custrev.pos").write_text(""), "CR", "CR: .* 1"),
+        (lambda f: drop(f / "TREC/train_5500.label", "NUM"), "TREC", "TREC: .* 5"),
+        (lambda f: None, "MRR", "'MRR'.*'MR'"),
+        (lambda f: None, ",", "--tasks"),
     ],
 )
 def test_what_is_wrong_is_said(folder, tiny_bert, invoke, spoil, tasks, words):
-    import re
-
     spoil(folder)
     failed = invoke("senteval", "-m", tiny_bert, "--data", folder, "--tasks", tasks, check=2)
     assert re.search(words, " ".join(failed.stderr.split())), failed.stderr
@@ -123,7 +126,7 @@ def spoil_line(path, number, text):
 
 
 def test_another_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match="neither MR/ nor TREC/ nor SST/"):
+    with pytest.raises(InputError, match=f"^{tmp_path} .*MR/.*TREC/.*SST/"):
         load_tasks(tmp_path)
 
 
@@ -165,7 +168,7 @@ def test_an_export_that_normalises_is_refused_with_a_reason(folder, tiny_bert, t
     call = ["export", "-m", tiny_bert, "-o", tmp_path / "e", "--normalize", "--no-torch-weights", "--no-verify"]
     invoke(*call, check=0)
     failed = invoke("senteval", "-m", tmp_path / "e", "--data", folder, check=2)
-    assert "normalisation, and no weights to make one of; name the model" in " ".join(failed.stderr.split())
+    assert re.search(f"{tmp_path}/e .*normalis", " ".join(failed.stderr.split()))
 
 
 def test_vectors_are_those_before_normalisation(folder, tmp_path, invoke):

@@ -170,7 +170,7 @@ def test_an_export_can_be_exported_again_in_its_own_place(export, tmp_path):
 
 def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path, model):
     encoder = load_edited(model("bert"), PoolingSpec(("mean",), include_prompt=False))
-    with pytest.raises(InputError, match="leaves its prompt out of the pooling"):
+    with pytest.raises(InputError, match=r"/bert .*prompt"):
         publish.export_model(encoder.on_torch().loaded, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -181,9 +181,7 @@ def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path, model):
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_an_export_with_other_vectors_is_not_written(export, tmp_path, wrong_activation, precision):
     failed = export(tmp_path / "deep" / "out", "--precision", precision, check=1)
-    assert f"error: the {precision} export of" in message_of(failed)
-    assert "does not give the model's vectors: the least cosine is 0." in message_of(failed)
-    assert message_of(failed).endswith("nothing was written")
+    assert re.search(rf"error: .*{precision} .*/bert .*cosine .*\b0\.\d+.*0\.\d+", message_of(failed))
     assert list((tmp_path / "deep").iterdir()) == []
 
 
@@ -204,7 +202,7 @@ def test_attention_to_padding_is_noticed(export, tmp_path, monkeypatch):
 
     mask_type = ir.DataType.INT32
     monkeypatch.setattr(Graph, "attention", to_everything)
-    assert "the least cosine is 0." in message_of(export(tmp_path / "out", check=1))
+    assert re.search(r"error: .*/bert .*cosine .*\b0\.\d", message_of(export(tmp_path / "out", check=1)))
     assert not (tmp_path / "out").exists()
 
 
@@ -216,7 +214,7 @@ def test_vectors_that_are_not_finite_are_not_near():
 
 def test_no_verify_writes_and_says_so(export, tmp_path, wrong_activation):
     done = export(tmp_path / "out", "--no-verify", "--json", tmp_path / "r.json")
-    assert "not compared with the model (--no-verify)" in message_of(done)
+    assert "--no-verify" in message_of(done)
     results = json.loads((tmp_path / "r.json").read_text())["results"]
     assert (results["min_cosine"], results["mean_cosine"]) == (None, None)
     assert results["size_bytes"] == (tmp_path / "out" / "model.onnx").stat().st_size
@@ -235,7 +233,7 @@ def test_the_change_on_sts_b_is_measured_and_counts(export, tmp_path, data, monk
     worse = {**scores, "dev": {**scores["dev"], "change": -0.02}}
     monkeypatch.setattr(verify, "compare_scores", lambda *_: worse)
     failed = export(tmp_path / "other", *options, check=1)
-    assert "STS-B dev changes by -0.02, wanted no less than -0.01" in message_of(failed)
+    assert re.search(r"STS-B dev .*-0\.02.*-0\.01", message_of(failed))
     assert not (tmp_path / "other").exists()
 
 
@@ -275,19 +273,19 @@ def test_the_size_is_said_with_and_without_the_torch_weights(export, model, tmp_
     results = json.loads((tmp_path / "r.json").read_text())["results"]
     weights, whole = (folder / "model.safetensors").stat().st_size, sum(map(len, contents(folder).values()))
     assert (results["torch_weights_bytes"], results["folder_bytes"]) == (weights, whole)
-    said = f"{whole / 1e6:.1f} MB with the torch weights in fp32, {(whole - weights) / 1e6:.1f} MB without them"
-    assert said in message_of(done) and "loads these weights, not the int8 graph" in message_of(done)
+    said = rf"{folder} .*{whole / 1e6:.1f} MB .*{(whole - weights) / 1e6:.1f} MB .*--no-torch-weights.*int8"
+    assert re.search(said, message_of(done))
     expected = SentenceEncoder.load(model("bert"), backend="torch").encode(TEXTS)
     found = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     done = export(tmp_path / "bare", "--precision", "int8", "--no-verify", "--no-torch-weights")
-    assert "no torch weights (--no-torch-weights), which SentenceTransformer(DIR) needs" in message_of(done)
+    assert re.search("--no-torch-weights.*SentenceTransformer", message_of(done))
 
 
 def test_int8_that_stays_out_of_tolerance_is_not_written(export, tmp_path, monkeypatch):
     monkeypatch.setitem(verify.TOLERANCES, "int8", verify.Tolerance(1.1, 1.1, 0.3))
     failed = export(tmp_path / "out", "--precision", "int8", check=1)
-    assert "the int8 export of" in message_of(failed)
+    assert re.search("error: .*int8 .*/bert .*cosine", message_of(failed))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -309,7 +307,7 @@ def test_int8_uses_7_bits_where_sums_of_products_saturate(export, tmp_path, monk
 def test_an_export_that_exists_is_kept_unless_overwritten(export, exported, tmp_path):
     out = shutil.copytree(exported[0], tmp_path / "out")
     before = contents(out)
-    assert "exists; use --overwrite" in message_of(export(out, check=2))
+    assert re.search(f"{out} .*--overwrite", message_of(export(out, check=2)))
     assert contents(out) == before
     export(out, "--overwrite", "--pooling", "cls")
     assert read_export(out).pooling == "cls"
@@ -319,13 +317,13 @@ def test_an_export_that_exists_is_kept_unless_overwritten(export, exported, tmp_
 def test_a_folder_of_other_files_is_left_alone(export, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("precious")
-    assert "holds files, but no export.json" in message_of(export(tmp_path / "out", "--overwrite", check=2))
+    assert re.search(rf"{tmp_path}/out .*export\.json", message_of(export(tmp_path / "out", "--overwrite", check=2)))
     assert contents(tmp_path / "out") == {"mine.txt": b"precious"}
 
 
 def test_a_file_is_not_replaced_by_a_folder(export, tmp_path):
     (tmp_path / "out").write_text("mine")
-    assert "is a file" in message_of(export(tmp_path / "out", "--overwrite", check=2))
+    assert f"{tmp_path}/out " in message_of(export(tmp_path / "out", "--overwrite", check=2))
     assert (tmp_path / "out").read_text() == "mine"
 
 
@@ -341,7 +339,7 @@ def test_a_model_that_torch_cannot_trace_is_one_message(invoke, tmp_path, monkey
     monkeypatch.setattr(torch.onnx, "export", refuse)
     folder = save_backbone(tmp_path / "model", kind="albert")
     failed = invoke("export", "-m", folder, "-o", tmp_path / "out", check=1)
-    assert "torch's exporter cannot trace a albert encoder: data-dependent control flow" in message_of(failed)
+    assert re.search("albert .*data-dependent control flow", message_of(failed))
     assert not (tmp_path / "out").exists()
 
 

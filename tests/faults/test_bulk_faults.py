@@ -99,7 +99,7 @@ def test_twenty_kills_cost_no_row_and_no_finished_shard(tiny_bert, tmp_path, rec
     done = subprocess.run(command(source, out, tiny_bert), check=True, capture_output=True, env=ONE_THREAD, text=True)
     assert before.items() <= finished(out).items(), "a finished shard was made again"
     assert contents(out) == contents(whole)
-    assert "made again" not in done.stderr
+    assert "vectors-0" not in done.stderr
 
 
 @pytest.mark.parametrize("torn", ["vectors-00001.npy", "rows-00001.parquet", "manifest.json"])
@@ -111,13 +111,12 @@ def test_files_torn_by_a_power_cut_are_found_or_mended(encode, tmp_path, torn):
     whole = contents(out)
     (out / torn).write_bytes(whole[torn][: len(whole[torn]) // 2])
     if torn == "manifest.json":
-        assert "manifest.json is damaged" in message_of(
-            encode(source, "-o", out, "--shard-rows", 10, "--resume", check=2)
-        )
+        failed = encode(source, "-o", out, "--shard-rows", 10, "--resume", check=2)
+        assert re.search(rf"{out}/manifest\.json .*--overwrite", message_of(failed))
         encode(source, "-o", out, "--shard-rows", 10, "--overwrite")
     else:
         done = encode(source, "-o", out, "--shard-rows", 10, "--resume")
-        assert f"{torn} is damaged (its SHA-256 differs): its shard was made again" in message_of(done)
+        assert re.search(f"{torn} .*SHA-256", message_of(done))
     assert contents(out) == whole
 
 
@@ -149,7 +148,7 @@ def test_a_full_disk_keeps_the_finished_shards_and_resume_completes_them(encode,
     assert not list(small_disk.rglob(".*")), "a partial file was left"
     stamps = finished(out)
     subprocess.run(["mount", "-o", "remount,size=4m", small_disk], check=True)
-    assert f"{1500 - done} rows, {done} were there" in message_of(encode(*call, out, "--resume"))
+    assert f"{1500 - done} rows, {done} " in message_of(encode(*call, out, "--resume"))
     assert stamps.items() <= finished(out).items()
     encode(*call, whole)
     assert contents(out) == contents(whole)
@@ -173,7 +172,7 @@ def test_a_row_of_5_mb_is_a_row_like_any_other(encode, encoder, tmp_path):
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("a dog", long, "a bird")))
     assert source.stat().st_size > 5_000_000
     done = encode(source, "-o", tmp_path / "v")
-    lost = re.search(r"1 rows are longer than 32 tokens and were cut, (\d+) tokens lost", message_of(done))
+    lost = re.search(r"1 rows .*\b32 tokens .*\b(\d+) tokens", message_of(done))
     assert int(lost[1]) == pytest.approx(1379970, rel=1e-3), "estimated, for it is cut before it is tokenised"
     expected = encoder.encode(["a dog", "the cat sat on the mat " * 5, "a bird"])
     np.testing.assert_allclose(vectors_of(tmp_path / "v"), expected, atol=2e-6)
@@ -258,7 +257,7 @@ def nulls(tmp_path):
 
 def test_nulls_of_a_parquet_file_are_an_error_that_names_the_row(encode, nulls, tmp_path):
     failed = encode(nulls, "-o", tmp_path / "v", check=2)
-    assert f"{nulls}, row 2: 'text' is missing or null; --on-null empty or skip" in message_of(failed)
+    assert re.search(f"{nulls}, row 2: 'text' .*--on-null empty .*skip", message_of(failed))
     assert not (tmp_path / "v").exists()
 
 

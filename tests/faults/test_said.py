@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 
@@ -37,19 +38,19 @@ def test_a_model_without_tensors_is_refused(folder, invoke, text, tmp_path):
     for backend in ("auto", "torch", "onnx"):
         command = ("encode", text, "-m", folder, "-o", tmp_path / "v.npy", "--backend", backend)
         message = message_of(invoke(*command, check=2))
-        assert "missing from its weights" in message and "embeddings" in message
+        assert re.search(f"{folder}: .*embeddings", message)
 
 
 def test_an_index_of_weights_that_is_empty_is_refused(folder):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}')
-    with pytest.raises(InputError, match=r"model\.safetensors\.index\.json is damaged"):
+    with pytest.raises(InputError, match=r"model\.safetensors\.index\.json .*weight_map"):
         SentenceEncoder.load(folder, backend="torch")
 
 
 def test_weights_of_layers_that_the_configuration_lacks_are_refused(folder):
     edit(folder / "config.json", num_hidden_layers=1)
-    with pytest.raises(InputError, match=r"encoder\.layer\.1\..*not in the model"):
+    with pytest.raises(InputError, match=rf"{folder}: 16 .*encoder\.layer\.1\."):
         SentenceEncoder.load(folder, backend="torch")
 
 
@@ -67,7 +68,7 @@ def test_a_head_that_does_not_encode_is_named(folder):
 
 def test_a_pooler_taken_for_a_head_is_said(folder, invoke, text, tmp_path):
     result = invoke("encode", text, "-m", folder, "--pooling", "cls-head", "-o", tmp_path / "v.npy", check=0)
-    assert "takes the pooler" in message_of(result)
+    assert re.search(f"{folder}: --pooling cls-head .*pooler", message_of(result))
 
 
 # Scores of pairs
@@ -115,7 +116,7 @@ def test_a_range_is_two_numbers(tiny_bert, tmp_path, invoke, given):
 def test_training_says_the_range_and_it_belongs_to_the_run(tiny_bert, tmp_path, invoke):
     pairs = write_pairs(tmp_path / "pairs.tsv", [i % 2 for i in range(16)])
     command = ("train", "--method", "sts-regression", "-m", tiny_bert, "--data", pairs, "-o", tmp_path / "m", *STEPS)
-    assert "scores from 0 to 1 become cosines from 0 to 1" in message_of(invoke(*command, check=0))
+    assert re.search("warning: .*0 .*1 .*cosines .*0 .*1; --score-range", message_of(invoke(*command, check=0)))
     result = invoke(*command, "--score-range", "0,5", "--resume", check=2)
     assert "score_range" in message_of(result)
 
@@ -137,13 +138,13 @@ def test_repeated_sentences_are_counted(tiny_bert, text, tmp_path, invoke):
     result = invoke(
         "train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", *STEPS, check=0
     )
-    assert f"{rows - distinct} of {rows} sentences repeat an earlier one" in message_of(result)
+    assert f"{rows - distinct} of {rows} sentences" in message_of(result)
 
 
 def test_a_run_without_evaluations_has_no_curves(tiny_bert, text, tmp_path, invoke):
     invoke("train", "--method", "simcse", "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", *STEPS, check=0)
     result = invoke("analyze", "geometry", tmp_path / "m", "--texts", text, "-o", tmp_path / "g", check=0)
-    assert "has no evaluation" in message_of(result)
+    assert re.search("warning: m .*--eval-data", message_of(result))
     assert not list((tmp_path / "g").glob("training-curves*"))
 
 
@@ -187,11 +188,11 @@ def test_rows_without_the_prompt_of_the_model_are_said(tiny_bert, text, tmp_path
     SentenceEncoder.load(tiny_bert, pooling="mean").save(tmp_path / "m")
     edit(tmp_path / "m" / "config_sentence_transformers.json", prompts={"query": "find: ", "document": "text: "})
     plain = invoke("encode", text, "-m", tmp_path / "m", "-o", tmp_path / "a.npy", check=0)
-    assert "with prompts (query, document)" in message_of(plain)
+    assert re.search(rf"{tmp_path}/m .*\(query, document\).*--prompt-name", message_of(plain))
     chosen = invoke(
         "encode", text, "-m", tmp_path / "m", "-o", tmp_path / "b.npy", "--prompt-name", "document", check=0
     )
-    assert "with prompts" not in message_of(chosen)
+    assert "--prompt-name" not in message_of(chosen)
 
 
 def test_a_very_long_line_is_cut_before_the_tokenizer(tiny_bert, tmp_path, run):
@@ -202,7 +203,7 @@ def test_a_very_long_line_is_cut_before_the_tokenizer(tiny_bert, tmp_path, run):
         "encode", tmp_path / "long.txt", "-m", tiny_bert, "-o", tmp_path / "v.npy", "--backend", "torch", check=0
     )
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 30  # CPU seconds; uncut it was above 60
-    assert "1 rows are longer than 32 tokens" in done.stderr
+    assert re.search(r"1 rows .*\b32 tokens .*--on-long", done.stderr)
 
 
 # Files of retrieval sets
@@ -211,14 +212,14 @@ def test_a_very_long_line_is_cut_before_the_tokenizer(tiny_bert, tmp_path, run):
 @pytest.mark.parametrize(
     ("corpus", "what"),
     [
-        ([{"_id": "d1", "title": 5, "text": "a"}], "'title' is a number"),
-        ([{"_id": ["d1"], "text": "a"}], "'_id' is a list"),
+        ([{"_id": "d1", "title": 5, "text": "a"}], "line 1: 'title' .*number"),
+        ([{"_id": ["d1"], "text": "a"}], "line 1: '_id' .*list"),
     ],
 )
 def test_ids_and_titles_of_another_type_are_refused(tmp_path, tiny_bert, invoke, corpus, what):
     folder = write_set(tmp_path / "set", corpus=corpus)
     message = message_of(invoke("retrieve", "--beir", folder, "-m", tiny_bert, check=2))
-    assert what in message and "corpus.jsonl, line 1" in message
+    assert re.search(rf"corpus\.jsonl, {what}", message)
 
 
 def test_a_judgement_of_twenty_digits_is_refused(tmp_path, tiny_bert, invoke):
@@ -240,7 +241,7 @@ def test_json_on_standard_output_acts_on_no_terminal(tiny_bert, tmp_path, run):
 
 def test_a_usage_error_acts_on_no_terminal(run):
     done = run("encode\u202e", check=2)
-    assert "\u202e" not in done.stderr and "No such command" in done.stderr
+    assert "\u202e" not in done.stderr and "'encode'" in done.stderr
 
 
 def test_cells_are_no_formulas(tiny_bert, tmp_path, invoke):
@@ -258,7 +259,7 @@ def test_latex_takes_no_command_from_the_name_of_a_page(tmp_path):
     from sentcli.pages.page import PLAIN, Page
     from sentcli.pages.write import render
 
-    with pytest.raises(InputError, match="LaTeX cannot take figures"):
+    with pytest.raises(InputError, match="LaTeX"):
         render(Page("a page", []), ".tex", PLAIN, "x}\\input{/etc/passwd}{")
 
 

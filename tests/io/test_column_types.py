@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 
 import pyarrow.parquet as pq
 import pytest
@@ -87,7 +88,7 @@ def test_types_may_be_given(tmp_path):
 def test_given_types_are_read_from_the_command_line():
     assert parse_types(["a=int,b = text", "c=d=float"]) == {"a": "int", "b": "text", "c=d": "float"}
     for wrong in ("a", "a=", "=int", "a=number"):
-        with pytest.raises(InputError, match="expected COLUMN=TYPE with one of int, float, bool"):
+        with pytest.raises(InputError, match=f"--types {wrong}: .*COLUMN=TYPE.*int, float, bool"):
             parse_types([wrong])
 
 
@@ -106,17 +107,15 @@ def test_encode_keeps_types_says_them_and_keeps_to_them_when_it_goes_on(invoke, 
     table.write_text("id,text,rating,code,price\n1,the cat,4,007,1\n2,a dog,,008,free\n3,a bird,5,009,2\n")
     call = ("encode", table, "-m", tiny_bert, "-o")
     done = invoke(*call, tmp_path / "v.parquet", check=0)
-    assert "types of the columns: rating int, code text, price text (--types chooses others)" in done.stderr
-    assert f"column 'price' stays text: most of its values are of another type, but not 'free' ({table}, line 3)" in (
-        done.stderr.replace("\n", " ")
-    )
+    assert re.search("rating int, code text, price text .*--types", done.stderr)
+    assert re.search(f"'price'.*'free'.*{table}, line 3", done.stderr.replace("\n", " "))
     read_back = pq.read_table(tmp_path / "v.parquet")
     assert read_back["rating"].to_pylist() == [4, None, 5]
     assert read_back["code"].to_pylist() == ["007", "008", "009"]
     invoke(*call, tmp_path / "v.jsonl", "--types", "rating=text,code=int", check=0)
     assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[0])["code"] == 7
     failed = invoke(*call, tmp_path / "w.parquet", "--types", "ratings=int", check=2)
-    assert "--types ratings: there is no such column (did you mean 'rating'?)" in failed.stderr
+    assert re.search("--types ratings: .*'rating'", failed.stderr)
     invoke(*call, tmp_path / "d", "--types", "rating=float", check=0)
     more.write_text("id,text,rating,code,price\n4,a fish,1,10,3\n")
     invoke("encode", more, "-m", tiny_bert, "-o", tmp_path / "d", "--append", check=0)
@@ -124,4 +123,4 @@ def test_encode_keeps_types_says_them_and_keeps_to_them_when_it_goes_on(invoke, 
     assert added.to_pylist() == [{"id": "4", "text": "a fish", "rating": 1.0, "code": "10", "price": "3"}]
     more.write_text("id,text,rating,code,price\n4,a fish,none,10,3\n")
     failed = invoke("encode", more, "-m", tiny_bert, "-o", tmp_path / "d", "--append", check=2)
-    assert f"{more}, line 2: 'rating' is 'none', no float" in failed.stderr
+    assert re.search(f"{more}, line 2: 'rating' .*'none'.*float", failed.stderr)

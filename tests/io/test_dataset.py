@@ -125,21 +125,19 @@ def test_without_resume_old_shards_go_and_other_files_stay(tmp_path):
             OutputPlan(10, 3, PLAN.column_types, {"model": "other"}),
             4,
             INPUT,
-            "settings differ: model 'm' there, 'other' now",
+            "model 'm' .*'other'",
         ),
-        (OutputPlan(10, 3, PLAN.column_types, {"model": "m", "prompt": "q"}), 4, INPUT, "prompt None there, 'q' now"),
-        (OutputPlan(10, 3, {}, PLAN.settings), 4, INPUT, "columns differ: n 'int64' there, None now"),
-        (PLAN, 5, INPUT, "shard_rows differ: 4 there, 5 now"),
-        (PLAN, 4, [{"name": "b"}], "inputs differ: b: name 'a' there, 'b' now, sha256 '1' there, None now"),
+        (OutputPlan(10, 3, PLAN.column_types, {"model": "m", "prompt": "q"}), 4, INPUT, "prompt None .*'q'"),
+        (OutputPlan(10, 3, {}, PLAN.settings), 4, INPUT, "n 'int64' .*None"),
+        (PLAN, 5, INPUT, "shard_rows .*4 .*5 "),
+        (PLAN, 4, [{"name": "b"}], "inputs .*name 'a' .*'b' .*sha256 '1' .*None"),
     ],
 )
 def test_a_directory_made_otherwise_is_not_continued(tmp_path, plan, shard_rows, inputs, words):
     folder = write(tmp_path / "out", stop_after=2)
     before = contents(folder)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=f"^{folder} .*{words}") as caught:
         writer_of(folder, plan, shard_rows, inputs, resume=True)
-    assert words in str(caught.value)
-    assert str(caught.value).startswith(f"{folder} cannot be resumed")
     assert str(caught.value).count("--overwrite") == 1
     assert contents(folder) == before
 
@@ -147,7 +145,7 @@ def test_a_directory_made_otherwise_is_not_continued(tmp_path, plan, shard_rows,
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2, "shards": []}', '{"format": 1, "shards": 5}'])
 def test_a_damaged_manifest_is_named(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(InputError, match=r"manifest\.json is damaged .*--overwrite"):
+    with pytest.raises(InputError, match=r"manifest\.json .*--overwrite"):
         read_manifest(tmp_path)
 
 
@@ -218,7 +216,7 @@ def test_a_shard_of_another_place_is_found(tmp_path):
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3"])
 def test_a_share_that_is_none_is_refused(text):
-    with pytest.raises(InputError, match="give I/N"):
+    with pytest.raises(InputError, match=f"{text}.* I/N"):
         ShardShare.parse(text)
 
 
@@ -300,5 +298,5 @@ def test_an_unfinished_directory_is_not_added_to(tmp_path):
     folder = write(tmp_path / "out", stop_after=2)
     with pytest.raises(InputError, match=r"4.*10"):
         writer_of(folder, inputs=MORE, append=True)
-    with pytest.raises(InputError, match="no dataset to append to"):
+    with pytest.raises(InputError, match=f"{tmp_path}/new .*--append"):
         writer_of(tmp_path / "new", inputs=MORE, append=True)

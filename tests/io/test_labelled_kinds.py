@@ -85,7 +85,7 @@ def test_different_texts_are_negatives(tmp_path, values):
 @pytest.mark.parametrize("kind", [None, "triplets"])
 def test_words_for_yes_and_no_are_never_texts(tmp_path, kind):
     for columns in (("anchor", "positive", "negative"), ("anchor", "negative", "positive")):
-        with pytest.raises(DataError, match="are no texts: --kind"):
+        with pytest.raises(DataError, match=rf"'{columns[2]}'.*'no'.*--kind binary"):
             read_table(table(tmp_path, ["yes", "no", "no"], columns), kind=kind)
     with pytest.raises(DataError, match=r"--kind.*--pair-fields"):
         read_table(table(tmp_path, ["0", "1", "1"]), fields="a,c")
@@ -100,9 +100,9 @@ def test_classes_are_no_positives(tmp_path):
     ("columns", "values", "words"),
     [
         (("premise", "hypothesis", "label"), ["entailment", "neutral", "contradiction"] * 3, "'entailment' (3)"),
-        (("sentence1", "sentence2", "label"), ["1", "3", "2"], "line 3: the label '3' .* --kind scored"),
-        (("sentence1", "sentence2", "score"), ["yes", "no"], "line 2: the score 'yes' .* --kind binary"),
-        (("sentence1", "sentence2", "score"), ["1", "high"], "line 3: the score 'high'"),
+        (("sentence1", "sentence2", "label"), ["1", "3", "2"], "line 3: .*'3'.* --kind scored"),
+        (("sentence1", "sentence2", "score"), ["yes", "no"], "line 2: .*'yes'.* --kind binary"),
+        (("sentence1", "sentence2", "score"), ["1", "high"], "line 3: .*'high'"),
     ],
 )
 def test_values_are_checked_under_the_usual_names_too(tmp_path, columns, values, words):
@@ -136,9 +136,9 @@ def test_names_of_columns_are_compared_without_case(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (["qestion1", "question2", "is_duplicate"], r"qestion1 \(did you mean 'question1'\?\)"),
-        (["query", "passage", "answer"], r"pairs \(query, passage\) and pairs \(query, answer\); --pair-fields"),
-        (["How do I find the cat?", "Where is it?", "1"], "line 1 seems to be a row and no header: 'How do I find"),
+        (["qestion1", "question2", "is_duplicate"], "qestion1 .*'question1'.*--pair-fields"),
+        (["query", "passage", "answer"], r"\(query, passage\).*\(query, answer\).*--pair-fields"),
+        (["How do I find the cat?", "Where is it?", "1"], r"t\.csv: line 1 .*'How do I find"),
     ],
 )
 def test_names_that_fit_nothing_say_what_to_do(tmp_path, columns, words):

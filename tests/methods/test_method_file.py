@@ -60,7 +60,7 @@ def test_the_file_on_the_page_trains_and_resumes(invoke, tiny_bert, text, tmp_pa
     again = call(barlow, tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, 6, *again)
     result = invoke(*again, "--resume", check=0)
-    assert "going on from the checkpoint of step 4" in result.stderr
+    assert re.search("checkpoint .*4", result.stderr)
     assert digests(tmp_path / "m") == digests(out) and without_times(tmp_path / "m") == without_times(out)
 
 
@@ -68,9 +68,9 @@ def test_resume_wants_the_same_file(invoke, tiny_bert, text, tmp_path, barlow, m
     again = call(barlow, tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, 6, *again)
     barlow.write_text(barlow.read_text() + "# one more comment\n")
-    assert "method.file.sha256 is" in " ".join(invoke(*again, "--resume", check=2).stderr.split())
+    assert "method.file.sha256 " in " ".join(invoke(*again, "--resume", check=2).stderr.split())
     named = call("barlow-twins", tiny_bert, text, tmp_path / "m", "--resume")
-    assert "unknown method 'barlow-twins'" in " ".join(invoke(*named, check=2).stderr.split())
+    assert "'barlow-twins'" in " ".join(invoke(*named, check=2).stderr.split())
 
 
 def test_the_model_opens_without_the_file(invoke, tiny_bert, text, tmp_path, barlow, sentences):
@@ -94,28 +94,28 @@ def test_settings_and_seeds(invoke, tiny_bert, text, tmp_path, barlow):
     changed = invoke(*call(barlow, tiny_bert, text, tmp_path / "n", *more))
     assert "finished before" not in changed.stderr
     wrong = invoke(*call(barlow, tiny_bert, text, tmp_path / "o", "--set", "barlow.redundancy=-1"), check=2)
-    assert "redundancy must be above 0" in wrong.stderr
+    assert re.search(r"redundancy .*0.*-1\.0", wrong.stderr)
 
 
 def test_a_recipe_a_sweep_and_after_never_name_a_file(invoke, tiny_bert, text, tmp_path, barlow):
-    words = "taken from --method on the command line alone"
+    words = f"{barlow}.*--method "
     recipe = tmp_path / "r.toml"
     recipe.write_text(f'method = "{barlow}"\nmodel = "{tiny_bert}"\n')
     for options in ((), ("--method", barlow)):
         result = invoke("train", "--recipe", recipe, *options, "--data", text, "-o", tmp_path / "m", check=2)
-        assert words in " ".join(result.stderr.split()) and "r.toml" in result.stderr
+        assert re.search(rf"r\.toml: .*{words}", " ".join(result.stderr.split()))
     grid = tmp_path / "s.toml"
     for key in ("method", "after"):
         grid.write_text(f'[[grid]]\n{key} = ["simcse", "{barlow}"]\n')
         with pytest.raises(InputError, match=words):
             sweep.read_sweep(grid)
         result = invoke("train", "--sweep", grid, "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", check=2)
-        assert words in " ".join(result.stderr.split())
+        assert re.search(words, " ".join(result.stderr.split()))
     result = invoke(
         "train", "--method", "sts-regression", "--after", barlow, "-m", tiny_bert, "--data", text, "-o", tmp_path / "m",
         check=2,
     )  # fmt: skip
-    assert words in " ".join(result.stderr.split())
+    assert re.search(words, " ".join(result.stderr.split()))
     with pytest.raises(InputError, match=words):
         get_method(str(barlow))
     assert "barlow" not in OBJECTIVES and not (tmp_path / "m").exists()
@@ -127,18 +127,21 @@ HEAD = "from sentcli.methods import Method\nfrom sentcli.objectives import Contr
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "No such file"),
-        ("x = 1\n", "defines no METHOD"),
-        ("METHOD = 'simcse'\n", "defines no METHOD"),
-        ("x = 1\ny = x / 0\n", "own.py, line 2: ZeroDivisionError: division by zero"),
-        ("x = 1\n\ny = (\n", "own.py, line 3: '(' was never closed"),
+        (None, "--method .*/own.py: "),
+        ("x = 1\n", "--method .*/own.py: .*METHOD"),
+        ("METHOD = 'simcse'\n", "--method .*/own.py: .*METHOD"),
+        ("x = 1\ny = x / 0\n", "own.py, line 2: ZeroDivisionError"),
+        ("x = 1\n\ny = (\n", "own.py, line 3: "),
         ("import sys\nsys.exit(0)\n", "own.py, line 2: SystemExit: 0"),
-        (HEAD + "METHOD = Method(name='simcse', title='')\n", "a method of sentcli is called simcse"),
-        (HEAD + "METHOD = Method(name='Two words', title='')\n", "expected small letters"),
-        (HEAD + "class Own(Objective, name='mlm'):\n    pass\n", "line 3: an objective is called mlm already"),
-        (HEAD + "METHOD = Method(name='own', title='', objectives={'head': Contrastive()})\n", "can be called head"),
-        (HEAD + "Contrastive(temperature=0)\n", "line 3: temperature must be above 0"),
-        (HEAD + "METHOD = Method(name='own', title='', objectives={})\n", "own has no objective left to train with"),
+        (HEAD + "METHOD = Method(name='simcse', title='')\n", "/own.py: .*simcse"),
+        (HEAD + "METHOD = Method(name='Two words', title='')\n", "/own.py: .*'Two words'"),
+        (HEAD + "class Own(Objective, name='mlm'):\n    pass\n", "/own.py, line 3: .*mlm"),
+        (
+            HEAD + "METHOD = Method(name='own', title='', objectives={'head': Contrastive()})\n",
+            "/own.py, line 3: own: .*head",
+        ),
+        (HEAD + "Contrastive(temperature=0)\n", "/own.py, line 3: temperature .*0"),
+        (HEAD + "METHOD = Method(name='own', title='', objectives={})\n", "error: own .*objective"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(invoke, tiny_bert, text, tmp_path, content, message):
@@ -146,7 +149,7 @@ def test_what_is_wrong_with_a_file_is_said(invoke, tiny_bert, text, tmp_path, co
     if content is not None:
         path.write_text(content)
     result = invoke(*call(path, tiny_bert, text, tmp_path / "m"), check=2)
-    assert message in " ".join(result.stderr.split())
+    assert re.search(message, " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists()
     assert before[0] == OBJECTIVES
 
@@ -155,7 +158,7 @@ def test_an_error_at_a_step_names_the_line(invoke, tiny_bert, text, tmp_path, ba
     barlow.write_text(barlow.read_text().replace("len(first)", "len(frist)"))
     line = next(n for n, text in enumerate(barlow.read_text().splitlines(), 1) if "frist" in text)
     result = invoke(*call(barlow, tiny_bert, text, tmp_path / "m"), check=1)
-    assert f"barlow.py, line {line}: NameError: name 'frist' is not defined" in " ".join(result.stderr.split())
+    assert re.search(f"barlow.py, line {line}: NameError: .*'frist'", " ".join(result.stderr.split()))
 
 
 def test_a_changed_file_takes_the_place_of_its_earlier_version(barlow):

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -124,94 +125,91 @@ def test_settings_by_name():
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        ("temperatur=1", "did you mean 'temperature'"),
-        ("ami.wieght=1", "did you mean 'ami.weight'"),
-        ("weight=1", "say which one: contrastive.weight, ami.weight"),
-        ("objectives+=amy", "did you mean 'ami'"),
-        ("objectives+=ami", "has it already"),
-        ("objectives-=mlm", "has only contrastive, ami"),
-        ("head=big", "one of: mlp, batchnorm, whitening, none"),
-        ("views=0", "count must be at least 1"),
-        ("ami.layers=7:11", "not inside the 2 layers"),
-        ("ami.layers=-5:-1", "not inside the 2 layers"),
-        ("ami.layers=0:1", "needs an even number"),
-        ("ami.layers=first", "expected FIRST:END"),
-        ("ami.slicing=heads", "did you mean 'head-pairs'"),
-        ("ami.log=maybe", "expected true or false"),
-        ("queue_size=-1", "at least 0"),
-        ("momentum=1", "below 1"),
-        ("temperature=0", "above 0"),
-        ("learning_rate=nan", "above 0"),
-        ("optimizer=sgd", "one of: adamw, rmsprop"),
-        ("schedule=cosine", "one of: linear, constant, staircase"),
-        ("dropout=0", "no dropout"),
-        ("dropout=1", "below 1"),
+        ("temperatur=1", "--set temperatur: micse .*'temperature'"),
+        ("ami.wieght=1", "--set ami.wieght: micse .*'ami.weight'"),
+        ("weight=1", "--set weight: .*contrastive.weight, ami.weight"),
+        ("objectives+=amy", "'amy'.*'ami'"),
+        ("objectives+=ami", r"objectives\+=ami: micse "),
+        ("objectives-=mlm", "objectives-=mlm: micse .*contrastive, ami"),
+        ("head=big", "'big'.*mlp, batchnorm, whitening, none"),
+        ("views=0", "count .*1.*0"),
+        ("ami.layers=7:11", "7:11 .*0:2"),
+        ("ami.layers=-5:-1", "layers .*0:2"),
+        ("ami.layers=0:1", "ami: .*0:1 .*layer-pairs"),
+        ("ami.layers=first", "first.*FIRST:END"),
+        ("ami.slicing=heads", "'heads'.*'head-pairs'"),
+        ("ami.log=maybe", "--set ami.log=maybe: .*true .*false"),
+        ("queue_size=-1", "queue_size .*0.*-1"),
+        ("momentum=1", "momentum .*1"),
+        ("temperature=0", "temperature .*0"),
+        ("learning_rate=nan", "learning_rate .*0.*nan"),
+        ("optimizer=sgd", "'sgd'.*adamw, rmsprop"),
+        ("schedule=cosine", "'cosine'.*linear, constant, staircase"),
+        ("dropout=0", "--set dropout=0.1"),
+        ("dropout=1", "dropout .*1"),
     ],
 )
 def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, message):
     result = train(invoke, "micse", tiny_bert, text, tmp_path / "m", "--set", pair, check=2)
-    assert message in " ".join(result.stderr.split())
+    assert re.search(message, " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("whitenedcse", ["--set", "num_groups=5"], "does not divide the 32 dimensions"),
-        ("whitenedcse", ["--set", "num_groups=1"], "singular"),
-        ("whitenedcse", ["--set", "kind=zca", "--set", "eps=0"], "needs eps above 0"),
-        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "kind=group"], "does not shuffle"),
-        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "objectives+=ami"], "encodes a sent"),
-        ("infocse", ["--set", "skip_from=2"], "leaves no layer"),
-        ("infocse", ["--set", "auxiliary_mlm.layers=9"], "can have 1 to 2"),
-        ("infocse", ["--aux-init", "/nowhere"], "neither copy-top nor random"),
-        ("infocse", ["--stage", "pretain"], "did you mean 'pretrain'"),
-        ("simcse", ["--stage", "pretrain"], "it has: none"),
-        ("simcse", ["--aux-init", "random"], "has no auxiliary network"),
-        ("simcse", ["--set", "objectives-=contrastive"], "no objective left"),
-        ("is-bert", ["--set", "kernels=2,4"], "must be odd"),
-        ("is-bert", ["--set", "discriminator=mlp"], "one of: dot, bilinear"),
-        ("simcse", ["--set", "objectives+=rtd", "--set", "generator=self"], "no language-modelling head"),
-        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "views=span-mask"], "encodes a sentence once"),
-        ("ct", ["--set", "views=copies", "--set", "views.count=3"], "looks at more than 2 of 3"),
-        ("ct", ["--set", "views=copies", "--set", "views.count=3", "--set", "objectives+=mlm"], "two encoders on two"),
-        ("ct", ["--set", "objectives+=jsd", "--batch-size", "8"], "needs at least 9"),
-        ("simcse", ["--set", "views=random-pairs", "--batch-size", "8"], "needs at least 9"),
-        ("simcse", ["--set", "views=1"], "contrastive needs 2"),
-        ("simcse", ["--set", "views=4"], "looks at more than 2 of 4"),
-        ("simcse", ["--set", "weight=nan"], "finite"),
-        ("simcse", ["--set", "weight_decay=inf"], "at least 0"),
-        ("simcse", ["--seed", "99999999999"], "at most"),
-        ("simcse", ["--set", "objectives=ami"], "objectives+=NAME adds one"),
-        ("micse", ["--set", "ami.layers=1.e999:2"], "expected FIRST:END"),
-        ("micse", ["--set", "samples=2"], "at least 3"),
-        ("micse", ["--set", "queue_size=100000000000000"], "at most"),
+        ("whitenedcse", ["--set", "num_groups=5"], "num_groups=5 .*32 "),
+        ("whitenedcse", ["--set", "num_groups=1"], "groups of 32 .*16 .*33"),
+        ("whitenedcse", ["--set", "kind=zca", "--set", "eps=0"], "kind=zca .*eps .*0"),
+        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "kind=group"], "views_from=shuffle: group "),
+        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "objectives+=ami"], "views_from=shuffle"),
+        ("infocse", ["--set", "skip_from=2"], "skip_from 2 .*2"),
+        ("infocse", ["--set", "auxiliary_mlm.layers=9"], "layers 9: .*1 .*2"),
+        ("infocse", ["--aux-init", "/nowhere"], "--aux-init /nowhere: .*copy-top .*random"),
+        ("infocse", ["--stage", "pretain"], "--stage pretain: infocse .*'pretrain'"),
+        ("simcse", ["--stage", "pretrain"], "--stage pretrain: simcse "),
+        ("simcse", ["--aux-init", "random"], "--aux-init: simcse .*infocse"),
+        ("simcse", ["--set", "objectives-=contrastive"], "simcse .*objective"),
+        ("is-bert", ["--set", "kernels=2,4"], r"kernels \(2, 4\)"),
+        ("is-bert", ["--set", "discriminator=mlp"], "'mlp'.*dot, bilinear"),
+        ("simcse", ["--set", "objectives+=rtd", "--set", "generator=self"], "language-modelling head"),
+        ("whitenedcse", ["--set", "views_from=shuffle", "--set", "views=span-mask"], "views_from=shuffle"),
+        ("ct", ["--set", "views=copies", "--set", "views.count=3"], "views: .*ct .*2 .*3"),
+        ("ct", ["--set", "views=copies", "--set", "views.count=3", "--set", "objectives+=mlm"], "ct .*3"),
+        ("ct", ["--set", "objectives+=jsd", "--batch-size", "8"], "batch_size 8: .*9"),
+        ("simcse", ["--set", "views=random-pairs", "--batch-size", "8"], "batch_size 8: .*9"),
+        ("simcse", ["--set", "views=1"], "views: contrastive .*2 .*1"),
+        ("simcse", ["--set", "views=4"], "views: .*simcse .*2 .*4"),
+        ("simcse", ["--set", "weight=nan"], "weight .*nan"),
+        ("simcse", ["--set", "weight_decay=inf"], "weight_decay .*0.*inf"),
+        ("simcse", ["--seed", "99999999999"], "seed .*99999999999"),
+        ("simcse", ["--set", "objectives=ami"], r"--set objectives: objectives\+=NAME .*objectives-=NAME"),
+        ("micse", ["--set", "ami.layers=1.e999:2"], "FIRST:END"),
+        ("micse", ["--set", "samples=2"], "samples .*3.*2"),
+        ("micse", ["--set", "queue_size=100000000000000"], "queue_size .*100000000000000"),
         ("infocse", ["--recipe", "infocse-bert-base", "--stage", "pretrain"], "recipe infocse-bert-base"),
-        ("simcse", ["--recipe", "micse-bert-bsae"], "did you mean 'micse-bert-base'"),
-        ("simcse", ["--recipe", "micse-bert-base"], "the recipe is for micse"),
+        ("simcse", ["--recipe", "micse-bert-bsae"], "'micse-bert-bsae'.*'micse-bert-base'"),
+        ("simcse", ["--recipe", "micse-bert-base"], "--method simcse: .*micse"),
     ],
 )  # fmt: skip
 def test_what_a_method_refuses(invoke, tiny_bert, text, tmp_path, method, options, message):
     result = train(invoke, method, tiny_bert, text, tmp_path / "m", *options, check=2)
-    assert message in " ".join(result.stderr.split())
+    assert re.search(message, " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists()
 
 
 def test_the_published_groups_of_bert_large_are_refused_with_the_reason():
     head = configure(METHODS["whitenedcse"], [("num_groups", 384)]).head
     head.build(768, 64)
-    with pytest.raises(InputError, match=r"384 groups on 1,024.*impossible.*example 512"):
+    with pytest.raises(InputError, match=r"num_groups=384 .*1,024.* 512"):
         head.build(1024, 64)
 
 
 def test_method_and_model_are_needed(invoke, text, tmp_path):
-    assert "--method is missing" in invoke("train", "-m", "x", "--data", text, "-o", tmp_path / "m", check=2).stderr
-    assert (
-        "--model is missing"
-        in invoke("train", "--method", "simcse", "--data", text, "-o", tmp_path / "m", check=2).stderr
-    )
+    assert "--method " in invoke("train", "-m", "x", "--data", text, "-o", tmp_path / "m", check=2).stderr
+    assert "--model " in invoke("train", "--method", "simcse", "--data", text, "-o", tmp_path / "m", check=2).stderr
     result = invoke("train", "--method", "simcse", "-m", "minilm", "-o", tmp_path / "m", check=2)
-    assert "--data is missing" in result.stderr
+    assert "--data" in result.stderr
 
 
 def test_a_model_without_attention_is_refused(invoke, text, tmp_path):
@@ -237,14 +235,14 @@ def test_a_tokenizer_without_mask_token_is_refused(invoke, tiny_bert, text, tmp_
     (model / "tokenizer_config.json").write_text(json.dumps(config))
     for method in ("infocse", "mlm"):
         result = train(invoke, method, model, text, tmp_path / "m", check=2)
-        assert "no mask token" in result.stderr
+        assert "mask token" in result.stderr
 
 
 def test_one_line_and_blank_corpora(invoke, tiny_bert, tmp_path):
     for content, message in [
-        ("one line\n", "more than the 1 sentences"),
-        ("   \n \n", "no sentence"),
-        ("", "no sentence"),
+        ("one line\n", " 1 "),
+        ("   \n \n", "/t.txt"),
+        ("", "/t.txt"),
     ]:
         (tmp_path / "t.txt").write_text(content)
         for method in PAPERS:
@@ -255,7 +253,7 @@ def test_one_line_and_blank_corpora(invoke, tiny_bert, tmp_path):
 @pytest.mark.parametrize("method", [name for name in TRAINED if name not in SCORED])
 def test_every_method_trains_a_tiny_bert(invoke, tiny_bert, text, tmp_path, sentences, method):
     result = train(invoke, method, tiny_bert, text, tmp_path / "m", "-v")
-    assert ("warm-up of 250 steps is not over" in " ".join(result.stderr.split())) == (method == "micse")
+    assert bool(re.search(r"\b250\b.*\b3\b", " ".join(result.stderr.split()))) == (method == "micse")
     assert f"batch_size 16, learning_rate {METHODS[method].settings.learning_rate}" in result.stderr
     terms = METHODS[method].objectives
     for line in steps(tmp_path / "m"):
@@ -465,7 +463,7 @@ def test_infocse_in_two_stages(invoke, tiny_bert, text, tmp_path, sentences):
     assert any(not torch.allclose(other[name], value, atol=1e-3) for name, value in kept.items())
     wider = save_backbone(tmp_path / "wider", kind="distilbert")
     refused = train(invoke, "infocse", wider, text, tmp_path / "four", "--aux-init", tmp_path / "one", check=2)
-    assert "does not fit this model" in refused.stderr
+    assert re.search(f"--aux-init {tmp_path}/one: .*layers\\.", refused.stderr)
 
 
 @pytest.mark.parametrize("stored", ["decoder", "tied"])
@@ -500,14 +498,14 @@ def test_mlm_from_a_config_alone_and_on_from_its_own_head(invoke, tiny_bert, tex
     shutil.copytree(tiny_bert, scratch)
     (scratch / "model.safetensors").unlink()
     result = train(invoke, "mlm", scratch, text, tmp_path / "a", "--max-steps", 150, "--learning-rate", "5e-3")
-    assert "starts from random" in " ".join(result.stderr.split())
+    assert f"{scratch} " in " ".join(result.stderr.split())
     losses = [line["mlm"] for line in steps(tmp_path / "a")]
     assert np.mean(losses[-20:]) < 0.8 * np.mean(losses[:5])
     goes_on = train(invoke, "mlm", tmp_path / "a", text, tmp_path / "b", "--learning-rate", "1e-5")
-    assert "a new one" not in goes_on.stderr
+    assert "language-modelling head" not in goes_on.stderr
     assert steps(tmp_path / "b")[0]["mlm"] < np.mean(losses[:5])
     refused = train(invoke, "simcse", scratch, text, tmp_path / "c", check=2)
-    assert "holds no weights" in refused.stderr
+    assert re.search(rf"{scratch} .*model\.safetensors", refused.stderr)
 
 
 def test_whitening_makes_the_data_white(invoke, tiny_bert, text, tmp_path, sentences):
@@ -532,23 +530,23 @@ def test_whitening_makes_the_data_white(invoke, tiny_bert, text, tmp_path, sente
     few = invoke(
         "train", "--method", "whitening", "-m", tiny_bert, "--data", text, "--limit", 20, "-o", tmp_path / "o", check=2
     )
-    assert "more than 32 different sentences" in few.stderr
+    assert re.search("whitening .*32 .*20", few.stderr)
     before = (tmp_path / "m" / "model.safetensors").read_bytes()
     options = ("--data", text, "--limit", 20, "-o", tmp_path / "m", "--overwrite")
     invoke("train", "--method", "whitening", "-m", tiny_bert, *options, check=2)
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before  # what fails costs nothing
     for options, message in [
-        (["--set", "objectives+=ami"], "fitted, not trained"),
-        (["--batch-size", "8"], "no objectives, views or training settings"),
-        (["--set", "dimension=8"], "did you mean 'dimensions'"),
+        (["--set", "objectives+=ami"], "whitening .*objectives"),
+        (["--batch-size", "8"], "whitening"),
+        (["--set", "dimension=8"], "'dimensions'"),
     ]:
         refused = invoke(
             "train", "--method", "whitening", "-m", tiny_bert, "--data", text, "-o", tmp_path / "p", *options
         )
-        assert refused.exit_code == 2 and message in " ".join(refused.stderr.split())
+        assert refused.exit_code == 2 and re.search(message, " ".join(refused.stderr.split()))
     card = (tmp_path / "m" / "README.md").read_text()
     assert "training_head" not in card and "fit.dimensions" in card
-    with pytest.raises(InputError, match="span 2 dimensions"):
+    with pytest.raises(InputError, match="--set dimensions=2"):
         whitening_transform(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], np.float32), 3)
 
 
@@ -580,15 +578,15 @@ def test_regression_on_pairs(invoke, tiny_bert, pairs, text, tmp_path, sentences
     train(invoke, "sts-regression", tmp_path / "is", pairs, tmp_path / "both")
     assert SentenceEncoder.load(tmp_path / "both").spec.pooling == "cnn+mean"
     for rows, message in [
-        ('{"sentence1": "a", "score": 1}\n', "no column 'sentence2'"),
-        ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', "not a number"),
-        ("", "the table is empty"),
+        ('{"sentence1": "a", "score": 1}\n', ", line 1: .*'sentence2'"),
+        ('{"sentence1": "a", "sentence2": "b", "score": "high"}\n', ", line 1: .*'high'"),
+        ("", ": "),
     ]:
         (tmp_path / "bad.jsonl").write_text(rows)
         result = train(invoke, "sts-regression", tiny_bert, tmp_path / "bad.jsonl", tmp_path / "x", check=2)
-        assert message in " ".join(result.stderr.split())
+        assert re.search(rf"bad\.jsonl{message}", " ".join(result.stderr.split()))
     wrong = train(invoke, "simcse", tiny_bert, text, tmp_path / "y", "--set", "objectives+=regression", check=2)
-    assert "needs scored pairs" in wrong.stderr
+    assert re.search("regression .*--method sts-regression", wrong.stderr)
 
 
 def test_sts_train_pairs_of_a_senteval_folder(data):
@@ -614,7 +612,7 @@ def test_is_bert_with_relu_is_a_sentence_transformers_model_too(invoke, tiny_ber
     train(invoke, "is-bert", tmp_path / "m", text, tmp_path / "o", "--set", "cnn.relu=true")
     assert SentenceEncoder.load(tmp_path / "o").spec.pooling == "cnn-relu+mean"
     result = train(invoke, "is-bert", tiny_bert, text, tmp_path / "n", "--pooling", "max")
-    assert "--pooling max is not used" in " ".join(result.stderr.split())
+    assert "--pooling max " in " ".join(result.stderr.split())
 
 
 def test_contrastive_tension_keeps_the_encoder_that_is_asked_for(tiny_bert, text):
@@ -711,11 +709,11 @@ def test_what_a_run_reads_is_not_replaced(invoke, tiny_bert, tiny_lm, text, tmp_
     before = (tmp_path / "one" / "model.safetensors").read_bytes()
     options = ("--aux-init", tmp_path / "one", "--overwrite")
     refused = train(invoke, "infocse", tiny_bert, text, tmp_path / "one", *options, check=2)
-    assert "which this run reads" in " ".join(refused.stderr.split())
+    assert re.search(f"{tmp_path}/one.*-o", " ".join(refused.stderr.split()))
     assert (tmp_path / "one" / "model.safetensors").read_bytes() == before
     generator = ("--set", "objectives+=rtd", "--set", f"generator={tmp_path / 'one'}", "--overwrite")
     refused = train(invoke, "simcse", tiny_bert, text, tmp_path / "one", *generator, check=2)
-    assert "which this run reads" in " ".join(refused.stderr.split())
+    assert re.search(f"{tmp_path}/one.*-o", " ".join(refused.stderr.split()))
 
 
 def test_a_generator_with_other_words_is_refused(invoke, tiny_lm, text, tmp_path):
@@ -727,7 +725,7 @@ def test_a_generator_with_other_words_is_refused(invoke, tiny_lm, text, tmp_path
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
     options = ("--set", "objectives+=rtd", "--set", f"generator={other}")
     refused = train(invoke, "simcse", tiny_lm, text, tmp_path / "m", *options, check=2)
-    assert "another vocabulary" in refused.stderr
+    assert f"generator {other} " in refused.stderr
     options = ("--set", "objectives+=rtd", "--set", f"generator={tiny_lm}")
     train(invoke, "simcse", tiny_lm, text, tmp_path / "m", *options)
 
@@ -735,12 +733,12 @@ def test_a_generator_with_other_words_is_refused(invoke, tiny_lm, text, tmp_path
 def test_last_batches_that_are_too_small_are_left_out_and_said(invoke, tiny_bert, text, tmp_path):
     options = ("--set", "num_groups=4", "--limit", 37, "--max-steps", 5)
     result = train(invoke, "whitenedcse", tiny_bert, text, tmp_path / "m", *options)
-    assert "last 5 sentences of each epoch are left out: a batch needs at least 9" in " ".join(result.stderr.split())
+    assert re.search(r"warning: .*\b5 .*\b9\b", " ".join(result.stderr.split()))
 
 
 def test_the_length_that_was_trained_with_is_recorded(invoke, tiny_bert, text, tmp_path):
     result = train(invoke, "ct", tiny_bert, text, tmp_path / "m", "--json", tmp_path / "r.json")
-    assert "this model has 40 positions" in " ".join(result.stderr.split())
+    assert re.search(r"warning: ct .*\b40 ", " ".join(result.stderr.split()))
     assert json.loads((tmp_path / "m" / "sentcli.json").read_text())["settings"]["max_length"] == 40
     assert json.loads((tmp_path / "r.json").read_text())["protocol"]["max_length"] == 40
 

@@ -145,7 +145,7 @@ def test_the_low_shot_sweeps_of_the_documentation_pair_subset_and_seed():
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(InputError, match=r"'micse-bert-bas'.*'micse-bert-base'"):
         load_recipe("micse-bert-bas")
-    with pytest.raises(InputError, match=r"a \.toml file, or one of: .*simcse-bert-base"):
+    with pytest.raises(InputError, match=r"'xyz'.*\.toml.*simcse-bert-base"):
         load_recipe("xyz")
 
 
@@ -172,16 +172,16 @@ def test_a_copy_of_a_recipe_is_the_same_recipe(recipe_file):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('method = "simcse"\nmodle = "minilm"\n', r"mine\.toml: unknown key 'modle' \(did you mean 'model'\?\)"),
-        ("method = \n", r"mine\.toml: not valid TOML"),
-        (b'method = "\xff"\n', r"mine\.toml: not valid TOML"),
-        ('model = "minilm"\n', r"mine\.toml: method is missing"),
-        ('method = "simcse"\n', r"mine\.toml: model is missing"),
-        ('method = 5\nmodel = "minilm"\n', r"mine\.toml: method: must be a text in quotes, not 5"),
-        ('method = "simcse"\nmodel = "minilm"\nsettings = 3\n', r"settings: must be a table"),
-        ('method = "simcse"\nmodel = "minilm"\n[settings]\nami.weight = 1\n', r"with the quotes"),
-        ('method = "simcse"\nmodel = "minilm"\n[settings]\nepochs = { source = "x" }\n', r"settings.epochs: expected"),
-        ('method = "simcse"\nmodel = "minilm"\n[published]\nSTS = "high"\n', r"must be a number"),
+        ('method = "simcse"\nmodle = "minilm"\n', r"mine\.toml: .*'modle'.*'model'"),
+        ("method = \n", r"mine\.toml: .*TOML"),
+        (b'method = "\xff"\n', r"mine\.toml: .*TOML"),
+        ('model = "minilm"\n', r"mine\.toml: method "),
+        ('method = "simcse"\n', r"mine\.toml: model "),
+        ('method = 5\nmodel = "minilm"\n', r"mine\.toml: method: .*5"),
+        ('method = "simcse"\nmodel = "minilm"\nsettings = 3\n', r"mine\.toml: settings: .*3"),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nami.weight = 1\n', r"mine\.toml: settings.ami: "),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nepochs = { source = "x" }\n', r"settings.epochs: "),
+        ('method = "simcse"\nmodel = "minilm"\n[published]\nSTS = "high"\n', r"published: STS .*'high'"),
     ],
 )
 def test_a_broken_file_is_one_message(recipe_file, text, message):
@@ -190,17 +190,17 @@ def test_a_broken_file_is_one_message(recipe_file, text, message):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match=r"unknown recipe .*absent\.toml"):
+    with pytest.raises(InputError, match=r"/absent\.toml"):
         load_recipe(str(tmp_path / "absent.toml"))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('method = "simcsee"\nmodel = "minilm"\n', r"unknown method 'simcsee' \(did you mean 'simcse'\?\)"),
-        ('method = "infocse"\nmodel = "minilm"\nstage = "pretrian"\n', r"did you mean 'pretrain'\?"),
-        ('method = "simcse"\nmodel = "minilm"\n[settings]\nbatchsize = 3\n', r"did you mean 'batch_size'\?"),
-        ('method = "simcse"\nmodel = "minilm"\n[settings]\nbatch_size = "x"\n', r"expected a whole number"),
+        ('method = "simcsee"\nmodel = "minilm"\n', r"'simcsee'.*'simcse'"),
+        ('method = "infocse"\nmodel = "minilm"\nstage = "pretrian"\n', r"--stage pretrian: infocse .*'pretrain'"),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nbatchsize = 3\n', r"--set batchsize: simcse .*'batch_size'"),
+        ('method = "simcse"\nmodel = "minilm"\n[settings]\nbatch_size = "x"\n', "--set batch_size=x: "),
     ],
 )
 def test_wrong_content_is_found_when_the_method_is_made(recipe_file, text, message):

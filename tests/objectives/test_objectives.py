@@ -91,11 +91,11 @@ def test_nt_xent_counts_both_views_as_anchors_and_as_negatives():
 def test_identical_vectors_and_wrong_shapes():
     same = torch.ones(4, 3)
     assert info_nce(same, same).item() == pytest.approx(math.log(4))
-    with pytest.raises(ValueError, match="must both be"):
+    with pytest.raises(ValueError, match=r"\(4, 3\).*\(3, 3\)"):
         info_nce(torch.ones(4, 3), torch.ones(3, 3))
     with pytest.raises(ValueError, match="m >= 2"):
         multi_positive_info_nce(torch.ones(1, 4, 3))
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(ValueError, match="l1"):
         reconstruction_loss(same, same, "l1")
 
 
@@ -293,9 +293,9 @@ def test_whitened_groups_have_unit_covariance(groups, rows, seed):
 
 
 def test_whitening_that_cannot_be():
-    with pytest.raises(ValueError, match="do not divide"):
+    with pytest.raises(ValueError, match=r"5 .*12 "):
         shuffled_group_whitening(random(64, 12), 5, torch.arange(12))
-    with pytest.raises(ValueError, match="too few"):
+    with pytest.raises(ValueError, match=r"6 rows .*6 columns"):
         shuffled_group_whitening(random(6, 12), 2, torch.arange(12))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,13 +37,13 @@ def test_a_store_has_the_bytes_of_a_local_directory_and_the_manifest_comes_last(
     shards = ((f"vectors-{i:05d}.npy", f"rows-{i:05d}.parquet", "manifest.json") for i in range(3))
     assert names == ["manifest.json", *(name for shard in shards for name in shard)]
     assert not list((tmp_path / "temporary").iterdir())
-    assert "is whole: 90 rows in 3 shards" in encode("--check", OUT).stderr
+    assert re.search(f"{OUT} .*90 rows .*3 shards", encode("--check", OUT).stderr)
 
 
 def test_a_directory_that_is_there_is_refused_and_overwritten_when_told(store, encode, rows, local):
     encode(rows, "-o", OUT, "--shard-rows", 10)
     refused = encode(rows, "-o", OUT, *SHARDS, check=2)
-    assert "s3://corpora/out exists; --resume continues it, --overwrite replaces it" in refused.stderr
+    assert re.search("s3://corpora/out .*--resume.*--overwrite", refused.stderr)
     encode(rows, "-o", OUT, *SHARDS, "--overwrite")
     assert store.contents("out") == local
 
@@ -50,7 +51,7 @@ def test_a_directory_that_is_there_is_refused_and_overwritten_when_told(store, e
 def test_files_of_others_are_not_touched(store, encode, rows):
     store.put("out/notes.txt", b"mine")
     refused = encode(rows, "-o", OUT, "--overwrite", check=2)
-    assert "s3://corpora/out holds files, but no manifest.json of sentcli encode" in refused.stderr
+    assert re.search(r"s3://corpora/out .*manifest\.json.* -o", refused.stderr)
     assert store.contents("out") == {"notes.txt": b"mine"}
 
 
@@ -76,25 +77,24 @@ def test_resume_of_a_whole_directory_uploads_nothing_and_other_settings_are_refu
     assert encoded_rows(encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")) == 0
     assert [name for name in store.uploads("out") if not name.startswith(".")] == []
     refused = encode(rows, "-o", OUT, *SHARDS, "--resume", "--pooling", "cls", check=2)
-    assert "s3://corpora/out cannot be resumed, settings differ: " in refused.stderr
-    assert "pooling 'mean' there, 'cls' now" in refused.stderr
+    assert re.search("s3://corpora/out .*pooling 'mean' .*'cls' .*--overwrite", refused.stderr)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("rows-00001.parquet", None, "rows-00001.parquet is missing"),
-        ("vectors-00001.npy", b"torn", "vectors-00001.npy is damaged (it has 4 bytes)"),
-        ("rows-00001.parquet", b"", "rows-00001.parquet is damaged (it has 0 bytes)"),
+        ("rows-00001.parquet", None, r"rows-00001\.parquet "),
+        ("vectors-00001.npy", b"torn", r"vectors-00001\.npy .*4 bytes"),
+        ("rows-00001.parquet", b"", r"rows-00001\.parquet .*0 bytes"),
     ],
 )
 def test_a_shard_that_is_torn_is_made_again(store, encode, rows, local, name, content, words):
     encode(rows, "-o", OUT, *SHARDS)
     store.delete(f"out/{name}") if content is None else store.put(f"out/{name}", content)
     checked = encode("--check", OUT, check=1)
-    assert f"error: s3://corpora/out: {name} is " in checked.stderr
+    assert f"error: s3://corpora/out: {name} " in checked.stderr
     again = encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")
-    assert encoded_rows(again) == 30 and words in again.stderr
+    assert encoded_rows(again) == 30 and re.search(f"warning: {words}", again.stderr)
     assert store.contents("out") == local
 
 
@@ -105,8 +105,7 @@ def test_check_reads_what_resume_trusts(store, encode, rows, local):
     store.put("out/vectors-00002.npy", bytes(vectors))
     store.put("out/vectors-00007.npy", b"stray")
     checked = encode("--check", OUT, check=1)
-    assert "vectors-00002.npy is damaged (its SHA-256 differs)" in checked.stderr
-    assert "vectors-00007.npy belongs to no shard of the manifest" in checked.stderr
+    assert re.search(r"s3://corpora/out: vectors-00002\.npy .*SHA-256.*vectors-00007\.npy .*--resume", checked.stderr)
 
 
 def test_parts_of_machines_are_one_directory_to_which_rows_are_appended(store, encode, rows, tmp_path):
@@ -117,7 +116,7 @@ def test_parts_of_machines_are_one_directory_to_which_rows_are_appended(store, e
         encode(rows, "-o", place, *SHARDS, "--shard", "2/2")
         encode(more, "-o", place, *SHARDS, "--append")
     assert store.contents("out") == files(tmp_path / "out")
-    assert "is whole: 97 rows in 4 shards" in encode("--check", OUT).stderr
+    assert re.search(f"{OUT} .*97 rows .*4 shards", encode("--check", OUT).stderr)
 
 
 @pytest.mark.parametrize(
@@ -133,17 +132,17 @@ def test_faults_that_pass_do_not_change_a_byte(store, encode, rows, local, fault
 @pytest.mark.parametrize(
     ("output", "fault", "code", "words"),
     [
-        ("s3://nowhere-at-all/out", "", 2, "s3://nowhere-at-all/out: there is no bucket 'nowhere-at-all'"),
-        (OUT, "read-only", 2, "no right to write s3://corpora/out with the credentials of this environment"),
-        ("s3://corpora/out.npy", "", 2, "s3://corpora/out.npy: a store takes a directory of shards"),
-        ("https://127.0.0.1/out", "", 2, "a directory of vectors lies on a disk or in an object store (s3://"),
-        ("hf://datasets/own/set/out", "", 2, "a directory of vectors lies on a disk or in an object store"),
+        ("s3://nowhere-at-all/out", "", 2, "s3://nowhere-at-all/out: .*'nowhere-at-all'"),
+        (OUT, "read-only", 2, "s3://corpora/out .*AccessDenied"),
+        ("s3://corpora/out.npy", "", 2, r"s3://corpora/out\.npy: .*-o"),
+        ("https://127.0.0.1/out", "", 2, "https://127.0.0.1/out: .*s3://"),
+        ("hf://datasets/own/set/out", "", 2, "hf://datasets/own/set/out: .*s3://"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_refused_first(store, encode, output, fault, code, words):
     store.fault = fault
     failed = encode("not-there.txt", "-o", output, check=code)
-    assert words in failed.stderr
+    assert re.search(words, failed.stderr)
 
 
 def test_a_store_that_fails_in_the_middle_keeps_what_it_has(store, encode, rows, local, monkeypatch):
@@ -157,7 +156,7 @@ def test_a_store_that_fails_in_the_middle_keeps_what_it_has(store, encode, rows,
     with monkeypatch.context() as patch:
         patch.setattr(ShardWriter, "publish", failing)
         failed = encode(rows, "-o", OUT, *SHARDS, check=1)
-    assert "the store of s3://corpora/out/vectors-00002.npy answers 500, again after several attempts" in failed.stderr
+    assert re.search(r"s3://corpora/out/vectors-00002\.npy .*500", failed.stderr)
     store.fault = ""
     assert encoded_rows(encode(rows, "-o", OUT, *SHARDS, "--resume", "--json", "-")) == 30
     assert store.contents("out") == local
@@ -175,7 +174,7 @@ def test_other_outputs_are_refused(store, invoke, tiny_bert, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("a\n")
     failed = invoke(*arguments, "-m", tiny_bert, check=2)
-    assert "s3://" in failed.stderr and "on this machine" in failed.stderr
+    assert "s3://" in failed.stderr
     command = f"aws s3 cp --recursive FOLDER {arguments[-1]}"
     assert (command in " ".join(failed.stderr.split())) == (arguments[-2] == "-o")
     assert not (tmp_path / "s3:").exists()

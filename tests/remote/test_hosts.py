@@ -1,5 +1,6 @@
 """Web servers that answer badly, slowly or with nothing: what they answered is said, and they are not waited for."""
 
+import re
 import socket
 import threading
 import time
@@ -106,12 +107,12 @@ def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_
     start = time.monotonic()
     message = message_of(encode(slow.url, "-o", tmp_path / "o.npy", check=1))
     assert time.monotonic() - start < 30
-    assert "too slow" in message and "127.0.0.1" in message
+    assert re.search(f"{slow.url}: .* 2 seconds", message)
 
     from sentcli import console
     from sentcli.data.registry import Pin
 
-    with console.transferring("x") as meter, pytest.raises(SentcliError, match="too slow"):
+    with console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1.* 2 seconds"):
         download([slow.url], tmp_path / "rows", Pin(), meter)
     assert time.monotonic() - start < 60
 

@@ -1,6 +1,7 @@
 """`encode --ray` from a store into a store: every worker puts its shards there."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def test_a_store_has_the_bytes_of_one_machine_also_when_workers_are_killed(store
     _, messages = process.communicate(timeout=200)
     assert process.returncode == 0, messages
     assert killed == 2
-    assert "a worker has died at shard" in messages
+    assert re.search(r"worker .*shard \d", messages)
     assert store.contents("out") == files(tmp_path / "local")
     assert SECRET not in messages
 
@@ -80,7 +81,7 @@ def test_a_node_without_credentials_is_named(store, cluster, on_ray, lines):
     assert process.returncode == 2, messages
     last = messages.splitlines()[-1]
     assert last.startswith("error: node ")
-    assert "s3://corpora/out/manifest.json: there are no credentials for it" in last
+    assert "s3://corpora/out/manifest.json: " in last and "AWS_ACCESS_KEY_ID" in last
 
 
 def _kill_worker(cluster):
@@ -98,4 +99,4 @@ def _kill_worker(cluster):
 def test_an_index_in_a_store_is_not_built_on_other_nodes(store, on_ray, lines, invoke):
     assert on_ray(lines, "-o", OUT).wait(200) == 0
     refused = invoke("index", OUT, "--type", "hnsw", "--ray", "127.0.0.1:1", check=2)
-    assert "an index in a store is built from a copy on this machine" in refused.stderr
+    assert re.search("--ray.*store|store.*--ray", refused.stderr)

@@ -1,6 +1,7 @@
 """Directories of vectors and models that are read from a store: a copy in the cache that is brought up to date."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def test_a_shard_that_does_not_fit_the_manifest_is_an_error(store, directory, hi
     store.put("out/vectors-00001.npy", bytes(vectors))
     for _ in range(2):  # a bad copy is not kept
         failed = hits(OUT, check=1)
-        assert "s3://corpora/out: vectors-00001.npy is damaged (its SHA-256 differs)" in failed
+        assert re.search(r"s3://corpora/out: vectors-00001\.npy .*SHA-256", failed)
 
 
 def test_an_unfinished_directory_and_one_that_is_not_there_are_named(store, directory, hits):
@@ -120,8 +121,8 @@ def test_an_unfinished_directory_and_one_that_is_not_there_are_named(store, dire
     manifest["shards"].pop()
     manifest["rows_done"] = 80
     store.put("out/manifest.json", json.dumps(manifest).encode())
-    assert "s3://corpora/out is unfinished (80 of 90 rows)" in hits(OUT, check=2)
-    assert "no such file: s3://corpora/none" in hits("s3://corpora/none", check=2)
+    assert re.search("s3://corpora/out .*80 of 90 .*--resume", hits(OUT, check=2))
+    assert "s3://corpora/none" in hits("s3://corpora/none", check=2)
 
 
 def test_a_pattern_is_a_corpus_of_texts(store, hits, rows):
@@ -147,8 +148,8 @@ def test_a_damaged_file_is_named_as_it_lies_in_the_store(store, hits, suffix):
 def test_a_damaged_manifest_is_named_as_it_lies_in_the_store(store, directory, encode, rows, hits):
     store.put("out/manifest.json", b'{"format": 1}')
     failed = encode(rows, "-o", OUT, "--shard-rows", 40, "--resume", check=2)
-    assert "s3://corpora/out/manifest.json is damaged" in failed.stderr
-    assert "s3://corpora/out/manifest.json is damaged" in hits(OUT, check=2)
+    assert re.search("s3://corpora/out/manifest.json .*dimension.*--overwrite", failed.stderr)
+    assert re.search("s3://corpora/out/manifest.json .*dimension", hits(OUT, check=2))
 
 
 def test_an_error_about_a_file_in_a_copy_tells_the_address(store, encode, rows, tiny_bert, tmp_path):
@@ -169,7 +170,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(monkeypatch):
             return {"corpora/out/../../escaped": {"size": 1}}
 
     monkeypatch.setattr(stores, "_filesystem", lambda scheme: Listing())
-    with pytest.raises(InputError, match="whose name leads out of the folder"):
+    with pytest.raises(InputError, match=r"s3://corpora/out .*'\.\./\.\./escaped'"):
         stores.listing(OUT)
 
 
@@ -200,6 +201,6 @@ def test_a_search_takes_the_model_in_a_store_that_made_the_vectors(store, encode
 
 def test_a_model_that_is_not_there_is_named(store, encode, rows, tmp_path):
     failed = encode(rows, "-o", tmp_path / "a.npy", model="s3://corpora/models/none", check=2)
-    assert "no such folder: s3://corpora/models/none" in failed.stderr
+    assert "s3://corpora/models/none" in failed.stderr
     failed = encode(rows, "-o", tmp_path / "a.npy", model="https://127.0.0.1/models/none", check=2)
-    assert "folders are read from object stores (s3://, gs://, az://) and from this machine" in failed.stderr
+    assert re.search("https://127.0.0.1/models/none: .*s3://, gs://, az://", failed.stderr)

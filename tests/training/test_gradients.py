@@ -1,6 +1,7 @@
 """The gradient of a step, however it is made: at once, through a cache, over several batches, in half precision."""
 
 import json
+import re
 from itertools import chain, pairwise
 
 import numpy as np
@@ -87,13 +88,13 @@ def test_gradient_caching_draws_the_same_dropout_twice(tiny_bert, text):
 
 @pytest.mark.parametrize(
     ("method", "sight"),
-    [("micse", "ami looks at the attention"), ("is-bert", "jsd looks at the tokens"), ("infocse", "the text")],
+    [("micse", "ami"), ("is-bert", "jsd"), ("infocse", "auxiliary-mlm")],
 )
 def test_where_gradient_caching_would_be_wrong_it_is_refused(tiny_bert, text, method, sight):
     small = (
         {"ami__layers": "0:2"} if method == "micse" else {"skip_from": 1, "layers": 1} if method == "infocse" else {}
     )
-    with pytest.raises(InputError, match=sight):
+    with pytest.raises(InputError, match=f"mini_batch_size.*{sight} "):
         prepared(tiny_bert, text, method, mini_batch_size=8, **small)
 
 
@@ -245,7 +246,7 @@ def test_half_precision_is_refused_where_it_would_be_slow(invoke, tiny_bert, tex
 
     monkeypatch.setattr(precision, "half_precision_supported", lambda device, name: False)
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--set", "precision=bf16", check=2)
-    assert "cpu has no instructions for bf16" in " ".join(result.stderr.split())
+    assert re.search("cpu .*bf16", " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists()
 
 
@@ -263,7 +264,7 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", nan)
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 5, check=1)
     message = " ".join(result.stderr.split())
-    assert "step 3: the norm of the gradient is nan" in message and "failed-batch.json" in message
+    assert re.search(r"step 3: .*gradient .*nan.*failed-batch\.json", message)
     failed = json.loads((tmp_path / "m" / "failed-batch.json").read_text())
     sentences = text.read_text().splitlines()
     assert failed["step"] == 3 and len(failed["rows"][0]) == 16
@@ -277,7 +278,7 @@ def test_compiling_without_a_compiler(invoke, tiny_bert, text, tmp_path, monkeyp
     monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, "/nonexistent/g++"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--set", "compile=true", check=2)
-    assert "it needs a C++ compiler" in " ".join(result.stderr.split())
+    assert re.search(r"compile=true.*/nonexistent/g\+\+", " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 
 import pytest
@@ -108,21 +109,21 @@ def test_mlm_added_to_another_method(invoke, tiny_bert, text, held_out, tmp_path
     assert [line["step"] for line in lines(tmp_path / "m") if "held_out_perplexity" in line] == [0, 2, 4]
 
 
-@pytest.mark.parametrize(("method", "message"), [("simcse", "it goes with mlm"), ("whitening", "predicts none")])
+@pytest.mark.parametrize(("method", "message"), [("simcse", "mlm"), ("whitening", "whitening")])
 def test_methods_without_words_are_refused(invoke, tiny_bert, text, held_out, tmp_path, method, message):
     result = invoke(
         "train", "--method", method, "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", "--eval-text", held_out,
         check=2,
     )  # fmt: skip
-    assert message in " ".join(result.stderr.split())
+    assert re.search(f"--eval-text .*{message}", " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists()
 
 
 def test_unusable_text_is_refused(invoke, tiny_bert, text, tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
-    for path, message in ((tmp_path / "empty.txt", "no sentence"), (tmp_path / "none.txt", "none.txt")):
-        result = train(invoke, tiny_bert, text, tmp_path / "m", "--eval-text", path, check=2)
-        assert message in " ".join(result.stderr.split())
+    for name in ("empty.txt", "none.txt"):
+        result = train(invoke, tiny_bert, text, tmp_path / "m", "--eval-text", tmp_path / name, check=2)
+        assert str(tmp_path / name) in " ".join(result.stderr.split())
     output = tmp_path / "m"
     output.mkdir()
     shutil.copy(text, output / "t.txt")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_a_step_on_binary_pairs_has_the_peers_loss(invoke, still, tmp_path):
         tmp_path / "graded.csv", ("sentence1", "sentence2", "score"), [(*row[:2], i) for i, row in enumerate(rows)]
     )
     refused = train(invoke, graded, still, tmp_path / "n", *options, method="online-contrastive", check=2)
-    assert "needs pairs with the labels 0 and 1" in said(refused)
+    assert re.search(r"graded\.csv .*sentence1, sentence2, score.*online-contrastive.*cosent", said(refused))
 
 
 def test_gradient_caching_leaves_the_weights_as_they_are(invoke, still, triplets, tmp_path):
@@ -130,24 +131,24 @@ def test_micse_takes_pairs_without_its_attention_term(invoke, tiny_bert, triplet
 @pytest.mark.parametrize(
     ("columns", "rows", "options", "message"),
     [
-        (("anchor", "positive", "negative"), [("a", "b", "c"), ("d", "e", "e")], (), "line 3: negative is equal to"),
-        (("q", "a"), [("a", "b")], ("--pair-fields", "q,answer"), "no column 'answer'"),
-        (("anchor", "positive"), [("", "b"), ("a", " ")], (), "no pair to train on"),
-        (("anchor", "positive"), [("a", "b")] * 3, (), "batch size 64 is more than the 3"),
+        (("anchor", "positive", "negative"), [("a", "b", "c"), ("d", "e", "e")], (), ", line 3: negative .*positive"),
+        (("q", "a"), [("a", "b")], ("--pair-fields", "q,answer"), r"data\.csv, line 2: .*'answer'.*--pair-fields"),
+        (("anchor", "positive"), [("", "b"), ("a", " ")], (), r"/data\.csv"),
+        (("anchor", "positive"), [("a", "b")] * 3, (), "64 .*3"),
     ],
 )  # fmt: skip
 def test_pairs_that_cannot_be_trained_on_are_refused(invoke, tiny_bert, tmp_path, columns, rows, options, message):
     data = table(tmp_path / "data.csv", columns, rows)
     refused = train(invoke, data, tiny_bert, tmp_path / "m", *options, check=2)
-    assert message in said(refused)
+    assert re.search(message, said(refused))
     assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize(
-    ("method", "message"), [("is-bert", "single sentences"), ("mirror-bert", "takes hard negatives")]
+    ("method", "message"), [("is-bert", "is-bert .*simcse"), ("mirror-bert", "mirror-bert .*simcse.*--pair-fields")]
 )
 def test_methods_that_cannot_learn_from_triplets_say_so(invoke, tiny_bert, triplets, tmp_path, method, message):
-    assert message in said(train(invoke, triplets, tiny_bert, tmp_path / "m", method=method, check=2))
+    assert re.search(message, said(train(invoke, triplets, tiny_bert, tmp_path / "m", method=method, check=2)))
 
 
 def test_the_recipe_of_supervised_simcse_takes_its_triplets(invoke, tiny_bert, tmp_path):
@@ -163,7 +164,7 @@ def test_the_recipe_of_supervised_simcse_takes_its_triplets(invoke, tiny_bert, t
     text.write_text("a\nb\n")
     options = ("-m", tiny_bert, "-o", tmp_path / "n")
     refused = invoke("train", "--recipe", "simcse-sup-bert-base", "--data", text, *options, check=2)
-    assert "plain text has no columns" in said(refused)
+    assert re.search(r"/text\.txt: .*\.csv", said(refused))
 
 
 def test_each_side_is_trained_with_its_prompt(invoke, still, pairs, tmp_path):
@@ -279,11 +280,10 @@ def test_texts_of_the_dev_set_are_found_in_the_training_pairs(invoke, tiny_bert,
         tmp_path / "dev.csv", ("anchor", "positive"), [(" THE  cat", "x"), *((f"is a {n}", f"red {n}") for n in NOUNS)]
     )
     options = ("--batch-size", 6, "--max-steps", 1, "--dev", leaking)
-    assert "1 triplets hold a text of the dev or test sets; --no-leak" in said(
-        train(invoke, triplets, tiny_bert, tmp_path / "a", *options)
-    )
+    found = said(train(invoke, triplets, tiny_bert, tmp_path / "a", *options))
+    assert re.search(r"\b1 triplets .*--no-leak", found)
     without = train(invoke, triplets, tiny_bert, tmp_path / "b", *options, "--no-leak")
-    assert "11 triplets" in said(without) and "and were left out" in said(without)
+    assert re.search(r"\b11 triplets.* 1 triplets", said(without)) and "--no-leak" not in said(without)
 
 
 def test_a_sample_of_a_retrieval_set_is_fixed_and_has_what_is_relevant(invoke, tiny_bert, tmp_path):
@@ -331,10 +331,10 @@ def test_a_sample_of_rows_is_as_large_as_asked_for(invoke, tiny_bert, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ([("a", "b")] * 3, ("anchor", "positive"), "3 rows; at least 10"),
-        ([(f"a {i}", f"b {i}", 1) for i in range(12)], ("sentence1", "sentence2", "label"), "all 12 labels are 1"),
-        ([(f"a {i}", "") for i in range(12)], ("anchor", "positive"), "line 2: positive is empty"),
-        ([(f"a {i}", f"b {i}") for i in range(12)], ("x", "y"), "--kind"),
+        ([("a", "b")] * 3, ("anchor", "positive"), "3 .*10"),
+        ([(f"a {i}", f"b {i}", 1) for i in range(12)], ("sentence1", "sentence2", "label"), "12 labels .*1"),
+        ([(f"a {i}", "") for i in range(12)], ("anchor", "positive"), ", line 2: positive "),
+        ([(f"a {i}", f"b {i}") for i in range(12)], ("x", "y"), ".*--kind"),
     ],
 )
 def test_dev_sets_that_tell_nothing_are_refused_before_anything_is_written(
@@ -342,7 +342,7 @@ def test_dev_sets_that_tell_nothing_are_refused_before_anything_is_written(
 ):
     dev = table(tmp_path / "dev.csv", columns, rows)
     refused = train(invoke, triplets, tiny_bert, tmp_path / "m", "--batch-size", 6, "--dev", dev, check=2)
-    assert message in said(refused) and "dev.csv" in said(refused)
+    assert re.search(rf"dev\.csv.*{message}", said(refused))
     assert not (tmp_path / "m").exists()
 
 
@@ -403,7 +403,7 @@ def test_a_column_of_scored_pairs_may_be_read_as_text(invoke, tiny_bert, tables,
 def test_words_for_yes_and_no_train_and_what_was_taken_is_said(invoke, still, tables, tmp_path):
     options = ("--batch-size", 12, "--max-steps", 1, "--pooling", "cls")
     result = train(invoke, tables["binary"], still, tmp_path / "m", *options, method="online-contrastive")
-    assert "0/1 pairs: question1, question2, is_duplicate; 6 of 12 are duplicates" in said(result)
+    assert re.search(r"question1, question2, is_duplicate.*\b6 .*12 ", said(result))
     assert "'the cat sat'" in said(result)
     more = ("--pair-fields", "q,a,v")
     train(invoke, tables["named"], still, tmp_path / "n", *options, *more, method="online-contrastive")
@@ -413,16 +413,15 @@ def test_words_for_yes_and_no_train_and_what_was_taken_is_said(invoke, still, ta
 def test_labels_are_said_to_be_unused_and_supcon_uses_them(invoke, tiny_bert, tables, tmp_path):
     options = ("--batch-size", 6, "--max-steps", 2)
     result = train(invoke, tables["labels"], tiny_bert, tmp_path / "m", *options)
-    assert "does not use the column label" in said(result) and "supcon" in said(result)
+    assert re.search("simcse .*label.*supcon", said(result))
     result = train(invoke, tables["labels"], tiny_bert, tmp_path / "n", *options, method="supcon")
-    assert "12 texts of 2 classes" in said(result)
+    assert re.search("12 texts .*2 classes", said(result))
     assert {"loss", "supcon"} <= lines(tmp_path / "n")[0].keys()
     other = table(tmp_path / "other.csv", ("body", "topic"), [(f"the {n}", "xy"[i % 2]) for i, n in enumerate(NOUNS)])
     train(invoke, other, tiny_bert, tmp_path / "o", *options, "--pair-fields", "body,topic", method="supcon")
     one = table(tmp_path / "one.csv", ("text", "label"), [(f"the {n}", "x") for n in NOUNS])
-    assert "all classes are 'x'" in said(
-        train(invoke, one, tiny_bert, tmp_path / "p", *options, method="supcon", check=2)
-    )
+    refused = train(invoke, one, tiny_bert, tmp_path / "p", *options, method="supcon", check=2)
+    assert re.search(r"one\.csv: .*'x'", said(refused))
 
 
 def test_supcon_brings_classes_together(invoke, still, tmp_path):
@@ -454,4 +453,4 @@ def test_a_dev_set_has_the_named_columns_whatever_their_case(invoke, tiny_bert, 
     dev = table(tmp_path / "dev.csv", ("Q", "A", "V"), rows)
     options = ("--pair-fields", "q,a,v", "--dev", dev, "--batch-size", 6, "--max-steps", 1)
     result = train(invoke, tables["named"], tiny_bert, tmp_path / "m", *options, method="online-contrastive")
-    assert "0/1 pairs: Q, A, V; 6 of 12 are yes" in said(result)
+    assert re.search(r"dev\.csv: .*Q, A, V.*\b6 .*12 ", said(result))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -115,7 +116,7 @@ def test_the_first_process_writes_and_a_run_resumes(tmp_path, tiny_bert, text, d
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
     # one process is another run
     codes, said = finish(launch(1, command(tiny_bert, text, tmp_path / "m", *options, "--resume")))
-    assert codes == [2] and "processes is 1 and was 2" in " ".join(said[0].split())
+    assert codes == [2] and re.search("processes .*1 .*2", " ".join(said[0].split()))
 
 
 def wait_for(metrics, lines, processes):
@@ -135,7 +136,7 @@ def test_a_dead_rank_ends_all_with_one_message(tmp_path, tiny_bert, text, victim
     assert time.time() - began < 60
     assert codes[victim] == -signal.SIGKILL and codes[1 - victim] == 1
     errors = [line for line in said[1 - victim].splitlines() if "error" in line]
-    assert len(errors) == 1 and "another process of this training has ended" in errors[0], said
+    assert len(errors) == 1 and re.search(f"process {1 - victim} of 2.*--resume", errors[0]), said
     assert "Traceback" not in said[1 - victim]
 
 
@@ -144,7 +145,7 @@ def test_bad_input_is_said_once(tmp_path, tiny_bert, text):
     assert codes == [2, 2]
     assert "temperature" in said[0] and said[0].count("error:") == 1 and said[1] == ""
     codes, said = finish(launch(2, command(tiny_bert, text, tmp_path / "m", "--batch-size", 100)))
-    assert codes == [2, 2] and "in each of 2 processes" in said[0]
+    assert codes == [2, 2] and re.search("100 .*2 .*133 ", said[0])
 
 
 def test_what_fails_in_one_process_ends_the_other(tmp_path, tiny_bert, text):
@@ -156,7 +157,7 @@ def test_what_fails_in_one_process_ends_the_other(tmp_path, tiny_bert, text):
     save_file(state, broken / "model.safetensors", metadata={"format": "pt"})
     codes, said = finish(launch(2, command(broken, text, tmp_path / "m")))
     assert codes == [1, 1]
-    assert "".join(said).count("error:") == 1 and "step 1: the loss is nan" in "".join(said)
+    assert "".join(said).count("error:") == 1 and re.search("step 1: .*loss .*nan", "".join(said))
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def test_interrupted_anywhere_a_run_ends_with_the_same_bytes(
         interrupted(monkeypatch, invoke, at, *call)
         assert not (tmp_path / str(at) / "model.safetensors").exists()
         result = invoke(*call, "--resume", check=0)
-        assert ("going on from the checkpoint of step" in result.stderr) == (at > EVERY)
+        assert (re.search(f"checkpoint .*{(at - 1) // EVERY * EVERY}", result.stderr) is not None) == (at > EVERY)
         assert digests(tmp_path / str(at)) == expected
         assert without_times(tmp_path / str(at)) == without_times(tmp_path / "whole")
         assert not list((tmp_path / str(at)).glob("checkpoint*")) and not list((tmp_path / str(at)).glob("best*"))
@@ -147,11 +148,11 @@ def test_a_finished_run_is_not_run_again(invoke, tiny_bert, text, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--learning-rate", "2e-3"], "settings.learning_rate is 0.002 and was 0.001"),
-        (["--set", "temperature=0.1"], "method.contrastive.temperature is 0.1 and was 0.05"),
-        (["--seed", "1"], "settings.seed is 1 and was 42"),
-        (["--limit", "100"], "subset.limit is 100 and was None"),
-        (["--pooling", "mean"], "encoder.pooling is 'mean' and was 'cls'"),
+        (["--learning-rate", "2e-3"], "settings.learning_rate .*0.002 .*0.001"),
+        (["--set", "temperature=0.1"], "method.contrastive.temperature .*0.1 .*0.05"),
+        (["--seed", "1"], "settings.seed .*1 .*42"),
+        (["--limit", "100"], "subset.limit .*100 .*None"),
+        (["--pooling", "mean"], "encoder.pooling .*'mean' .*'cls'"),
     ],
 )
 @pytest.mark.parametrize("finished", [False, True])
@@ -163,7 +164,7 @@ def test_another_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path, monk
         interrupted(monkeypatch, invoke, 6, *call)
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir() if path.is_file()}
     result = invoke(*call, *options, "--resume", check=2)
-    assert message in " ".join(result.stderr.split())
+    assert re.search(f"{tmp_path}/m .*{message}", " ".join(result.stderr.split()))
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir() if path.is_file()} == before
 
 
@@ -178,7 +179,8 @@ def test_other_data_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path, monke
 def test_going_on_says_from_where_and_what_changes_the_bytes(invoke, tiny_bert, text, tmp_path, monkeypatch):
     call = arguments(tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, EVERY - 1, *call)
-    assert "no checkpoint: starting anew" in invoke(*call, "--resume", check=0).stderr
+    started = invoke(*call, "--resume", check=0).stderr
+    assert "checkpoint" in started and not re.search(r"checkpoint .*\d", started)
     call = arguments(tiny_bert, text, tmp_path / "n")
     interrupted(monkeypatch, invoke, EVERY + 1, *call)
     checkpoint = tmp_path / "n" / f"checkpoint-{EVERY:08d}.safetensors"
@@ -188,8 +190,8 @@ def test_going_on_says_from_where_and_what_changes_the_bytes(invoke, tiny_bert, 
     started["environment"] |= {"torch": "1.0", "threads": -1}
     (tmp_path / "n" / "run.json").write_text(json.dumps(started))
     said = " ".join(invoke(*call, "--resume", check=0).stderr.split())
-    assert f"going on from the checkpoint of step {EVERY}" in said
-    assert "not have the same bytes: torch is" in said and "and was '1.0'; threads is" in said
+    assert re.search(rf"checkpoint .*\b{EVERY}\b", said)
+    assert re.search(r"torch .*'1\.0'.*threads .*-1", said)
 
 
 @pytest.mark.parametrize("content", [b"{", b"3", b"\xff"])
@@ -197,14 +199,14 @@ def test_a_damaged_run_json_is_said(invoke, tiny_bert, text, tmp_path, monkeypat
     call = arguments(tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, EVERY + 1, *call)
     (tmp_path / "m" / "run.json").write_bytes(content)
-    assert "run.json is missing or damaged" in " ".join(invoke(*call, "--resume", check=2).stderr.split())
+    assert re.search(r"m/run\.json .*--resume", " ".join(invoke(*call, "--resume", check=2).stderr.split()))
 
 
 def test_a_folder_that_is_no_run_is_not_gone_on_with(invoke, tiny_bert, text, tmp_path):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.safetensors").write_bytes(b"")
     result = invoke(*arguments(tiny_bert, text, tmp_path / "m"), "--resume", check=2)
-    assert "holds no run.json" in " ".join(result.stderr.split())
+    assert re.search(rf"{tmp_path}/m .*run\.json.*--resume", " ".join(result.stderr.split()))
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "json", "gone"])
@@ -225,8 +227,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(invoke, tiny_bert, tex
         case "gone":
             weights.unlink()
     result = invoke(*call, "--resume", check=0)
-    assert "the checkpoint of step 8 is damaged" in " ".join(result.stderr.split())
-    assert "going on from the checkpoint of step 4" in result.stderr
+    assert re.search("checkpoint .*8 .*checkpoint .*4", " ".join(result.stderr.split()))
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
@@ -244,7 +245,7 @@ def test_damaged_best_weights_are_found_before_the_training(
     content[-100] ^= 1
     path.unlink() if damage == "gone" else path.write_bytes(content if damage == "flip" else content[:-100])
     said = " ".join(invoke(*call, "--resume", check=0).stderr.split())
-    assert f"the best weights so far, of step {best}, are damaged: the checkpoint of step 8 is not used" in said
+    assert re.search(f"best .*{best}.*checkpoint .*8 ", said)
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
@@ -252,7 +253,7 @@ def test_shortened_metrics_are_said(invoke, tiny_bert, text, tmp_path, monkeypat
     call = arguments(tiny_bert, text, tmp_path / "m")
     interrupted(monkeypatch, invoke, 6, *call)
     (tmp_path / "m" / "metrics.jsonl").write_text("")
-    assert "lines of earlier steps are missing" in " ".join(invoke(*call, "--resume", check=0).stderr.split())
+    assert "metrics.jsonl" in " ".join(invoke(*call, "--resume", check=0).stderr.split())
     assert [line["step"] for line in without_times(tmp_path / "m")] == [5, 6, 7, 8, 9]
 
 
@@ -262,7 +263,7 @@ def test_a_finished_run_without_its_configuration_is_said(invoke, tiny_bert, tex
     invoke(*call, check=0)
     path = tmp_path / "m" / "sentcli.json"
     path.unlink() if content is None else path.write_text(content)
-    assert "sentcli.json is missing or damaged" in " ".join(invoke(*call, "--resume", check=2).stderr.split())
+    assert re.search(r"m/sentcli\.json .*--resume", " ".join(invoke(*call, "--resume", check=2).stderr.split()))
 
 
 def test_a_fitted_model_gets_missing_scores(invoke, tiny_bert, tmp_path, dev, monkeypatch):
@@ -291,11 +292,10 @@ def test_a_full_disk_at_a_checkpoint(invoke, tiny_bert, text, tmp_path, monkeypa
         patch.setattr(safetensors.torch, "save_file", full)
         result = invoke(*call, check=1)
     message = " ".join(result.stderr.split())
-    assert "the checkpoint of step 8 could not be written (No space left on device)" in message
-    assert " are free; the one of step 4 stays" in message and "--resume" in message
+    assert re.search(rf"{tmp_path}/m: .*checkpoint .*8 .*kB.*GB.*4 .*--resume", message)
     names = sorted(path.name for path in (tmp_path / "m").glob("*checkpoint*"))
     assert names == ["checkpoint-00000004.json", "checkpoint-00000004.safetensors"]
-    assert "going on from the checkpoint of step 4" in invoke(*call, "--resume", check=0).stderr
+    assert re.search("checkpoint .*4", invoke(*call, "--resume", check=0).stderr)
     assert digests(tmp_path / "m") == digests(tmp_path / "whole")
 
 
@@ -304,7 +304,7 @@ def test_one_run_a_folder(invoke, tiny_bert, text, tmp_path):
     with FileLock(tmp_path / "m" / ".lock"):
         for flag in ("--resume", "--overwrite"):
             result = invoke(*arguments(tiny_bert, text, tmp_path / "m"), flag, check=2)
-            assert "another run is writing to this folder" in " ".join(result.stderr.split())
+            assert re.search(f"{tmp_path}/m: .*-o", " ".join(result.stderr.split()))
     invoke(*arguments(tiny_bert, text, tmp_path / "m"), check=0)
     assert not (tmp_path / "m" / ".lock").exists()
 

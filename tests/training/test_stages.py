@@ -1,6 +1,7 @@
 """Training on tasks without labels, on pairs of which some are held out, and on one method after another."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -55,26 +56,26 @@ def test_folds_are_those_of_scikit_learn(topics):
 @pytest.mark.parametrize(
     ("hold_out", "words"),
     [
-        ("ArgPairs_XX", "no such file of pairs"),
-        ("11/10", "expected a fold of 36 pairs"),
-        ("0/10", "expected a fold"),
-        ("1/99", "expected a fold"),
+        ("ArgPairs_XX", "'ArgPairs_GM'"),
+        ("11/10", r"\b36 "),
+        ("0/10", r"\b36 "),
+        ("1/99", r"\b36 "),
     ],
 )
 def test_what_cannot_be_held_out(topics, hold_out, words):
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=f"--hold-out {hold_out}: .*{words}"):
         read_pairs([str(topics)], hold_out=hold_out)
 
 
 def test_topics_are_the_files(topics):
     assert every_hold_out("topics", [str(topics)]) == ["ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"]
-    with pytest.raises(InputError, match="several tables"):
+    with pytest.raises(InputError, match="--hold-out topics: "):
         every_hold_out("topics", [str(topics / "ArgPairs_DP.csv")])
-    with pytest.raises(InputError, match="at least two folds"):
+    with pytest.raises(InputError, match="--hold-out 1-fold: "):
         every_hold_out("1-fold", [])
     assert every_hold_out("ArgPairs_DP", []) == ["ArgPairs_DP"]
     (topics.parent / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no table of pairs"):
+    with pytest.raises(InputError, match=f"{topics.parent}/empty .*csv"):
         read_pairs([str(topics.parent / "empty")])
 
 
@@ -109,9 +110,9 @@ def test_sentences_of_tasks_without_labels(tmp_path):
     assert corpus.scores is None and corpus.files[0]["sentences"] == 9
     assert corpus.sentences != sorted(corpus.sentences, key=len), "a subset is not the shortest ones"
     assert read_task_text("MR,TREC", [str(folder)], subset=Subset(4)).sentences == corpus.sentences[:4]
-    with pytest.raises(InputError, match="one SentEval"):
+    with pytest.raises(InputError, match="SentEval"):
         read_task_text("MR", [str(folder), str(folder)])
-    with pytest.raises(InputError, match="unknown task 'MRR'"):
+    with pytest.raises(InputError, match=r"'MRR'.*'MR'"):
         read_task_text("MRR", [str(folder)])
 
 
@@ -147,16 +148,16 @@ def test_one_method_after_another(topics, tiny_bert, tmp_path, invoke):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--method", "simcse", "--after", "is-bert"], "--after goes with pairs"),
-        (["--method", "sts-regression", "--set", "before.max_steps=2"], "is a setting of --after"),
+        (["--method", "simcse", "--after", "is-bert"], "--after .*--method .*simcse"),
+        (["--method", "sts-regression", "--set", "before.max_steps=2"], "before.max_steps .*--after"),
         (["--method", "sts-regression", "--after", "nothing"], "nothing"),
-        (["--method", "simcse", "--hold-out", "1/3"], "--hold-out leaves out scored pairs"),
-        (["--method", "sts-regression", "--text-of", "pairs"], "--text-of is for methods that take plain text"),
+        (["--method", "simcse", "--hold-out", "1/3"], "--hold-out .*--method"),
+        (["--method", "sts-regression", "--text-of", "pairs"], "--text-of .*sts-regression"),
     ],
 )
 def test_what_does_not_go_together(topics, tiny_bert, tmp_path, invoke, options, words):
     failed = invoke("train", "-m", tiny_bert, "--data", topics, "-o", tmp_path / "o", *options, check=2)
-    assert words in " ".join(failed.stderr.split())
+    assert re.search(words, " ".join(failed.stderr.split()))
     assert not (tmp_path / "o").exists() and not (tmp_path / "o-is-bert").exists()
 
 
@@ -210,14 +211,14 @@ def test_files_of_one_name_are_not_mixed_up(topics, tiny_bert, tmp_path, invoke)
     twin.mkdir()
     (twin / "ArgPairs_DP.csv").write_text((topics / "ArgPairs_GM.csv").read_text())
     for hold_out in ("ArgPairs_DP", "topics"):
-        with pytest.raises(InputError, match="two files of pairs are called ArgPairs_DP"):
+        with pytest.raises(InputError, match=r"ArgPairs_DP.*--hold-out"):
             if hold_out == "topics":
                 every_hold_out(hold_out, [str(topics), str(twin)])
             else:
                 read_pairs([str(topics), str(twin)], hold_out=hold_out)
     (topics / "ArgPairs_DP.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "score": 1}\n')
     failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", topics, check=2)
-    assert "there is a task ArgPairs_DP already" in " ".join(failed.stderr.split())
+    assert re.search(r"/ArgPairs_DP\.jsonl: .*ArgPairs_DP", " ".join(failed.stderr.split()))
 
 
 def test_a_sweep_goes_on_where_a_first_stage_fails(topics, tiny_bert, tmp_path, invoke):
@@ -235,7 +236,7 @@ def test_a_sweep_goes_on_where_a_first_stage_fails(topics, tiny_bert, tmp_path, 
     ]
     call += ["--max-steps", 1, "--set", "before.max_steps=3", "--set", "before.batch_size=4", "--batch-size", 4]
     failed = invoke(*call, "-o", tmp_path / "runs", check=1)
-    assert "1 of 2 runs failed" in " ".join(failed.stderr.split())
+    assert re.search(r"\b1 of 2 ", " ".join(failed.stderr.split()))
     folders = [path.parent.name for path in tmp_path.glob("runs/*/model.safetensors")]
     assert [name for name in folders if not name.endswith("-simcse")] == ["after=simcse,before.learning_rate=1e-05"]
 

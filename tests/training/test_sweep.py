@@ -1,6 +1,7 @@
 """Seeds, subsets and grids: each run once, one file of results."""
 
 import json
+import re
 import statistics
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_seeds_give_mean_and_sd(invoke, tiny_bert, text, dev, tmp_path):
         scores = [run[key] for run in found["runs"]]
         assert found["mean"][key] == pytest.approx(statistics.fmean(scores))
         assert found["sd"][key] == pytest.approx(statistics.stdev(scores))
-    assert "48, 49, 50" in result.output and "3 of 3 runs" in " ".join(result.output.split())
+    assert "48, 49, 50" in result.output and "3 of 3 " in " ".join(result.output.split())
     assert [record["seed"] for record in records(tmp_path / "m" / "results.jsonl")] == [48, 49, 50]
     assert (tmp_path / "m" / "seed=49" / "model.safetensors").exists()
     # the run of a seed is that of --seed
@@ -85,7 +86,7 @@ def test_a_grid_runs_every_point_once_and_never_again(invoke, tiny_bert, text, t
     assert list(read_results(tmp_path / "other.jsonl")) == [line["digest"] for line in lines]
     # another setting of the command line is another sweep
     other = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", grid, "--resume", "--max-length", 8, check=2)
-    assert "settings.max_length is 8 and was 32" in " ".join(other.stderr.split())
+    assert re.search("settings.max_length .*8 .*32", " ".join(other.stderr.split()))
 
 
 @pytest.mark.slow
@@ -114,8 +115,8 @@ def test_a_run_that_fails_does_not_stop_the_others(invoke, tiny_bert, text, tmp_
     (tmp_path / "s.toml").write_text('[[grid]]\nmethod = "simcse"\nlearning_rate = [1e30, 1e-3]\n')
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=1)
     message = " ".join(result.stderr.split())
-    assert "run 1 of 2, method=simcse,learning_rate=1e+30: step " in message  # said when it happens
-    assert "learning_rate=1e+30 failed: step" in message and "1 of 2 runs failed" in message
+    assert re.search(r"run 1 of 2, method=simcse,learning_rate=1e\+30: step ", message)  # said when it happens
+    assert message.count("method=simcse,learning_rate=1e+30") > 2 and re.search(r"error: 1 of 2 ", message)
     assert [line["point"]["learning_rate"] for line in records(tmp_path / "m" / "results.jsonl")] == [0.001]
 
 
@@ -123,7 +124,7 @@ def test_a_point_that_does_not_fit_the_model_does_not_stop_the_others(invoke, ti
     """It is found when its turn comes, perhaps hours later; as the first it is an error at once."""
     (tmp_path / "s.toml").write_text("[[grid]]\nmethod = 'simcse'\nmax_length = [16, 10000, 8]\n")
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=1)
-    assert "1 of 3 runs failed" in " ".join(result.stderr.split())
+    assert "error: 1 of 3 " in " ".join(result.stderr.split())
     assert [line["point"]["max_length"] for line in records(tmp_path / "m" / "results.jsonl")] == [16, 8]
     (tmp_path / "s.toml").write_text("[[grid]]\nmethod = 'simcse'\nmax_length = [10000, 8]\n")
     train(invoke, tiny_bert, text, tmp_path / "n", "--sweep", tmp_path / "s.toml", check=2)
@@ -135,26 +136,25 @@ def test_a_run_of_another_process_is_left_to_it(invoke, tiny_bert, text, tmp_pat
     busy.mkdir(parents=True)
     with FileLock(busy / ".lock"):
         result = train(invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--seeds", "1,2", "--resume")
-    assert "seed=1 is being run by another process" in " ".join(result.stderr.split())
+    assert re.search("warning: seed=1 .*1 of 2 ", " ".join(result.stderr.split()))
     assert [line["seed"] for line in records(tmp_path / "m" / "results.jsonl")] == [2]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("seeds = 3", "seeds: must be a list"),
-        ("[grid]\nmethod = 'simcse'", "[[grid]] tables"),
-        ("", "[[grid]] tables"),
-        ("sedes = [1]\n[[grid]]\nseed = 1", "did you mean 'seeds'"),
-        ("[[grid]]\nami.weight = [1]", '"ami.weight" = ... with the quotes'),
-        ("[[grid", "not valid TOML"),
+        ("seeds = 3", "seeds: .*3"),
+        ("[grid]\nmethod = 'simcse'", r"grid: .*\[\[grid\]\]"),
+        ("", r"grid: .*\[\[grid\]\]"),
+        ("sedes = [1]\n[[grid]]\nseed = 1", "'sedes'.*'seeds'"),
+        ("[[grid]]\nami.weight = [1]", 'grid: .*"ami.weight" ='),
+        ("[[grid", "TOML.*"),
     ],
 )
 def test_broken_sweeps(tmp_path, content, message):
     (tmp_path / "s.toml").write_text(content)
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=rf"s\.toml: .*{message}"):
         sweep.read_sweep(tmp_path / "s.toml")
-    assert message in str(error.value)
 
 
 def test_results_are_never_lost(tmp_path):
@@ -182,40 +182,40 @@ def test_all_of_a_sweep_is_checked_before_its_first_run(invoke, tiny_bert, text,
     for line, message in (
         ("learning_rate = [1e-3, -1]", "learning_rate"),
         ("warmup_share = [0.1, 1.5]", "warmup_share"),
-        ('pooling = ["cls", "clz"]', "did you mean 'cls'"),
+        ('pooling = ["cls", "clz"]', "'clz'.*'cls'"),
         ("seed = [1, -2]", "seed"),
-        ("learning_rate = []", "learning_rate: an empty list"),
+        ("learning_rate = []", "learning_rate: .*list"),
     ):
         (tmp_path / "s.toml").write_text(f"[[grid]]\nmethod = 'simcse'\n{line}\n")
         result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=2)
-        assert message in " ".join(result.stderr.split())
+        assert re.search(message, " ".join(result.stderr.split()))
         assert not (tmp_path / "m").exists()
 
 
 def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match=str(tmp_path / "none.toml")):
         sweep.read_sweep(tmp_path / "none.toml")
     (tmp_path / "mine.json").write_text('{"mine": 1}')
     for options, message in (
-        (["--seeds", "1,x"], "such as 48,49,50"),
-        (["--seeds", "1,1"], "stands twice"),
+        (["--seeds", "1,x"], "--seeds"),
+        (["--seeds", "1,1"], "--seeds"),
         (["--seeds", "1", "--sts"], "--eval-data"),
-        (["--seeds", "1", "--set", "temperatur=1"], "did you mean"),
-        (["--seeds", "1", "--seed", 1], "give one of them"),
-        (["--seeds", "1", "--results", tmp_path], "is a folder"),
-        (["--seeds", "1", "--results", tmp_path / "mine.json"], "not a record of a run"),
-        (["--results", tmp_path / "r.jsonl"], "belongs to --seeds or --sweep"),
-        (["--subset-seed", 1], "of --limit or --fraction"),
-        (["--sweep", tmp_path], "Is a directory"),
+        (["--seeds", "1", "--set", "temperatur=1"], "--set temperatur: .*'temperature'"),
+        (["--seeds", "1", "--seed", 1], "--seed .*seeds"),
+        (["--seeds", "1", "--results", tmp_path], str(tmp_path)),
+        (["--seeds", "1", "--results", tmp_path / "mine.json"], str(tmp_path / "mine.json")),
+        (["--results", tmp_path / "r.jsonl"], "--results .*--seeds.*--sweep"),
+        (["--subset-seed", 1], "--subset-seed .*--limit.*--fraction"),
+        (["--sweep", tmp_path], str(tmp_path)),
     ):
         result = train(invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", *options, check=2)
-        assert message in " ".join(result.stderr.split())
+        assert re.search(message, " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists() or not list((tmp_path / "m").iterdir())
     train(invoke, tiny_bert, text, tmp_path / "one", "--method", "simcse")
     result = train(
         invoke, tiny_bert, text, tmp_path / "one", "--method", "simcse", "--seeds", "1,2", "--resume", check=2
     )
-    assert "is the folder of one run" in " ".join(result.stderr.split())
+    assert re.search(f"{tmp_path}/one .*-o", " ".join(result.stderr.split()))
     (tmp_path / "r.jsonl").write_text('{"run": 1}\n{}\n')
     with pytest.raises(DataError, match="line 1"):
         read_results(tmp_path / "r.jsonl")
@@ -298,17 +298,17 @@ def test_a_recipe_draws_its_sentences_by_the_seed_of_the_training(invoke, tiny_b
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('limit = "abc"', "limit must be a whole number, not 'abc'"),
-        ("limit = 0", "limit must be at least 1, not 0"),
-        ('subset_seed = "sed"', "subset_seed must be a whole number, not 'sed'"),
-        ("subset_seed = -1", "subset_seed must be at least 0, not -1"),
-        ("fraction = 2.0", "fraction must be above 0 and at most 1, not 2.0"),
+        ('limit = "abc"', "limit=abc: limit .*'abc'"),
+        ("limit = 0", "limit=0: limit .*1.*0"),
+        ('subset_seed = "sed"', "subset_seed=sed: subset_seed .*'sed'"),
+        ("subset_seed = -1", "subset_seed=-1: subset_seed .*0.*-1"),
+        ("fraction = 2.0", r"fraction=2\.0: fraction .*0 .*1.*2\.0"),
     ],
 )
 def test_subsets_that_make_no_sense(invoke, tiny_bert, text, tmp_path, line, message):
     (tmp_path / "s.toml").write_text(f"[[grid]]\nmethod = 'simcse'\n{line}\n")
     result = train(invoke, tiny_bert, text, tmp_path / "m", "--sweep", tmp_path / "s.toml", check=2)
-    assert message in " ".join(result.stderr.split())
+    assert re.search(rf"s\.toml: .*{message}", " ".join(result.stderr.split()))
 
 
 def test_two_points_that_mean_the_same_run(invoke, tiny_bert, text, tmp_path):
@@ -376,7 +376,7 @@ def test_tensorboard(invoke, tiny_bert, text, dev, tmp_path):
     np.testing.assert_allclose([event.value for event in events.Scalars("train/loss")], losses, rtol=1e-6)
     assert events.Scalars("share/contrastive")[0].value == pytest.approx(lines[1]["share_contrastive"])
     result = train(invoke, tiny_bert, text, tmp_path / "n", "--method", "simcse", "--log-to", "mlflow", check=2)
-    assert "one of: tensorboard, wandb" in result.stderr and not (tmp_path / "n").exists()
+    assert re.search("--log-to .*'mlflow'.*tensorboard, wandb", result.stderr) and not (tmp_path / "n").exists()
 
 
 def test_settings_of_some_runs_share_a_column():

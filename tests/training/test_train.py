@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -116,33 +117,33 @@ def test_data_from_several_files_and_tables(invoke, tiny_bert, text, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--batch-size", "5000"], "batch size 5000 is more than the"),
-        (["--batch-size", "1"], "at least 2"),
-        (["--learning-rate", "0"], "above 0"),
-        (["--set", "temperatur=1"], "did you mean 'temperature'"),
-        (["--set", "temperature"], "expected KEY=VALUE"),
-        (["--set", "temperature=warm"], "expected a number"),
-        (["--set", "head=big"], "one of: mlp, batchnorm, whitening, none"),
-        (["--method", "simsce"], "did you mean 'simcse'"),
-        (["--max-length", "41"], "more than the 40 positions"),
-        (["--eval-data", "/nonexistent"], "neither STS/ nor SICK/"),
-        (["--pooling", "clss"], "did you mean 'cls'"),
+        (["--batch-size", "5000"], "5000 .*133 "),
+        (["--batch-size", "1"], "batch_size .*2.*1"),
+        (["--learning-rate", "0"], "learning_rate .*0"),
+        (["--set", "temperatur=1"], "--set temperatur: simcse .*'temperature'"),
+        (["--set", "temperature"], "--set temperature.*KEY=VALUE"),
+        (["--set", "temperature=warm"], "--set temperature=warm"),
+        (["--set", "head=big"], "head 'big'.*mlp, batchnorm, whitening, none"),
+        (["--method", "simsce"], "'simsce'.*'simcse'"),
+        (["--max-length", "41"], "--max-length 41 .*40 "),
+        (["--eval-data", "/nonexistent"], "/nonexistent .*STS/.*SICK/"),
+        (["--pooling", "clss"], "'clss'.*'cls'"),
     ],
 )
 def test_wrong_usage_starts_nothing(invoke, tiny_bert, text, tmp_path, options, message):
     result = train(invoke, tiny_bert, text, tmp_path / "m", *options, check=2)
-    assert message in " ".join(result.stderr.split())
+    assert re.search(message, " ".join(result.stderr.split()))
     assert not (tmp_path / "m").exists()
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "no sentence to train on"), (b" \n\t\n\n", "no sentence to train on"), (b"a\n\xff\n", "line 2")],
+    [(b"", ""), (b" \n\t\n\n", ""), (b"a\n\xff\n", ", line 2: ")],
 )
 def test_unusable_text(invoke, tiny_bert, tmp_path, content, message):
     (tmp_path / "bad.txt").write_bytes(content)
     result = train(invoke, tiny_bert, tmp_path / "bad.txt", tmp_path / "m", check=2)
-    assert message in " ".join(result.stderr.split())
+    assert str(tmp_path / "bad.txt") + message in " ".join(result.stderr.split())
     assert not (tmp_path / "m").exists()
 
 
@@ -160,7 +161,7 @@ def test_existing_output(invoke, tiny_bert, text, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
     refused = train(invoke, tiny_bert, text, tmp_path / "mine", "--overwrite", check=2)
-    assert "not a training run" in " ".join(refused.stderr.split())
+    assert re.search(rf"{tmp_path}/mine .*thesis\.tex.*-o", " ".join(refused.stderr.split()))
     assert (tmp_path / "mine" / "thesis.tex").exists()
 
 
@@ -172,7 +173,7 @@ def test_a_loss_that_is_not_a_number_stops(invoke, tmp_path, text):
     state["embeddings.LayerNorm.weight"][0] = float("nan")
     save_file(state, model / "model.safetensors", metadata={"format": "pt"})
     result = train(invoke, model, text, tmp_path / "m", check=1)
-    assert "step 1: the loss is nan" in " ".join(result.stderr.split())
+    assert re.search("step 1: .*loss .*nan", " ".join(result.stderr.split()))
     assert not (tmp_path / "m" / "model.safetensors").exists()
 
 
@@ -193,7 +194,7 @@ def test_ctrl_c_ends_with_130_and_no_model(tiny_bert, text, tmp_path):
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr and "interrupted" in stderr
-    assert "the same command with --resume continues it" in " ".join(stderr.split())
+    assert re.search(f"{tmp_path}/m .*--resume", " ".join(stderr.split()))
     assert not (tmp_path / "m" / "model.safetensors").exists()
 
 
@@ -237,7 +238,7 @@ def test_what_a_run_reads_is_never_inside_its_output(invoke, tiny_bert, text, tm
     train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 1)
     before = (tmp_path / "m" / "model.safetensors").read_bytes()
     refused = train(invoke, tmp_path / "m", text, tmp_path / "m", "--overwrite", check=2)
-    assert "which this run reads" in " ".join(refused.stderr.split())
+    assert re.search(f"{tmp_path}/m.*-o", " ".join(refused.stderr.split()))
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
     (tmp_path / "m" / "notes.txt").write_text("mine\n" * 20)
     train(invoke, tiny_bert, tmp_path / "m" / "notes.txt", tmp_path / "m", "--overwrite", check=2)
@@ -336,7 +337,7 @@ def test_a_run_that_never_helps_says_so(invoke, tiny_bert, text, dev, tmp_path, 
     result = train(
         invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--eval-data", dev, "--max-steps", 2
     )  # fmt: skip
-    assert ("no step was better than the start" in " ".join(result.stderr.split())) is warned
+    assert ("--learning-rate" in result.stderr) is warned
 
 
 def test_without_the_start_a_run_keeps_trained_weights(invoke, tiny_bert, text, dev, tmp_path):

@@ -1,6 +1,7 @@
 """``sentcli evaluate``: all kinds of data, several models, seeds of one system, costs, and the sentence at the end."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_every_kind_in_one_command(models, own, invoke, tmp_path):
     for words in ("Labelled texts", "Triplets", "best F1", "MRR@10", "What each model costs"):
         assert words in result.stdout
     assert "is best" not in result.stdout
-    assert "s.tsv: scored, 24 scored pairs, scores from 0 to 5" in result.stderr
+    assert re.search(r"s\.tsv: scored, 24 .*\b0 .*\b5\b", result.stderr)
     assert "What each model costs" in page.read_text()
     assert f"{cost['weight_bytes'] / 1e6:,.1f} MB" in page.read_text()
 
@@ -186,7 +187,7 @@ def test_columns_are_named_wherever_pairs_are_read(models, invoke, tmp_path):
     found = json.loads(invoke("retrieve", "--in-domain", file, *call, check=0).stdout)
     assert found["results"]["in-domain"]["queries"] == sum(score == 4 for *_, score in rows)
     alone = invoke("sts-eval", "-m", models[0], "--data", tmp_path, "--pair-fields", "q,a,s", check=2)
-    assert "--pair-fields goes with --pairs" in alone.stderr
+    assert re.search("--pair-fields.*--pairs", alone.stderr)
 
 
 def test_the_function_is_the_command(models, own, invoke):
@@ -202,16 +203,19 @@ def test_the_function_is_the_command(models, own, invoke):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["-m", "tiny", "-m", "tiny"], "-m tiny is given twice"),
-        (["-m", "tiny", "--group", "a=none*"], "--group a=none* matches no model"),
-        (["-m", "tiny", "--pair-fields", "anchor,answer"], "no column 'answer'; this row has anchor, positive"),
-        (["-m", "tiny", "--kind", "labels"], "line 2: no column 'text'"),
-        (["-m", "tiny", "--kind", "nonsense"], "'nonsense' is not one of"),
+        (["-m", "tiny", "-m", "tiny"], "-m tiny "),
+        (["-m", "tiny", "--group", "a=none*"], r"--group a=none\* .*tiny"),
+        (
+            ["-m", "tiny", "--pair-fields", "anchor,answer"],
+            r"p\.tsv, line 2: .*'answer'.*anchor, positive",
+        ),
+        (["-m", "tiny", "--kind", "labels"], r"p\.tsv, line 2: .*'text'.*anchor, positive"),
+        (["-m", "tiny", "--kind", "nonsense"], "'--kind'.*'nonsense'.*'scored'"),
     ],
 )
 def test_wrong_usage_ends_before_a_model_is_looked_for(own, invoke, arguments, words):
     failed = invoke("evaluate", own["pairs"], *arguments, check=2)
-    assert words in " ".join(failed.stderr.replace("│", " ").split())
+    assert re.search(words, " ".join(failed.stderr.replace("│", " ").split()))
 
 
 # Tables that tell their kind by their values, and cells that are empty
@@ -236,7 +240,7 @@ def test_words_for_labels_are_scored_as_labels(models, invoke, tmp_path, labels,
     entry = json.loads((tmp_path / "r.json").read_text())["results"]["support.tsv"]
     assert (entry["kind"], entry["items"], entry["positive"]) == ("binary", 60, 20)
     said = " ".join(result.stderr.split())
-    assert "0/1 pairs: question1, question2, is_duplicate; 20 of 60 are duplicates" in said
+    assert re.search(r"support\.tsv: .*question1, question2, is_duplicate.*\b20 .*60 ", said)
     assert TEXTS[0] in said
 
 
@@ -263,4 +267,4 @@ def test_contradictions_are_counted_also_from_the_cache(models, invoke, tmp_path
     for _ in range(2):
         result = invoke("evaluate", file, "-m", models[0], "--json", tmp_path / "r.json", check=0)
         assert json.loads((tmp_path / "r.json").read_text())["results"]["support.tsv"]["contradictions"] == 1
-        assert "lines 2 and 3" in " ".join(result.stderr.split())
+        assert re.search(r"support\.tsv: 1 .*\b2 .*\b3\b", " ".join(result.stderr.split()))

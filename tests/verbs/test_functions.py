@@ -74,16 +74,15 @@ def test_one_value_or_a_list_and_paths_or_names(tiny_bert, tmp_path, text):
     ("keywords", "words"),
     [
         ({"split": "tests"}, "'test', 'dev' or 'train'"),
-        ({"max_length": 2}, "greater than or equal to 3"),
+        ({"max_length": 2}, "max_length=2.*3"),
         ({"backend": "tensorflow"}, "'auto', 'torch', 'onnx' or 'openvino'"),
         ({"data": 7}, "data=7"),
-        ({}, "give --data"),
+        ({}, "--data"),
     ],
 )
 def test_what_the_command_refuses_is_an_exception(tiny_bert, keywords, words):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=words):
         sentcli.sts_eval(tiny_bert, **keywords)
-    assert words in str(caught.value)
 
 
 def test_an_unknown_keyword_is_pythons_own_error(tiny_bert):
@@ -94,7 +93,7 @@ def test_an_unknown_keyword_is_pythons_own_error(tiny_bert):
 def test_the_result_is_written_where_the_keywords_say(tiny_bert, tmp_path, text):
     sentcli.encode(text, output=tmp_path / "a.npy", model=tiny_bert, json=tmp_path / "a.json", quiet=True)
     assert json.loads((tmp_path / "a.json").read_text())["command"] == "encode"
-    with pytest.raises(InputError, match="would replace"):
+    with pytest.raises(InputError, match=f"--json {tmp_path}/b.npy"):
         sentcli.encode(text, output=tmp_path / "b.npy", model=tiny_bert, json=tmp_path / "b.npy")
 
 
@@ -135,9 +134,9 @@ def test_help_describes_every_argument_and_its_examples_are_python(name):
 @pytest.mark.parametrize(
     ("function", "keywords", "words"),
     [
-        ("evaluate", {"modle": "x"}, r"evaluate\(\) .*'modle' \(did you mean 'model'\?\)"),
-        ("train", {"learning_rat": 1}, r"train\(\) .*did you mean 'learning_rate'"),
-        ("evaluate", {}, r"evaluate\(\) missing a required argument: 'files'"),
+        ("evaluate", {"modle": "x"}, r"evaluate\(\) .*'modle'.*'model'"),
+        ("train", {"learning_rat": 1}, r"train\(\) .*'learning_rat'.*'learning_rate'"),
+        ("evaluate", {}, r"evaluate\(\) .*'files'"),
     ],
 )
 def test_wrong_keywords_are_named(function, keywords, words):
@@ -203,5 +202,5 @@ def test_names_of_files_are_never_taken_for_texts(tiny_bert, tmp_path, text):
     result = sentcli.encode([spaced], output=tmp_path / "a.npy", model=tiny_bert, quiet=True)
     assert result.to_dict()["results"]["rows"] == 1
     for missing in (["none.txt"], ["none"], [str(spaced), "not there.txt"]):
-        with pytest.raises(InputError, match="no such file"):
+        with pytest.raises(InputError, match=missing[-1]):
             sentcli.encode(missing, output=tmp_path / "b.npy", model=tiny_bert)

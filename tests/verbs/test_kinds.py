@@ -24,9 +24,9 @@ def test_a_kind_from_python(tmp_path, capsys, monkeypatch):
 
 
 def test_what_a_kind_does_not_know(tmp_path):
-    with pytest.raises(InputError, match=r"no kind 'geometri'.*did you mean 'geometry'"):
+    with pytest.raises(InputError, match=r"'geometri'.*'geometry'"):
         analyze("geometri", output=tmp_path / "out")
-    with pytest.raises(InputError, match="takes no paths"):
+    with pytest.raises(InputError, match=r"similarity .*paths"):
         analyze("similarity", "x", output=tmp_path / "out")
     with pytest.raises(TypeError, match="colour"):
         analyze("geometry", output=tmp_path / "out", colour=1)
