@@ -184,6 +184,7 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
         raise InputError(
             f"{folder} has no files {', '.join((*MARKDOWN_SUFFIXES, *TEXT_SUFFIXES))} and is not in BEIR layout"
         )
+    before = len(documents.ids)
     links: list[_Link] = []
     targets: dict[tuple[str, str], int] = {}
     for path in paths:
@@ -204,7 +205,9 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
                 position = documents.add(_free(source, documents, key), heading, body, "heading")
                 targets[page, anchor] = position
                 targets.setdefault((page, ""), position)
-    documents.taken.append(f"{folder}: {len(paths):,} files, {len(documents.ids):,} sections or files with a text")
+    documents.taken.append(
+        f"{folder}: {len(paths):,} files, {len(documents.ids) - before:,} sections or files with a text"
+    )
     for link in links:
         if (target := targets.get((link.page, link.anchor))) is not None:
             documents.candidates.append(Candidate(link.text, target, "link"))

@@ -54,7 +54,7 @@ def read_queries(file: str) -> list[Query]:
         key = str(record.get("_id", record.get("id", f"q{number}")))
         if key in queries:
             raise DataError(source.name, f"the id {key!r} stands twice", line=line, unit=source.unit)
-        queries[key] = Query(key, text.strip(), {}, "real")
+        queries[key] = Query(key, text.strip(), {}, "given")
     if not queries:
         raise DataError(source.name, "the file is empty")
     return list(queries.values())

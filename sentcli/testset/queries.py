@@ -43,7 +43,7 @@ class Query:
     relevant: Mapping[str, int]
     """The grade of each judged document by its id."""
     structure: str
-    """What the query is made of: a `Structure`, ``judged`` or ``real``."""
+    """What the query is made of: a `Structure`, or ``written``, ``given`` or ``judged``."""
 
 
 @dataclass(frozen=True)

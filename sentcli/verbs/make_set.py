@@ -123,34 +123,33 @@ def _made(corpus: list[str], documents: Documents, answers: list[Answer], protoc
     from sentcli.testset.queries import Made, structured
     from sentcli.testset.written import written
 
-    name, seed = ", ".join(corpus), protocol["seed"]
+    own, judge, seed = Path(corpus[0]) / "queries.jsonl", protocol.get("judge"), protocol["seed"]
+    file = protocol.get("queries") or (str(own) if judge and len(corpus) == 1 and own.is_file() else None)
     if "judgements" in protocol:
         made = judged(protocol["judgements"], documents)
-        return made, (
-            f"People judged documents for {len(made.queries)} queries: what else a model finds counts as not relevant."
-        )
-    if "judge" not in protocol:
-        if answers:
-            return written(answers, documents, protocol["write_with"]), f"A model wrote its queries: {NOT_ASKED}."
-        made = structured(documents, name, protocol["limit"], seed)
-        return made, _trust({query.structure for query in made.queries})
-    own = Path(corpus[0]) / "queries.jsonl"
-    if real := protocol.get("queries") or (str(own) if len(corpus) == 1 and own.is_file() else None):
-        made = Made(read_queries(real), documents, {}, 0)
     elif answers:
         made = written(answers, documents, protocol["write_with"])
+    elif file:
+        made = Made(read_queries(file), documents, {}, 0)
     else:
-        made = structured(documents, name, protocol["limit"], seed)
-    if len(made.queries) < protocol["judge"]:
-        raise InputError(f"--judge {protocol['judge']}: there are only {len(made.queries)} queries")
-    made = replace(made, queries=drawn(made.queries, protocol["judge"], seed))
-    return made, "Nobody has judged its documents yet."
+        made = structured(documents, ", ".join(corpus), protocol["limit"], seed)
+    if judge and len(made.queries) < judge:
+        raise InputError(f"--judge {judge}: there are only {len(made.queries)} queries")
+    if judge:
+        made = replace(made, queries=drawn(made.queries, judge, seed))
+    return made, _trust({query.structure for query in made.queries}, len(made.queries))
 
 
-def _trust(structures: set[str]) -> str:
+def _trust(structures: set[str], queries: int) -> str:
     from sentcli.testset.documents import STRONG
 
     what = " and ".join(sorted(structures))
+    if structures == {"given"}:
+        return "Nobody has judged its documents yet."
+    if structures == {"judged"}:
+        return f"People judged documents for {queries} queries: what else a model finds counts as not relevant."
+    if structures == {"written"}:
+        return f"A model wrote its queries: {NOT_ASKED}."
     if structures <= set(STRONG):
         return f"Its queries are made of the documents ({what}): {NOT_ASKED}."
     return (
