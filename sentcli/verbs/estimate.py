@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Prompt = tuple[str | None, str | None]
 SAMPLE = 500
 """Rows that are encoded to measure."""
-LEAST_SECONDS, MOST_PASSES = 3.0, 4
-"""The sample is encoded again until so many seconds have passed, but not more often."""
+LEAST_SECONDS, LEAST_PASSES, MOST_PASSES = 3.0, 2, 4
+"""The sample is encoded again until so many seconds have passed; the fastest pass counts, as in `evaluate`."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ def _measure(model: str, options: LoadOptions, sampled: Sampled, smaller: Smalle
     passes: list[float] = []
     if sampled.texts:
         encoder.encode_distinct(sampled.texts[:8], front)
-        while sum(passes) < LEAST_SECONDS and len(passes) < MOST_PASSES:
+        while len(passes) < LEAST_PASSES or (sum(passes) < LEAST_SECONDS and len(passes) < MOST_PASSES):
             started = time.perf_counter()
             encoder.encode_distinct(sampled.texts, front)
             passes.append(time.perf_counter() - started)
-    speed = len(sampled.texts) / float(np.mean(passes)) if passes else 0.0
+    speed = len(sampled.texts) / min(passes) if passes else 0.0
     return Estimate(
         model=model,
         backend=encoder.backend.name,
