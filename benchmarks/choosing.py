@@ -33,12 +33,12 @@ from sentcli.testset.writing import write_set
 DRAWS = 1000
 TOP_K = 100
 CROP_WORDS = 8
+WITHOUT_MODEL = ("BM25", "hashed words")
 
 
 def systems(models):
     """Yield the label and the options of each system; None stands for one without a model."""
-    yield "BM25", None
-    yield "hashed words", None
+    yield from ((label, None) for label in WITHOUT_MODEL)
     for pooling in ("mean", "cls", "max", "first-last-avg"):
         yield f"minilm, {pooling}", ("minilm", LoadOptions(pooling=pooling))
     for length in (16, 32, 64, 128):
@@ -122,16 +122,21 @@ def report(name, scores):
     print(f"\n{name}: {len(scores)} systems, {len(next(iter(scores.values()))['judged'])} judged queries")
     for label, scored in sorted(scores.items(), key=lambda item: -np.mean(item[1]["judged"])):
         print(f"  {label:<36}" + "".join(f"{kind} {np.mean(scored[kind]):.4f}  " for kind in scored))
-    for kind in ("titles", "crops"):
-        value, (judged, other) = tau(scores, kind)
-        generator = np.random.default_rng(0)
-        low, high = np.quantile([tau(scores, kind, generator)[0] for _ in range(DRAWS)], [0.025, 0.975])
-        labels = list(scores)
-        chosen = labels[int(np.argmax(other))]
-        loss = judged.max() - judged[labels.index(chosen)]
-        print(
-            f"  {kind}: tau {value:.2f} ({low:.2f} to {high:.2f}); chosen: {chosen}, which loses {loss:.4f}", flush=True
-        )
+    encoders = {label: scored for label, scored in scores.items() if label not in WITHOUT_MODEL}
+    for title, part in (("all systems", scores), ("encoders", encoders)):
+        for kind in ("titles", "crops"):
+            print_choice(f"{kind}, {title}", part, kind)
+
+
+def print_choice(title, scores, kind):
+    """Print tau, and what the system that a kind of set chooses loses against the best by the judgements."""
+    value, (judged, other) = tau(scores, kind)
+    generator = np.random.default_rng(0)
+    low, high = np.quantile([tau(scores, kind, generator)[0] for _ in range(DRAWS)], [0.025, 0.975])
+    labels = list(scores)
+    chosen = labels[int(np.argmax(other))]
+    loss = judged.max() - judged[labels.index(chosen)]
+    print(f"  {title}: tau {value:.2f} ({low:.2f} to {high:.2f}); {chosen} is chosen and loses {loss:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sentcli.testset.queries import Made
     from sentcli.testset.written import Answer
 
-NOT_ASKED = "it chooses among models, and does not say how well search works for what people ask"
+NOT_ASKED = (
+    "it chooses among encoders, not between them and a search by words, and does not say how well search answers what "
+    "people ask"
+)
 JUDGE_TABLE, JUDGE_PAGE = "judge.tsv", "judge.html"
 
 
