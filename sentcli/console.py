@@ -175,7 +175,7 @@ def _speaking_of(label: str) -> Iterator[Callable[[str], None]]:
     def speak() -> None:
         while not done.wait(EVERY):
             step = f": {current[0]}" if current[0] else ""
-            note(f"{label}{step} after {_duration(time.monotonic() - began)}")
+            note(f"{label}{step} after {duration(time.monotonic() - began)}")
 
     def say(step: str) -> None:
         current[0] = step
@@ -260,9 +260,9 @@ class _Lines:
             return
         self.said = now
         speed = (self.done - self.at_once) / (now - self.began)
-        left = f", {_duration((self.total - self.done) / speed)} left" if speed > 0 else ""
+        left = f", {duration((self.total - self.done) / speed)} left" if speed > 0 else ""
         of_total = f"{self.done:,} of {self.total:,} ({self.done / max(self.total, 1):.0%})"
-        after = f" after {_duration(now - self.began)}{left}"
+        after = f" after {duration(now - self.began)}{left}"
         note(f"{self.label}: {of_total}{after}{f', {status}' if status else ''}")
 
 
@@ -270,7 +270,7 @@ EVERY = 30.0
 """The least time in seconds between two lines of progress."""
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return a time as hours, minutes and seconds."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -63,7 +63,7 @@ class BaselineComparison:
 
     metric: str
     value: float
-    """Of the baseline."""
+    """The score of the baseline."""
     difference: float
     """The score minus that of the baseline."""
     interval: tuple[float, float]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.retrieval import is_beir
+from sentcli.evaluation.retrieval import document_text, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.formats import header, is_id, kind_of, records
 from sentcli.io.sources import Source, open_source
@@ -71,6 +71,10 @@ class Documents:
         if title:
             self.candidates.append(Candidate(title, len(self.ids) - 1, structure))
         return len(self.ids) - 1
+
+    def whole(self, position: int) -> str:
+        """Return a document as it is encoded: what stands above it, and its text."""
+        return document_text({"title": self.titles[position], "text": self.texts[position]})
 
 
 def read_documents(corpus: Sequence[str], text_field: str | None = None, title_field: str | None = None) -> Documents:

@@ -15,7 +15,7 @@ import numpy as np
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.retrieval import RetrievalSet, SetFacts, document_text
+from sentcli.evaluation.retrieval import RetrievalSet, SetFacts
 from sentcli.evaluation.retrieval_tasks import SetSearch
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
@@ -60,11 +60,6 @@ def read_queries(file: str) -> list[Query]:
     return list(queries.values())
 
 
-def drawn(queries: Sequence[Query], count: int, seed: int) -> list[Query]:
-    """Return so many queries at random, in their order."""
-    return [queries[i] for i in sorted(np.random.default_rng(seed).permutation(len(queries))[:count].tolist())]
-
-
 def pooled(
     name: str, corpus: Path, documents: Documents, queries: Sequence[Query], models: Sequence[str], seed: int
 ) -> list[Pooled]:
@@ -98,8 +93,7 @@ def pooled(
     result = []
     for query, row in zip(queries, found, strict=True):
         positions = random.permutation(np.unique(row[row >= 0])).tolist()
-        texts = [document_text({"title": documents.titles[p], "text": documents.texts[p]}) for p in positions]
-        result.append(Pooled(query, list(zip([documents.ids[p] for p in positions], texts, strict=True))))
+        result.append(Pooled(query, [(documents.ids[place], documents.whole(place)) for place in positions]))
     return result
 
 

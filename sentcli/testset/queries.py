@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.testset.documents import MARKS, STRONG, Candidate, Documents
 
+Item = TypeVar("Item")
 LEAST_WORDS = 3
 """The words that a query has at least."""
 LEAST_QUERIES = 10
@@ -106,12 +108,16 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
     if len(usable) < LEAST_QUERIES:
         raise InputError(f"{corpus} {UNSTRUCTURED}")
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
-    chosen = sorted(np.random.default_rng(seed).permutation(len(usable))[:limit].tolist())
     queries = [
         Query(f"q{number}", candidate.text, {bare.ids[d]: 1 for d in sorted(relevant)}, candidate.structure)
-        for number, (candidate, relevant) in enumerate((usable[place] for place in chosen), 1)
+        for number, (candidate, relevant) in enumerate(drawn(usable, limit, seed), 1)
     ]
     return Made(queries, bare, dict(+left_out), sum(map(len, neighbours.values())) // 2)
+
+
+def drawn(items: Sequence[Item], count: int, seed: int) -> list[Item]:
+    """Return so many items at random, in their order."""
+    return [items[place] for place in sorted(np.random.default_rng(seed).permutation(len(items))[:count].tolist())]
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sentcli import console
 from sentcli.errors import DataError, InputError, SentcliError
-from sentcli.evaluation.retrieval import document_text
 from sentcli.io.digests import cache_folder
 from sentcli.io.formats import records
 from sentcli.io.served import Served
 from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
 from sentcli.testset.documents import Documents
-from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal, problem_of, words
+from sentcli.testset.queries import LEAST_QUERIES, Made, Query, drawn, near_equal, problem_of, words
 
 ANSWERS = "written.jsonl"
 """The answers in the folder of a set, from which it can be made again without the model."""
@@ -43,7 +40,7 @@ class Answer:
 
     document: str
     sha256: str
-    """Of the text of the document."""
+    """The checksum of the document's text."""
     query: str
 
 
@@ -67,11 +64,10 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
     if isinstance(writer, str) and writer.endswith(".jsonl"):
         return list(_read(writer, texts))
     filled = [key for key, text in texts.items() if text]
-    order = np.random.default_rng(seed).permutation(len(filled))[:limit]
     name = str(writer)
     kept = cache_folder("answers") / f"{_digest(json.dumps([name, PROMPT, seed]))[:32]}.jsonl"
     known = _kept(kept)
-    chosen = [(key, texts[key]) for key in (filled[place] for place in sorted(order.tolist()))]
+    chosen = [(key, texts[key]) for key in drawn(filled, limit, seed)]
     missing = [(key, text) for key, text in chosen if _digest(text) not in known]
     kept.parent.mkdir(parents=True, exist_ok=True)
     write = _by_address(writer, seed) if isinstance(writer, Served) else _by_seq2seq(writer, seed)
@@ -129,8 +125,7 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
 
 
 def _texts(documents: Documents) -> dict[str, str]:
-    rows = zip(documents.ids, documents.titles, documents.texts, strict=True)
-    return {key: document_text({"title": title, "text": text}) for key, title, text in rows}
+    return {key: documents.whole(position) for position, key in enumerate(documents.ids)}
 
 
 def _digest(text: str) -> str:

@@ -53,9 +53,9 @@ class Estimate:
     texts_per_second: float
     load_seconds: float
     seconds: float
-    """Of the whole corpus, with loading."""
+    """The time of the whole corpus, with loading the model."""
     bytes: int
-    """Of all vectors."""
+    """The size of all vectors."""
 
 
 def sample_rows(files: Inputs, shard_rows: int, seed: int = 0) -> Sampled:
@@ -148,7 +148,7 @@ def _table(sampled: Sampled, estimates: Sequence[Estimate]) -> Table:
     rows: list[list[Any]] = []
     for e in estimates:
         row = [e.model, e.precision, e.dimension, e.tokens_per_text, 100 * e.cut_rows, e.texts_per_second]
-        rows.append([*row, _time(e.seconds), f"{e.bytes / 1e6:,.1f} MB"])
+        rows.append([*row, console.duration(e.seconds), f"{e.bytes / 1e6:,.1f} MB"])
     columns = ["model", "precision", "dimensions", "tokens a text", "% cut", "texts a second", "time", "vectors"]
     notes = [
         f"{sampled.rows:,} rows, of which {sampled.rows - sampled.encoded:,} repeat another one and are not encoded "
@@ -156,8 +156,3 @@ def _table(sampled: Sampled, estimates: Sequence[Estimate]) -> Table:
     ]
     formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
     return Table("What encoding takes", columns, rows, formats=formats, notes=notes)
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

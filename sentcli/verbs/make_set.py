@@ -122,8 +122,8 @@ def make_set(
 
 def _made(corpus: list[str], documents: Documents, answers: list[Answer], protocol: dict[str, Any]) -> tuple[Made, str]:
     """Return queries and documents of the set, and how far to trust it."""
-    from sentcli.testset.judging import drawn, judged, read_queries
-    from sentcli.testset.queries import Made, structured
+    from sentcli.testset.judging import judged, read_queries
+    from sentcli.testset.queries import Made, drawn, structured
     from sentcli.testset.written import written
 
     own, judge, seed = Path(corpus[0]) / "queries.jsonl", protocol.get("judge"), protocol["seed"]

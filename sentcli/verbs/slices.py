@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -59,8 +60,6 @@ def sliced(
 
 def _slices(score: TaskScore, column: Mapping[str, str], baseline: Baseline | None) -> dict[str, Any]:
     """Return the metric of the queries with each value, the most frequent first, and its difference from a baseline."""
-    from collections import Counter
-
     import numpy as np
 
     from sentcli.evaluation import significance
