@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,6 +97,15 @@ class Command(TyperCommand):
     """A command whose help page folds long names of options, and shows the common options unless all are asked for."""
 
     common: frozenset[str] | None = None
+    bare: Mapping[str, str] = {}
+    """The values of options that are given without one, by their long names."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command line."""
+        words: list[str] = []
+        for word, following in zip_longest(args, args[1:], fillvalue="-"):
+            words += [word, self.bare[word]] if word in self.bare and following.startswith("-") else [word]
+        return super().parse_args(ctx, words)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help page."""
@@ -172,7 +182,9 @@ def register(function: Any, group: typer.Typer) -> None:
     command_of_verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command_of_verb.__annotations__ = {p.name: p.annotation for p in parameters}
     required = any(argument.required for argument in verb.arguments)
-    command_class = type("CommandOfVerb", (Command,), {"common": verb.common | {"help_all"} if verb.common else None})
+    common = verb.common | {"help_all"} if verb.common else None
+    bare = {argument.long: argument.flag.bare for argument in verb.arguments if argument.flag.bare}
+    command_class = type("CommandOfVerb", (Command,), {"common": common, "bare": bare})
     group.command(verb.name, cls=command_class, no_args_is_help=required, help=verb.help)(command_of_verb)
 
 

@@ -117,6 +117,8 @@ class RetrievalSet:
     """Number of judged queries that are not in queries.jsonl; they are left out."""
     empty_documents: int
     """Number of documents without title and text; they are encoded like others."""
+    titled: bool = False
+    """Whether a document has a title, which stands in front of its text."""
     trust: str = ""
     """How far to trust a set that ``data make-set`` made."""
     changed: tuple[str, ...] = ()
@@ -267,7 +269,10 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     corpus, queries_file, qrels_file = files
     qrels = read_qrels(qrels_file)
     queries = {key: str(record["text"]) for key, record in _records(queries_file)}
-    is_empty = {key: not document_text(record) for key, record in _records(corpus)}
+    titled, is_empty = False, {}
+    for key, record in _records(corpus):
+        titled = titled or (facts.join_title and bool(record.get("title")))
+        is_empty[key] = not document_text(record)
     for path, entries in ((corpus, is_empty), (queries_file, queries)):
         if not entries:
             raise DataError(path, "the file is empty")
@@ -288,6 +293,7 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         unknown_documents=sum(document not in is_empty for documents in judged.values() for document in documents),
         unknown_queries=len(qrels) - len(judged),
         empty_documents=sum(is_empty.values()),
+        titled=titled,
         trust=made.trust if made is not None else "",
         changed=tuple(made.changed(folder)) if made is not None else (),
     )

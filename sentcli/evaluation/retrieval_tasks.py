@@ -85,7 +85,7 @@ class SetSearch:
     def by_words(self) -> Neighbours:
         """The hits of BM25."""
         corpus, _ = LocalCorpus(self.data.name, SetRows(self.data)).prepare(replace(self.options, search="bm25"), None)
-        return self._without_own(corpus.by_words(list(self.data.queries.values()), self._count))
+        return self.found(corpus.by_words(list(self.data.queries.values()), self.count))
 
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
         """Encode queries and documents and search; the last model's result is kept for fusions."""
@@ -110,13 +110,13 @@ class SetSearch:
         queries = encode(options.query_length or facts.query_length, query_prompt, list(self.data.queries.values()))
         rows, documents = SetRows(self.data), lambda _, prompt, texts: encode(facts.document_length, prompt, texts)
         corpus, chosen = LocalCorpus(self.data.name, rows, encode=documents).prepare(options, encoder)
-        hits = corpus.nearest(queries, self._count)
+        hits = corpus.nearest(queries, self.count)
         index = None if self.options.exact else chosen["index"]
         if not isinstance(corpus.searcher, Searcher):
-            return DenseSearch(self._without_own(hits), truncated, index=index)
+            return DenseSearch(self.found(hits), truncated, index=index)
         blocks, similarity = corpus.searcher.blocks, corpus.searcher.similarity
         found = recall(blocks, similarity, sample(blocks, similarity, queries), hits.positions)
-        return DenseSearch(self._without_own(hits), truncated, found, index)
+        return DenseSearch(self.found(hits), truncated, found, index)
 
     def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
         """Search in one way."""
@@ -146,15 +146,15 @@ class SetSearch:
     @property
     def finds_all(self) -> bool:
         """Whether a search has to find every document, which an index cannot speed up."""
-        return self._count >= len(self.data.ids)
+        return self.count >= len(self.data.ids)
 
     @property
-    def _count(self) -> int:
+    def count(self) -> int:
         """The number of hits to search for, with one more where the query's own document is removed."""
         return min(self.depth + bool(self.data.own_rows), len(self.data.ids))
 
-    def _without_own(self, hits: Neighbours) -> Neighbours:
-        """Return the hits without those that are the query itself."""
+    def found(self, hits: Neighbours) -> Neighbours:
+        """Return the hits that count among `count` of each query, without those that are the query itself."""
         removed = (hits.positions == self.own[:, None]) | (hits.positions < 0)
         order = np.argsort(removed, axis=1, kind="stable")
         positions = np.take_along_axis(np.where(removed, -1, hits.positions), order, 1)

@@ -142,6 +142,24 @@ def interval(draws: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def sparse_interval(differences: Floats, usual: float) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of paired differences, many of which may be 0.
+
+    It is Student's t after one difference of the usual size in each direction is added, as Agresti and Coull
+    ("Approximate is better than exact", 1998) add two successes and two failures to a proportion. Without them, and by
+    samples of the items, a sample in which nothing changes has an interval of length 0.
+
+    Args:
+        differences: of each item ``[n]``.
+        usual: the size of a difference that is not 0.
+    """
+    from scipy.stats import t
+
+    added = np.append(differences, [usual, -usual])
+    half = float(t.ppf((1 + LEVEL) / 2, len(added) - 1)) * float(added.std(ddof=1)) / len(added) ** 0.5
+    return float(added.mean()) - half, float(added.mean()) + half
+
+
 def compare_draws(score: float, other: float, draws: Floats, others: Floats) -> Difference:
     """Compare two models on the same samples (paired bootstrap).
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,11 +18,10 @@ from sentcli.verbs.options import Models, Overwrite, PairFields
 from sentcli.verbs.result import Result
 from sentcli.verbs.scoring import ScoringOptions
 from sentcli.verbs.slices import query_columns, sliced
+from sentcli.verbs.variants import compare_variants, read_grid
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.model.spec import EncoderSpec
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
     from sentcli.table import Table
@@ -103,71 +100,11 @@ def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
         np.savez_compressed(handle, **arrays)
 
 
-# texts that are encoded to measure the speed, without the cache
-def cost_sample(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:
-    """Return as many distinct texts of each data set, at even distances, so that every model is measured on the same.
-
-    Args:
-        texts: of each data set, with repetitions.
-        count: of texts, over all data sets.
-    """
-    share = max(count // max(len(texts), 1), 1)
-    sample: dict[str, None] = {}
-    for own in texts:
-        distinct = list(dict.fromkeys(own))
-        step = max(len(distinct) // share, 1)
-        sample |= dict.fromkeys(islice(distinct, 0, share * step, step))
-    return list(sample)
-
-
-def measure_costs(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
-    """Load a model anew, encode a text and then all texts, and return the costs as the JSON has them.
-
-    The model has been loaded once before, so that the import of libraries and the making of an export, which only the
-    first model or the first run has to wait for, are not counted. Of two passes over the texts the faster one counts.
-    """
-    if not model.was_loaded:
-        model.load()
-    model.release()
-    from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-    started = time.perf_counter()
-    encoder = SentenceEncoder.load(model.name, **vars(model.options))
-    encoder.encode(texts[:1])
-    first = time.perf_counter() - started
-    seconds = []
-    for _ in range(2):
-        started = time.perf_counter()
-        encoder.encode(texts)
-        seconds.append(time.perf_counter() - started)
-    return {
-        "texts_per_second": len(texts) / min(seconds),
-        "texts": len(texts),
-        "dimensions": encoder.dimension,
-        "bytes_per_vector": 4 * encoder.dimension,
-        "weight_bytes": weight_bytes(encoder.spec),
-        "first_vector_seconds": first,
-    }
-
-
-def weight_bytes(spec: EncoderSpec) -> int:
-    """Return the size of a model's weight files; of a folder that has none, that of its export."""
-    from sentcli.io.weights import has_weights, weight_files
-    from sentcli.model.exported import ONNX, OPENVINO
-
-    folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
-    files = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
-    if not files:
-        stems = {Path(name).stem for name in (ONNX, OPENVINO)}
-        files = [path for path in spec.folder.iterdir() if path.name.partition(".")[0] in stems]
-    return sum(path.stat().st_size for path in files)
-
-
 @verb(
     "evaluate",
     pages=True,
     common=(
-        "files model kind pair_fields skip_empty by group save_baseline baseline allow format "
+        "files model kind pair_fields skip_empty by variants group save_baseline baseline allow format "
         "max_length backend precision json report"
     ),
 )
@@ -179,6 +116,7 @@ def evaluate(
     skip_empty: bool = False,
     group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None,
     by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
+    variants: Annotated[str | None, Flag(metavar="[FILE.toml]", bare="default")] = None,
     draws: Annotated[Path | None, Flag(metavar="FILE", panel="Output")] = None,
     overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
@@ -200,6 +138,8 @@ def evaluate(
         kind: The kind of the tables; default: told from the names of the columns and from all values.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
+        variants: Search retrieval sets with fewer dimensions and bits, with indexes, shorter texts and other
+            precisions, and say which of them may be taken; a file names others (docs/evaluate.md).
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
 
@@ -208,11 +148,12 @@ def evaluate(
       sentcli evaluate dev.tsv -m minilm -m runs/simcse
       sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2,is_duplicate
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m my-model --report models.html
+      sentcli evaluate faq-set -m minilm --variants --report savings.html
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
       sentcli evaluate dev.tsv -m minilm -m runs/s1 -m runs/s2 --group "simcse=s*" --json dev.json
     """  # noqa: D301
-    from sentcli.evaluation import labelled_data, significance
+    from sentcli.evaluation import costs, labelled_data, significance
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.scores import ModelScores
     from sentcli.io.atomic import check_output
@@ -228,7 +169,7 @@ def evaluate(
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
     baseline = gate.read(model, tasks, overwrite=overwrite)
-    columns = {} if by is None else query_columns(tasks, by)
+    columns, grid = {} if by is None else query_columns(tasks, by), read_grid(variants, tasks)
     if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:
         from sentcli.search.exact import require_faiss
 
@@ -239,7 +180,7 @@ def evaluate(
         by_kind.setdefault(str(task.kind.table), {}).update(task.protocol)
     choices = {"kinds": by_kind, **({"pair_fields": pair_fields} if pair_fields else {})}
     models = scoring.models(model, options)
-    sample = cost_sample([task.all_texts for task in tasks])
+    sample = costs.sample([task.all_texts for task in tasks])
     results = []
     for evaluated in models:
         prompts = {f"{role}_prompt": evaluated.spec.role_prompt(role) for role in ("query", "document")}
@@ -248,13 +189,15 @@ def evaluate(
         of_data = {task.name: task.caveats for task in tasks}
         scores.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in scores.tasks]
         with console.working(f"{evaluated.name}: measuring the speed"):
-            scores.cost = measure_costs(evaluated, sample)
+            scores.cost = costs.measure(evaluated, sample)
         scores.finish()
         results.append(scores)
     if draws is not None:
         write_draws(draws, results)
     compared = settle(results, tasks, baseline, gate)
     slices = [] if by is None else sliced(results, columns, by, baseline)
+    savings = None if grid is None else compare_variants(models, results, tasks, grid, gate.allow)
     result = own_result(results, groups, draws)
-    result.sections = [*result.sections, *(Section(table.title, table=table) for table in slices)]
+    result.further = [Section(table.title, table=table) for table in slices]
+    result = result if savings is None else savings.added(result)
     return result if compared is None else compared.added(result)

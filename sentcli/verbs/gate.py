@@ -41,7 +41,7 @@ class GateOptions:
 
     save_baseline: Annotated[Path | None, Flag(metavar="FILE", excludes="baseline")] = None
     baseline: Annotated[Path | None, Flag(metavar="FILE")] = None
-    allow: Annotated[float, Ge(0), Flag(needs="baseline")] = 0.01
+    allow: Annotated[float, Ge(0), Flag(needs="baseline variants")] = 0.01
     format: Annotated[Literal["github", "junit"] | None, Flag(needs="baseline")] = None
 
     def read(self, models: Sequence[str], tasks: Sequence[OwnTask], *, overwrite: bool) -> Baseline | None:
@@ -122,7 +122,9 @@ class Gate:
 
     def added(self, result: Result) -> Result:
         """Return a result with the comparisons in tables, verdict and exit code, and print those for a program."""
-        result.sections = [*result.sections, *(Section(table.title, table=table) for table in self.tables())]
+        compared, *worst = self.tables()
+        result.further.append(Section(compared.title, text=self.sentences(), table=compared))
+        result.further += [Section(table.title, table=table, level=3) for table in worst]
         result.verdict = "\n".join(filter(None, [result.verdict, *self.sentences()]))
         result.exit_code = 0 if self.passed else WORSE
         if self.form == "github":

@@ -32,6 +32,8 @@ class Result:
     environment: dict[str, Any] = field(default_factory=dict)
     sections: Sequence[Section] = ()
     """Tables and figures; `show` prints the tables that are not folded."""
+    further: list[Section] = field(default_factory=list)
+    """The same of scores, besides what a page of scores makes of `models`."""
     verdict: str = ""
     """A sentence below the tables."""
     listings: list[Any] = field(default_factory=list, repr=False)
@@ -75,7 +77,8 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """The tables that are not folded."""
-        return [section.table for section in self.sections if section.table is not None and not section.folded]
+        sections = [*self.sections, *self.further]
+        return [section.table for section in sections if section.table is not None and not section.folded]
 
     def finish(self, results: Any, tables: Sequence[Table] = ()) -> Result:
         """Set the results and their tables, and stop the clock."""
@@ -142,7 +145,7 @@ class Result:
 
         if not self.models:
             raise InputError("--report makes pages of evaluations (--beir, --in-domain); --hits and --json write hits")
-        write_score_page(self.models, files, self.choices or Choices())
+        write_score_page(self.models, files, self.choices or Choices(), self.further)
 
     def _repr_html_(self) -> str:
         """Show tables, figures and verdict in a notebook."""
@@ -150,7 +153,7 @@ class Result:
         from html import escape
 
         parts = []
-        for section in self.sections:
+        for section in (*self.sections, *self.further):
             if section.table is not None and not section.folded:
                 parts.append(section.table._repr_html_())
             if section.figure is not None and self.folder is not None:

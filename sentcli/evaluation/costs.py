@@ -1,0 +1,69 @@
+"""What a model costs on this machine: its speed without the cache, its size, and the time to the first vector."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.io.weights import has_weights, weight_files
+from sentcli.model.exported import ONNX, OPENVINO
+from sentcli.model.spec import EncoderSpec
+
+
+def sample(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:
+    """Return as many distinct texts of each data set, at even distances, so that every model is measured on the same.
+
+    Args:
+        texts: of each data set, with repetitions.
+        count: of texts, over all data sets.
+    """
+    share = max(count // max(len(texts), 1), 1)
+    sample: dict[str, None] = {}
+    for own in texts:
+        distinct = list(dict.fromkeys(own))
+        step = max(len(distinct) // share, 1)
+        sample |= dict.fromkeys(islice(distinct, 0, share * step, step))
+    return list(sample)
+
+
+def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
+    """Load a model anew, encode a text and then all texts, and return the costs as the JSON has them.
+
+    The model has been loaded once before, so that the import of libraries and the making of an export, which only the
+    first model or the first run has to wait for, are not counted. Of two passes over the texts the faster one counts.
+    """
+    if not model.was_loaded:
+        model.load()
+    model.release()
+    started = time.perf_counter()
+    encoder = SentenceEncoder.load(model.name, **vars(model.options))
+    encoder.encode(texts[:1])
+    first = time.perf_counter() - started
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        encoder.encode(texts)
+        seconds.append(time.perf_counter() - started)
+    return {
+        "texts_per_second": len(texts) / min(seconds),
+        "texts": len(texts),
+        "dimensions": encoder.dimension,
+        "bytes_per_vector": 4 * encoder.dimension,
+        "weight_bytes": weight_bytes(encoder.spec),
+        "first_vector_seconds": first,
+    }
+
+
+def weight_bytes(spec: EncoderSpec) -> int:
+    """Return the size of a model's weight files; of a folder that has none, that of its export."""
+    folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
+    files = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
+    if not files:
+        stems = {Path(name).stem for name in (ONNX, OPENVINO)}
+        files = [path for path in spec.folder.iterdir() if path.name.partition(".")[0] in stems]
+    return sum(path.stat().st_size for path in files)

@@ -1,0 +1,356 @@
+"""Cheaper ways to search a retrieval set with a model, and what each of them loses.
+
+One encoding feeds every way of keeping vectors: fewer dimensions, fewer bits, an index. Another way of encoding (a
+length, a prompt, a pooling, a precision, a backend) is a pass of its own. A way is chosen on one half of the queries
+and its loss is measured on the other half, because the best of many is better by chance where it was chosen.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from annotated_types import Ge
+from pydantic import BaseModel, ConfigDict
+
+from sentcli import console
+from sentcli.errors import InputError, SentcliError
+from sentcli.evaluation import costs, significance
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked
+from sentcli.evaluation.retrieval_tasks import SetSearch
+from sentcli.evaluation.significance import Floats
+from sentcli.io.forms import read_toml
+from sentcli.model.options import MIN_LENGTH, Backend, Precision
+from sentcli.search import ann, searcher
+from sentcli.search.exact import Blocks, Vectors, require_faiss
+from sentcli.search.options import SearchOptions
+from sentcli.search.origin import Origin
+from sentcli.search.rows import BLOCK_DOCUMENTS
+from sentcli.search.searcher import Searcher, SmallerSearch
+from sentcli.smaller import OutputType, Smaller
+
+HITS = 10
+"""Hits of each query that a way of searching finds, as of ``retrieve``; more would let rescoring compare more rows."""
+LEAST_DIMENSIONS, MOST_TRUNCATIONS = 32, 4
+"""Without a file, the powers of two below the model's dimension down to this one are tried, and at most so many."""
+OFTEN_CUT = 0.05
+"""Without a file, half the maximum length is tried where a larger share of the documents is longer than that."""
+SAME_SPEED = 0.1
+"""Speeds that differ by a smaller share count as equal, because they vary as much from one run to the next."""
+WORTH = {"hnsw": 10_000, "ivf": 10_000, "ivfpq": 100_000}
+"""The kinds of index that are tried without a file, with the number of documents from which each may be worth it: exact
+search compares fewer in a moment, and learning product codes takes a minute or two whatever their number."""
+SAMPLED_FROM = 10_000
+"""Of so many first documents some are taken to measure the speed."""
+RESCORED = "binary rescored"
+"""The type of bits whose best hits are compared by vectors in float16, which are kept beside them."""
+
+
+class Grid(BaseModel):
+    """What is tried, as ``--variants FILE.toml`` says it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dimensions: list[Annotated[int, Ge(1)]] | None = None
+    """Numbers of leading dimensions; None takes powers of two."""
+    types: list[Literal[OutputType, "binary rescored"]] = ["float32", "float16", "int8", "binary", "binary rescored"]
+    """Types of the numbers in vectors, each with all dimensions."""
+    indexes: list[str] | None = None
+    """Kinds of index over whole vectors; None takes those of `WORTH` for which there are enough documents."""
+    lengths: list[Annotated[int, Ge(MIN_LENGTH)]] | None = None
+    """Maximum lengths in tokens; None takes half of the model's where many documents are longer."""
+    poolings: list[str] = []
+    precisions: list[Precision] | None = None
+    """Precisions of the computation; None takes int8 on a CPU."""
+    backends: list[Backend] = []
+    prompts: bool = True
+    """Encode without prompts as well, where the model has some."""
+
+    @classmethod
+    def read(cls, name: str) -> Grid:
+        """Read the file of a name; ``default`` stands for none."""
+        if name == "default":
+            return cls()
+        if Path(name).suffix != ".toml":
+            raise InputError(f"--variants {name}: expected a .toml file, or none; data stand in front of it")
+        return read_toml(cls, Path(name))
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How texts are encoded: what differs from the options of the command."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """Fields of `LoadOptions`."""
+    prompts: bool = True
+    """Whether queries and documents have the prompts of the model."""
+
+    @property
+    def name(self) -> str:
+        """The difference in words; empty for none."""
+        words = {"max_length": "{} tokens", "precision": "{} weights", "pooling": "{} pooling", "backend": "{}"}
+        parts = [words[key].format(value) for key, value in self.options.items()]
+        return ", ".join(parts if self.prompts else [*parts, "without prompts"])
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How vectors are kept and searched."""
+
+    smaller: Smaller = field(default_factory=Smaller)
+    rescored: bool = False
+    """Whether the best hits are compared by whole vectors in float16."""
+    index: str = ann.FLAT
+
+    def name(self, dimension: int) -> str:
+        """Return the way in words, of a model with so many dimensions."""
+        kind = "bits" if self.smaller.output_type == "binary" else self.smaller.output_type
+        words = f"{kind} x {self.smaller.truncate_dim or dimension}"
+        words += ", rescored" if self.rescored else ""
+        return words if self.index == ann.FLAT else f"{words}, {self.index}"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A set that was encoded in one way."""
+
+    encoding: Encoding
+    prompt: str
+    """The text in front of each document."""
+    queries: Vectors
+    """``[queries, dim]``."""
+    documents: Vectors
+    """``[documents, dim]``."""
+    normalized: bool
+    cut: float
+    """The share of the documents that are longer than the maximum length."""
+    texts_per_second: float
+    """The speed of encoding documents, on a sample without the cache."""
+
+    def searched(self, storage: Storage) -> tuple[Searcher | SmallerSearch, int, float]:
+        """Return the search by vectors that are kept in some way, the bytes of a row, and the seconds of an index."""
+        smaller = replace(storage.smaller, renormalize=self.normalized)
+        kept = smaller.apply(self.documents)
+        origin = Origin(output_dtype=smaller.output_type, truncate_dim=smaller.truncate_dim)
+        began = time.perf_counter()
+        found = searcher.build(storage.index, Blocks([kept], signs=origin.signs(kept.shape[1])))
+        seconds = time.perf_counter() - began if found.parts else 0.0
+        row_bytes = kept.itemsize * kept.shape[1] + sum(part.row_bytes for part in found.parts)
+        if storage.smaller == Smaller():
+            return found, row_bytes, seconds
+        full = Blocks([self.documents.astype(np.float16)]) if storage.rescored else None
+        row_bytes += 2 * self.documents.shape[1] if storage.rescored else 0
+        return SmallerSearch(found, partial(origin.fitted, normalized=self.normalized), full), row_bytes, seconds
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way of encoding a set and keeping its vectors, and its score."""
+
+    encoding: Encoding
+    storage: Storage
+    prompt: str
+    """The text in front of each document."""
+    name: str
+    values: Floats = field(repr=False)
+    """The metric of each query ``[queries]``."""
+    bytes_per_vector: int
+    texts_per_second: float
+    queries_per_second: float
+    seconds: float
+    """The time of encoding all documents and of making the index."""
+
+    def as_good_as(self, other: Variant, value: float, other_value: float) -> bool:
+        """Tell whether this way is no worse than another one in anything, and scores more or takes fewer bytes."""
+        slower = 1 - SAME_SPEED
+        no_worse = value >= other_value and self.bytes_per_vector <= other.bytes_per_vector
+        as_fast = self.texts_per_second >= slower * other.texts_per_second
+        as_fast = as_fast and self.queries_per_second >= slower * other.queries_per_second
+        better = value > other_value or self.bytes_per_vector < other.bytes_per_vector
+        return no_worse and as_fast and better
+
+
+class Change(NamedTuple):
+    """The difference of two scores, with the ends of its 95 % interval."""
+
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ways of searching a set, compared with the one that the command asked for, which is the first."""
+
+    task: str
+    metric: str
+    variants: Sequence[Variant]
+    allow: float
+    """The loss that is allowed, in units of the metric."""
+
+    @cached_property
+    def halves(self) -> tuple[Any, Any]:
+        """The positions of the queries by which a way is chosen, and of those by which its loss is measured."""
+        count, stream = len(self.variants[0].values), zlib.crc32(self.task.encode())
+        order = np.random.default_rng(stream).permutation(count)
+        return np.sort(order[: count // 2]), np.sort(order[count // 2 :])
+
+    def value(self, variant: Variant) -> float:
+        """Return the score of a way on the half by which the loss is measured."""
+        return float(variant.values[self.halves[1]].mean())
+
+    def difference(self, variant: Variant, half: int = 1) -> Change:
+        """Return the score of a way minus that of the first one, on one of the `halves`."""
+        of_all = variant.values - self.variants[0].values
+        changes = of_all[of_all != 0] if of_all.any() else self._changes
+        differences = of_all[self.halves[half]]
+        usual = float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
+        return Change(float(differences.mean()), *significance.sparse_interval(differences, usual))
+
+    @cached_property
+    def _changes(self) -> Floats:
+        """All differences from the first way that are not 0."""
+        differences = np.concatenate([variant.values - self.variants[0].values for variant in self.variants])
+        return differences[differences != 0]
+
+    def is_allowed(self, variant: Variant) -> bool:
+        """Tell whether the half by which a way is chosen excludes a loss beyond what is allowed."""
+        return variant is self.variants[0] or self.difference(variant, 0).low >= -self.allow
+
+    @cached_property
+    def chosen(self) -> Variant:
+        """The way of the fewest bytes among those that are allowed, and of these the fastest."""
+        return min(
+            filter(self.is_allowed, self.variants), key=lambda variant: (variant.bytes_per_vector, variant.seconds)
+        )
+
+    @cached_property
+    def front(self) -> list[bool]:
+        """Whether each way is on the Pareto front of score, bytes and speeds."""
+        scored = [(variant, self.value(variant)) for variant in self.variants]
+        return [not any(other.as_good_as(one, s, score) for other, s in scored) for one, score in scored]
+
+
+def encode(model: EvaluatedModel, data: RetrievalSet, encoding: Encoding, sample: Sequence[str], label: str) -> Encoded:
+    """Encode a set in one way; texts that were encoded before come from the cache.
+
+    Args:
+        model: with the options of the command.
+        data: the set.
+        encoding: what differs from these options.
+        sample: documents by which the speed is measured.
+        label: of the progress bar.
+    """
+    one = EvaluatedModel(model.name, replace(model.options, **encoding.options))
+    prompts = SearchOptions().prompts(one.spec) if encoding.prompts else ("", "")
+    queries, parts, cut = list(data.queries.values()), list[Vectors](), 0
+    encoder, texts = one.load(), data.texts()
+    with console.encoding(label, len(queries) + len(data.ids)) as progress:
+        asked = one.encode(queries, progress, prompt=prompts[0], length=data.facts.query_length)
+        while block := list(islice(texts, BLOCK_DOCUMENTS)):
+            made = one.encode(block, progress, prompt=prompts[1], length=data.facts.document_length)
+            parts.append(made.of(block))
+            cut += made.truncated(block)
+    speed, normalized = costs.measure(one, sample)["texts_per_second"], encoder.spec.normalizes
+    one.release()
+    return Encoded(
+        encoding, prompts[1], asked.of(queries), np.concatenate(parts), normalized, cut / len(data.ids), speed
+    )
+
+
+def score(search: SetSearch, encoded: Encoded, storage: Storage) -> Variant:
+    """Search a set by vectors that are kept in one way, and score the hits."""
+    found, row_bytes, seconds = encoded.searched(storage)
+    began = time.perf_counter()
+    hits = search.found(found.search(encoded.queries, search.count))
+    took = time.perf_counter() - began
+    values = each_query(ranked(search.run(hits), search.data.qrels), search.data.qrels, HITS)
+    name = storage.name(encoded.documents.shape[1])
+    return Variant(
+        encoding=encoded.encoding,
+        storage=storage,
+        prompt=encoded.prompt,
+        name=", ".join(filter(None, [encoded.encoding.name, name])),
+        values=values[main_metric(HITS)],
+        bytes_per_vector=row_bytes,
+        texts_per_second=encoded.texts_per_second,
+        queries_per_second=len(encoded.queries) / max(took, 1e-9),
+        seconds=len(encoded.documents) / encoded.texts_per_second + seconds,
+    )
+
+
+def storages(grid: Grid, documents: int, dimension: int) -> list[Storage]:
+    """Return the ways of keeping so many vectors of a dimension, first the whole ones."""
+    powers = [2**power for power in range(20, 0, -1) if LEAST_DIMENSIONS <= 2**power < dimension]
+    dimensions = powers[:MOST_TRUNCATIONS] if grid.dimensions is None else grid.dimensions
+    indexes = [kind for kind, least in WORTH.items() if documents >= least] if grid.indexes is None else grid.indexes
+    for kind in indexes:
+        ann.recipe(kind, max(documents, 100_000), dimension)  # refuses an unknown one, whatever the number of rows
+    if large := next((d for d in dimensions if d > dimension), None):
+        raise InputError(f"--variants: {large} dimensions are more than the {dimension} of the model")
+    ways = [
+        Storage(Smaller(each.removesuffix(" rescored"), size), each == RESCORED)  # type: ignore[arg-type]
+        for size in (None, *(d for d in dimensions if d < dimension))
+        for each in grid.types
+    ]
+    return list(dict.fromkeys([Storage(), *ways, *(Storage(index=kind) for kind in indexes)]))
+
+
+def encodings(grid: Grid, model: EvaluatedModel, cut: float) -> list[Encoding]:
+    """Return the ways of encoding besides that of the command; `cut` is the share of documents that it cuts."""
+    spec, options = model.spec, model.options
+    lengths, precisions = grid.lengths, grid.precisions
+    if lengths is None:
+        lengths = [spec.max_length // 2] if spec.max_length and cut > OFTEN_CUT else []
+    if precisions is None:
+        precisions = ["int8"] if options.on_cpu and options.backend != "torch" and options.precision == "auto" else []
+    ways = [Encoding({"max_length": length}) for length in lengths if length != spec.max_length]
+    ways += [Encoding({"pooling": pooling}) for pooling in grid.poolings if pooling != spec.pooling]
+    ways += [Encoding({"precision": precision}) for precision in precisions if precision != options.precision]
+    ways += [Encoding({"backend": backend}) for backend in grid.backends if backend != options.backend]
+    return [*ways, *([Encoding(prompts=False)] if grid.prompts and any(SearchOptions().prompts(spec)) else [])]
+
+
+def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: Grid, allow: float) -> Comparison:
+    """Score a set in every way of a grid.
+
+    Args:
+        model: with the options of the command, whose way is the first.
+        data: the set.
+        name: of the set, for messages.
+        grid: what is tried.
+        allow: the loss that is allowed, in units of the metric.
+
+    Raises:
+        InputError: if the grid does not fit the model.
+    """
+    require_faiss()
+    search = SetSearch(data, SearchOptions(top_k=HITS))
+    sample = costs.sample([list(islice(data.texts(), SAMPLED_FROM))])
+    first = encode(model, data, Encoding(), sample, f"{name}: encoding")
+    variants, ways = list[Variant](), storages(grid, *first.documents.shape)
+    with console.counting(f"{name}: ways of keeping vectors", len(ways)) as progress:
+        for way in ways:
+            try:
+                variants.append(score(search, first, way))
+            except InputError as error:
+                console.note(f"{way.name(first.documents.shape[1])}: left out ({error})")
+            progress(1)
+    smallest = Comparison(name, main_metric(HITS), variants, allow).chosen.storage
+    for encoding in encodings(grid, model, first.cut):
+        try:
+            encoded = encode(model, data, encoding, sample, f"{name}: {encoding.name}")
+        except SentcliError as error:
+            console.warn(f"{encoding.name}: left out ({error})")
+            continue
+        variants += [score(search, encoded, way) for way in dict.fromkeys([Storage(), smallest])]
+    return Comparison(name, main_metric(HITS), variants, allow)

@@ -1,0 +1,221 @@
+"""What may be saved without losing hits: the tables, figures, sentences and commands of ``evaluate --variants``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.pages.page import Figure, Section
+from sentcli.table import MINUS, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
+    from sentcli.evaluation.retrieval import RetrievalSet
+    from sentcli.evaluation.scores import ModelScores
+    from sentcli.evaluation.variants import Comparison, Grid, Variant
+    from sentcli.verbs.result import Result
+
+SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
+"""What the difference of the score is drawn against."""
+
+
+@dataclass(frozen=True)
+class Savings:
+    """The ways of searching sets with models, compared."""
+
+    comparisons: Mapping[tuple[str, str], Comparison]
+    """By model and set."""
+    sets: Mapping[str, RetrievalSet]
+    options: LoadOptions
+    """Those of the command."""
+
+    def added(self, result: Result) -> Result:
+        """Return a result with tables, figures, sentences and commands of the comparisons."""
+        sentences = [result.verdict]
+        for (model, name), comparison in self.comparisons.items():
+            title, sentence = f"What {model} may save on {name}", _sentence(comparison)
+            commands = self.commands(comparison.chosen, model, name)
+            table, figure = _table(comparison, title), _figure(comparison, title)
+            result.further.append(Section(title, [sentence], table=table, figure=figure))
+            result.further.append(Section(f"Commands for {model} on {name}", code=commands, level=3))
+            sentences.append("\n  ".join([f"{model} on {name}: {sentence}", *commands]))
+            if self.sets[name].titled:
+                sentences.append("  (The score is of title and text together: encode a column that holds both.)")
+        result.verdict = "\n".join(filter(None, sentences))
+        return result
+
+    def entries(self, model: str, name: str) -> list[dict[str, Any]]:
+        """Return the entry ``variants`` of the JSON of a set."""
+        comparison, entries = self.comparisons[model, name], []
+        for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
+            difference = comparison.difference(variant)
+            entries.append(
+                {
+                    "name": variant.name,
+                    "value": comparison.value(variant),
+                    "difference": difference.difference,
+                    "interval": [difference.low, difference.high],
+                    "bytes_per_vector": variant.bytes_per_vector,
+                    "texts_per_second": variant.texts_per_second,
+                    "queries_per_second": variant.queries_per_second,
+                    "seconds": variant.seconds,
+                    "pareto": on_front,
+                    "chosen": variant is comparison.chosen,
+                    "command": " && ".join(self.commands(variant, model, name)),
+                }
+            )
+        return entries
+
+    def commands(self, variant: Variant, model: str, name: str) -> list[str]:
+        """Return the commands that make the vectors of a way, and its index."""
+        storage, folder = variant.storage, f"{name}-vectors"
+        options = {**vars(self.options), **variant.encoding.options}
+        options = {key: value for key, value in options.items() if value != getattr(LoadOptions(), key)}
+        options |= {"prompt": variant.prompt} if variant.prompt or not variant.encoding.prompts else {}
+        kept = {k: v for k, v in storage.smaller.protocol().items() if v not in ("float32", None)}
+
+        def encode(output: str, options: Mapping[str, Any]) -> str:
+            flags = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+            return shlex.join(["sentcli", "encode", str(self.sets[name].corpus), "-o", output, "-m", model, *flags])
+
+        commands = [encode(folder, options | kept)]
+        if storage.rescored:
+            commands.append(encode(f"{folder}-full", options | {"output_dtype": "float16"}))
+        if storage.index != "flat":
+            commands.append(shlex.join(["sentcli", "index", folder, "--type", storage.index]))
+        return commands
+
+
+def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> Grid | None:
+    """Return what ``--variants`` tries, or None without it.
+
+    Raises:
+        InputError: if the file is damaged, or some data are no retrieval set.
+    """
+    if name is None:
+        return None
+    from sentcli.evaluation.variants import Grid
+
+    if tables := [task.name for task in tasks if task.kind.table != "retrieval"]:
+        raise InputError(f"--variants searches retrieval sets in several ways; not one: {', '.join(tables)}")
+    return Grid.read(name)
+
+
+def compare_variants(
+    models: Sequence[EvaluatedModel], scores: Sequence[ModelScores], tasks: Sequence[OwnTask], grid: Grid, allow: float
+) -> Savings:
+    """Search every set in every way with every model; the JSON of the tasks tells it.
+
+    Args:
+        models: those of the command.
+        scores: of these models.
+        tasks: the sets.
+        grid: what is tried.
+        allow: the loss that is allowed, in units of the metric.
+    """
+    from sentcli.evaluation import variants
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
+
+    sets = {task.name: task.data for task in tasks if isinstance(task, RetrievalTask)}
+    comparisons = {
+        (model.name, name): variants.compare(model, data, name, grid, allow)
+        for model in models
+        for name, data in sets.items()
+    }
+    savings = Savings(comparisons, sets, models[0].options)
+    for of_model in scores:
+        of_model.tasks = [
+            replace(score, details={**score.details, "variants": savings.entries(of_model.model, score.task)})
+            for score in of_model.tasks
+        ]
+    return savings
+
+
+def _sentence(comparison: Comparison) -> str:
+    """Say what the chosen way loses on the queries that it was not chosen by, and what it saves."""
+    chosen, first, (part, rest) = comparison.chosen, comparison.variants[0], comparison.halves
+    if chosen is first:
+        lost = f"a loss of more than {comparison.allow:g} (--allow)"
+        return f"nothing may be saved: by {len(part)} queries no cheaper way excludes {lost}"
+    difference = comparison.difference(chosen)
+    numbers = f"{_signed(difference.difference)} ({_signed(difference.low)} to {_signed(difference.high)})"
+    saved = f"{100 * chosen.bytes_per_vector / first.bytes_per_vector:.0f} % of the bytes"
+    if chosen.encoding != first.encoding:
+        saved += f" and {100 * chosen.seconds / first.seconds:.0f} % of the time"
+    doubt = "" if difference.low >= -comparison.allow else f"; they do not exclude a loss of {comparison.allow:g}"
+    title = _title(comparison)
+    return f"{chosen.name}: {title} {numbers} on the {len(rest)} queries that it was not chosen by, {saved}{doubt}"
+
+
+def _table(comparison: Comparison, title: str) -> Table:
+    part, rest = comparison.halves
+    rows, intervals = list[list[Any]](), {}
+    for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
+        marks = [*(["chosen"] if variant is comparison.chosen else []), *(["front"] if on_front else [])]
+        difference = comparison.difference(variant)
+        if variant is not comparison.variants[0]:
+            intervals[len(rows), "difference"] = difference.low, difference.high
+        # a byte a vector is a megabyte for a million of them
+        costs = [variant.bytes_per_vector, variant.texts_per_second, console.duration(variant.seconds)]
+        row = [variant.name, comparison.value(variant), difference.difference, *costs, variant.queries_per_second]
+        rows.append([*row, ", ".join(marks)])
+    columns = ["vectors", _title(comparison), "difference", SIZE, SPEED, "all documents", "queries a second", "mark"]
+    formats = {columns[1]: ".4f", "difference": "+.4f", SPEED: ",.0f", "queries a second": ",.0f"}
+    notes = [
+        f"Chosen by {len(part)} of the queries, the fewest bytes of those that exclude a loss of {comparison.allow:g}; "
+        f"scores, differences and 95 % intervals are of the other {len(rest)}.",
+        "Front: no other way is as good in score, bytes and speeds; speeds within a tenth count as equal. Bits are the "
+        "signs of the numbers; rescored: the best hits are compared by float16 vectors, whose bytes count.",
+    ]
+    return Table(title, columns, rows, formats=formats, intervals=intervals, notes=notes)
+
+
+def _figure(comparison: Comparison, title: str) -> Figure:
+    """Return the difference of each way against what it costs."""
+    import pandas as pd
+
+    rows = []
+    for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
+        difference = comparison.difference(variant)
+        series = "chosen" if variant is comparison.chosen else "on the front" if on_front else "not on the front"
+        y = {"y": difference.difference, "low": difference.low, "high": difference.high, "label": variant.name}
+        costs = {SIZE: variant.bytes_per_vector, SPEED: variant.texts_per_second, TIME: variant.seconds}
+        rows += [{"panel": panel, "series": series, "x": float(x), **y} for panel, x in costs.items()]
+    data, metric = pd.DataFrame(rows), _title(comparison)
+    panels = {panel: partial(_draw, data[data["panel"] == panel], metric) for panel in (SIZE, SPEED, TIME)}
+    alt = f"Difference of {metric} of {len(comparison.variants)} ways against bytes, speed and time."
+    note = "Each point is a way of encoding texts and keeping their vectors, with the 95 % interval of its difference."
+    return Figure("variants", title, panels, data, alt, note)
+
+
+def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
+    from sentcli.pages import style
+
+    for number, name in enumerate(("not on the front", "on the front", "chosen")):
+        part = data[data["series"] == name]
+        ends = [part["y"] - part["low"], part["high"] - part["y"]]
+        look: dict[str, Any] = {"color": style.colour(number), "marker": style.marker(number), "linestyle": ""}
+        axes.errorbar(part["x"], part["y"], yerr=ends, label=name, elinewidth=0.8, **look)
+    panel = data["panel"].iloc[0]
+    axes.set(title=panel, xlabel=panel, ylabel=f"difference of {metric}", xscale="log")
+    style.plain_log_ticks(axes.xaxis)
+
+
+def _title(comparison: Comparison) -> str:
+    """Return the name of the metric for people."""
+    from sentcli.evaluation.score_kinds import RETRIEVAL
+
+    return RETRIEVAL.columns.get(comparison.metric, comparison.metric)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}".replace("-", MINUS)
