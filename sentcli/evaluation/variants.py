@@ -44,7 +44,7 @@ LEAST_DIMENSIONS, MOST_TRUNCATIONS = 32, 4
 """Without a file, the powers of two below the model's dimension down to this one are tried, and at most so many."""
 OFTEN_CUT = 0.05
 """Without a file, half the maximum length is tried where a larger share of the documents is longer than that."""
-SAME_SPEED = 0.1
+SAME_SPEED = 0.25
 """Speeds that differ by a smaller share count as equal, because they vary as much from one run to the next."""
 WORTH = {"hnsw": 10_000, "ivf": 10_000, "ivfpq": 100_000}
 """The kinds of index that are tried without a file, with the number of documents from which each may be worth it: exact

@@ -139,7 +139,7 @@ def evaluate(
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         variants: Search retrieval sets with fewer dimensions and bits, with indexes, shorter texts and other
-            precisions, and say which of them may be taken; a file names others (docs/evaluate.md).
+            precisions, and say which of them may be taken; a file names others (docs/evaluate.md#what-may-be-saved).
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
 
