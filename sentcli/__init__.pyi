@@ -271,7 +271,7 @@ def evaluate(
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
-        variants: Search retrieval sets with fewer dimensions and bits, with indexes, shorter texts and other precisions, and say which of them may be taken; a file names others (docs/evaluate.md#what-may-be-saved).
+        variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts, or the ways that a file names (docs/evaluate.md).
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
         overwrite: Replace an output that exists.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.

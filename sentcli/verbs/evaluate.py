@@ -104,7 +104,7 @@ def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
     "evaluate",
     pages=True,
     common=(
-        "files model kind pair_fields skip_empty by variants group save_baseline baseline allow format "
+        "files model kind pair_fields skip_empty by variants save_baseline baseline allow format "
         "max_length backend precision json report"
     ),
 )
@@ -138,8 +138,8 @@ def evaluate(
         kind: The kind of the tables; default: told from the names of the columns and from all values.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
-        variants: Search retrieval sets with fewer dimensions and bits, with indexes, shorter texts and other
-            precisions, and say which of them may be taken; a file names others (docs/evaluate.md#what-may-be-saved).
+        variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts,
+            or the ways that a file names (docs/evaluate.md).
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
 
@@ -151,7 +151,6 @@ def evaluate(
       sentcli evaluate faq-set -m minilm --variants --report savings.html
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
-      sentcli evaluate dev.tsv -m minilm -m runs/s1 -m runs/s2 --group "simcse=s*" --json dev.json
     """  # noqa: D301
     from sentcli.evaluation import costs, labelled_data, significance
     from sentcli.evaluation.evaluated import score_model

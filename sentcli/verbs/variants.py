@@ -173,8 +173,8 @@ def _table(comparison: Comparison, title: str) -> Table:
     notes = [
         f"Chosen by {len(part)} of the queries, the fewest bytes of those that exclude a loss of {comparison.allow:g}; "
         f"scores, differences and 95 % intervals are of the other {len(rest)}.",
-        "Front: no other way is as good in score, bytes and speeds; speeds within a quarter count as equal. Bits are the "
-        "signs of the numbers; rescored: the best hits are compared by float16 vectors, whose bytes count.",
+        "Front: no other way is as good in score, bytes and speeds; speeds within a quarter count as equal. Bits are "
+        "the signs of the numbers; rescored: the best hits are compared by float16 vectors, whose bytes count.",
     ]
     return Table(title, columns, rows, formats=formats, intervals=intervals, notes=notes)
 
