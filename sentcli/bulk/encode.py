@@ -83,6 +83,8 @@ def encode_files(
         dtype=settings.smaller.dtype,
     )
     with _open_output(output, plan, inputs, settings) as writer:
+        if isinstance(writer, DatasetWriter):
+            _check_same_model(output, writer.manifest.settings, plan.settings)
         progress(EncodeStats(texts=writer.rows_before))
         reading: dict[str, Any] = {
             "block_rows": min(block_rows, settings.shard_rows),
@@ -103,6 +105,19 @@ def encode_files(
     rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
     return EncodeSummary(output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds)
+
+
+def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to continue a directory with a model that has changed under the same name and files.
+
+    Raises:
+        InputError: if it makes other vectors of the fixed texts than when the directory was begun.
+    """
+    kept, made = (VectorFacts.read(output, settings).canaries for settings in (before, now))
+    if kept is not None and made is not None:
+        kinship, sentence = kept.compare(made)
+        if kinship not in ("equal", "rounding", "another precision"):
+            raise InputError(f"{output} was begun with a model that made other vectors: {sentence}")
 
 
 @dataclass

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from sentcli.errors import DataError
+from sentcli.model.canaries import Canaries
 from sentcli.smaller import OutputType, Smaller
 
 if TYPE_CHECKING:
@@ -32,13 +33,16 @@ class VectorFacts:
     """The text in front of each text."""
     output_dtype: OutputType = "float32"
     truncate_dim: Annotated[int, Field(ge=1)] | None = None
+    canaries: Canaries | None = None
+    """The vectors of a few fixed texts, by which it is told later whether a model is still the same."""
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, prompt: str, smaller: Smaller | None = None) -> VectorFacts:
         """Return the facts of vectors that an encoder makes of texts with a prompt in front of each."""
         smaller, spec = smaller or Smaller(), encoder.spec
         how = (spec.pooling, spec.normalizes, spec.max_length, prompt)
-        return cls(encoder.model, encoder.fingerprint(), *how, smaller.output_type, smaller.truncate_dim)
+        made = (smaller.output_type, smaller.truncate_dim, Canaries.of(encoder.loaded, prompt))
+        return cls(encoder.model, encoder.fingerprint(), *how, *made)
 
     @classmethod
     def read(cls: type[Facts], title: str, settings: Mapping[str, Any]) -> Facts:
@@ -66,12 +70,13 @@ class VectorFacts:
         return {
             name: value
             for name, value in self.recorded().items()
-            if name not in ("model", "output_dtype", "truncate_dim")
+            if name not in ("model", "output_dtype", "truncate_dim", "canaries")
         }
 
     def recorded(self) -> dict[str, Any]:
         """Return all facts for JSON."""
-        return {fact.name: getattr(self, fact.name) for fact in fields(VectorFacts)}
+        facts = {fact.name: getattr(self, fact.name) for fact in fields(VectorFacts)}
+        return facts | {"canaries": None if self.canaries is None else asdict(self.canaries)}
 
     def made_smaller(self) -> dict[str, Any]:
         """Return how the vectors were made smaller, for protocols; nothing if they were not."""
@@ -81,5 +86,6 @@ class VectorFacts:
     def differences(self, other: VectorFacts) -> list[str]:
         """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""
         mine, others = self.recorded(), other.recorded()
-        changed = [name for name in mine if name not in ("model", "output_dtype") and mine[name] != others[name]]
+        compared = [name for name in mine if name not in ("model", "output_dtype", "canaries")]
+        changed = [name for name in compared if mine[name] != others[name]]
         return [f"{name} {mine[name]!r} there, {others[name]!r} here" for name in changed]

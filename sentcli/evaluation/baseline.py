@@ -20,6 +20,7 @@ from sentcli.evaluation.score_files import pack, unpack
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.io.forms import read_json_form, write_json
+from sentcli.model.canaries import Canaries
 from sentcli.version import __version__
 
 WORST = 10
@@ -90,11 +91,13 @@ class Baseline:
     choices: dict[str, Any]
     """How the model was used: pooling, prompts, lengths, precision."""
     tasks: dict[str, TaskBaseline]
+    canaries: Canaries | None = None
+    """The vectors of a few fixed texts; None in files of earlier versions."""
     sentcli: str = __version__
     format: int = 1
 
     @classmethod
-    def of_scores(cls, scores: ModelScores, tasks: Sequence[OwnTask]) -> Baseline:
+    def of_scores(cls, scores: ModelScores, tasks: Sequence[OwnTask], canaries: Canaries) -> Baseline:
         """Return the baseline of a model's scores on tasks."""
         kept = {}
         for task, score in zip(tasks, scores.tasks, strict=True):
@@ -111,7 +114,7 @@ class Baseline:
                 hits=score.hits,
             )
         choices = {key: value for key, value in scores.protocol.items() if key not in ("kinds", "interval_draws")}
-        return cls(scores.model, choices, kept)
+        return cls(scores.model, choices, kept, canaries)
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""

@@ -22,6 +22,7 @@ from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
 from sentcli.machine import environment
+from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import Encoded, Progress
 from sentcli.model.options import LoadOptions
 
@@ -153,6 +154,10 @@ class EvaluatedModel:
             self._encoder = load_encoder(self.name, self.options)
             self.description, self.was_loaded = _description(self._encoder), True
         return self._encoder
+
+    def canaries(self) -> Canaries:
+        """Return the vectors of a few fixed texts, with the model's usual prompt."""
+        return Canaries.of(self.load().loaded, self.spec.usual_prompt)
 
     def release(self) -> None:
         """Free the memory of the loaded model."""

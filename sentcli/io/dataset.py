@@ -24,6 +24,8 @@ from sentcli.io.places import Place
 
 MANIFEST = "manifest.json"
 MOST_SHARDS = 1_000_000
+CANARIES = "canaries"
+"""The setting that does not decide the vectors but shows them; it differs in the last bits from machine to machine."""
 PART = re.compile(r"manifest-(\d{5,})-of-(\d{5,})\.json")
 SHARD_FILE = re.compile(r"(?:vectors-(\d{5,})\.npy|rows-(\d{5,})\.parquet)")
 PARTIAL = re.compile(r"\.(.+)\.\d+\.partial")
@@ -252,8 +254,9 @@ def read_manifest(folder: Path | Place) -> Manifest:
 
 def _common_facts(manifest: Manifest) -> dict[str, Any]:
     """Return the facts that all parts of a dataset share."""
-    keys = ("settings", "groups", "shard_rows", "columns", "dimension", "dtype")
-    return {"part": manifest.part.of, **{key: getattr(manifest, key) for key in keys}}
+    keys = ("groups", "shard_rows", "columns", "dimension", "dtype")
+    settings = {key: value for key, value in manifest.settings.items() if key != CANARIES}
+    return {"part": manifest.part.of, "settings": settings, **{key: getattr(manifest, key) for key in keys}}
 
 
 def difference(old: Any, new: Any) -> str:

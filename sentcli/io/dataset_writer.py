@@ -11,6 +11,7 @@ from sentcli.errors import DataError, InputError, SentcliError, one_line
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
 from sentcli.io.dataset import (
+    CANARIES,
     MANIFEST,
     SHARD_FILE,
     Counts,
@@ -157,6 +158,10 @@ class DatasetWriter:
             return
         old = dataset.load_manifest(self.folder, path.name) if path.exists() else read_manifest(self.folder)
         self._require_same(old, "settings", "shard_rows")
+        if old.settings.get(CANARIES) is not None:  # those of the first rows stay
+            self.manifest = replace(
+                self.manifest, settings={**self.manifest.settings, CANARIES: old.settings[CANARIES]}
+            )
         same = old.groups[-1].inputs == inputs.inputs
         if not same and not append:
             changed = _inputs_difference(old.groups[-1].inputs, inputs.inputs)
@@ -186,6 +191,7 @@ class DatasetWriter:
     def _require_same(self, old: Manifest, *keys: str) -> None:
         """Refuse to continue a dataset whose manifest has other values of these keys."""
         settings = self.plan.settings
+        old = replace(old, settings={**old.settings, CANARIES: settings.get(CANARIES)})
         if "model_fingerprint" in settings and old.settings.get("model_fingerprint") == settings["model_fingerprint"]:
             old = replace(old, settings={**old.settings, "model": settings["model"]})  # its path may be another one
         for key in keys:

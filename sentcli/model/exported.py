@@ -48,6 +48,8 @@ class Export:
     quantisation: dict[str, Any] | None = None
     verification: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
+    canaries: dict[str, Any] | None = None
+    """The `Canaries` of the export itself."""
     runtime: Annotated[str, Field(pattern="^(onnx|openvino)$")] = "onnx"
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     format: Literal[1] = FORMAT

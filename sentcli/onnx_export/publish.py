@@ -25,6 +25,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.forms import write_json
 from sentcli.machine import environment, sums_saturate
 from sentcli.model import encoding
+from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
@@ -211,7 +212,8 @@ class _Maker:
                 f"the {self.precision} export of {self.model.name} does not give the model's vectors: "
                 f"{verification.complaint}; nothing was written"
             )
-        return self._describe(keep, verification), verification
+        canaries = Canaries.of(replace(self.opened(), spec=self.model.spec), self.model.spec.usual_prompt)
+        return replace(self._describe(keep, verification), canaries=asdict(canaries)), verification
 
     def _build(self, keep: Collection[str] = ()) -> None:
         """Make ``model.onnx``; with int8, the layers named in `keep` stay in fp32."""

@@ -9,12 +9,14 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from sentcli import console
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.places import is_remote
 from sentcli.io.readers import OnNull
+from sentcli.model.canaries import Canaries
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import Vectors
 from sentcli.search.options import Similarity
@@ -149,6 +151,12 @@ class Origin(VectorFacts):
                 f"{document_prompt!r}: encode again with --prompt, or say --doc-prompt {self.prompt!r} to search it "
                 "as it is"
             )
+        if self.canaries is not None:
+            kinship, sentence = self.canaries.compare(Canaries.of(encoder.loaded, document_prompt))
+            if kinship in ("another model", "another pooling or prompt"):
+                raise InputError(f"{self.name}: {encoder.model} makes other vectors now: {sentence}")
+            if kinship == "another precision":
+                console.note(f"{self.name}: {sentence}")
 
     def check_same_rows(self, full: Origin) -> None:
         """Refuse full vectors that are not those of the same rows, as far as both say what was encoded.

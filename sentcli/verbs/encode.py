@@ -114,7 +114,8 @@ def encode(
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
-        check: Encode nothing: verify a directory that encode wrote.
+        check: Encode nothing: verify a directory of encode or export; with -m also whether that model still makes the
+            same vectors.
         estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
 
     \b
@@ -124,13 +125,13 @@ def encode(
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --ray auto --resume
-      sentcli encode --check corpus-vectors
+      sentcli encode --check corpus-vectors -m minilm
       sentcli encode corpus.jsonl --estimate -m minilm -m my-model
       sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301
     if check is not None:
-        return _check(check)
+        return _check(check, model, options, (prompt_name, prompt))
     from sentcli import bulk
     from sentcli.bulk.engines import parse_devices
     from sentcli.cluster import check_address
@@ -278,29 +279,65 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
     }
 
 
-def _check(folder: str) -> Result:
-    """Verify a directory of shards.
+def _check(
+    folder: str, models: list[str] | None, options: LoadOptions, prompt: tuple[str | None, str | None]
+) -> Result:
+    """Verify a directory of shards or an export, and with a model whether it still makes the same vectors.
 
     Raises:
         SentcliError: if something is wrong; its outcome becomes the JSON.
     """
+    from sentcli.io.dataset import CANARIES, read_manifest
     from sentcli.io.dataset_writer import check_dataset, require_whole
     from sentcli.io.folder import open_folder
     from sentcli.io.places import is_remote
+    from sentcli.model.exported import check_files, read_export
 
-    result = Result("encode")
+    result, canaries = Result("encode"), None
     if not is_remote(folder) and not Path(folder).is_dir():
-        raise InputError(f"--check {folder}: there is no such directory; it verifies one that encode wrote")
-    dataset = check_dataset(open_folder(folder))
-    result.model = dataset.model
-    result.finish(asdict(dataset))
-    try:
-        require_whole(dataset, folder)
-    except SentcliError as error:
-        error.outcome = result
-        raise
-    console.note(
-        f"{folder} is whole: {dataset.rows} rows in {dataset.shards} shards, {dataset.dimension} dimensions of "
-        f"{dataset.dtype}, {dataset.bytes / 1e6:,.1f} MB"
-    )
+        raise InputError(f"--check {folder}: there is no such directory; it verifies one that encode or export wrote")
+    if not is_remote(folder) and (export := read_export(Path(folder))) is not None:
+        check_files(Path(folder), export)
+        result.model, canaries = export.model, export.canaries
+        result.finish({"path": folder, "model": export.model, "precision": export.precision})
+        console.note(f"{folder} is whole: {export.dimension} dimensions, {export.precision}")
+    else:
+        dataset = check_dataset(open_folder(folder))
+        result.model, canaries = dataset.model, read_manifest(open_folder(folder)).settings.get(CANARIES)
+        result.finish(asdict(dataset))
+        try:
+            require_whole(dataset, folder)
+        except SentcliError as error:
+            error.outcome = result
+            raise
+        console.note(
+            f"{folder} is whole: {dataset.rows} rows in {dataset.shards} shards, {dataset.dimension} dimensions of "
+            f"{dataset.dtype}, {dataset.bytes / 1e6:,.1f} MB"
+        )
+    return result if models is None else _compare(result, folder, canaries, _single(models), options, prompt)
+
+
+def _compare(
+    result: Result,
+    folder: str,
+    kept: dict[str, Any] | None,
+    model: str,
+    options: LoadOptions,
+    prompt: tuple[str | None, str | None],
+) -> Result:
+    """Say what a model is to the one that made vectors, by the vectors of a few fixed texts.
+
+    Raises:
+        SentcliError: if it makes other vectors than those.
+    """
+    from sentcli.encoder.announce import load_encoder
+    from sentcli.model.canaries import Canaries
+
+    before, encoder = Canaries.read(folder, kept), load_encoder(model, options)
+    kinship, sentence = before.compare(Canaries.of(encoder.loaded, encoder.prompt_text(*prompt)))
+    result.results["model_is"] = kinship
+    message = f"{model} and the model of {folder}: {sentence}"
+    if kinship in ("another pooling or prompt", "another model"):
+        raise result.failed(f"{message}; their vectors do not compare")
+    console.note(message)
     return result

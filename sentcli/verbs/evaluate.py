@@ -193,7 +193,7 @@ def evaluate(
         results.append(scores)
     if draws is not None:
         write_draws(draws, results)
-    compared = settle(results, tasks, baseline, gate)
+    compared = settle(models, results, tasks, baseline, gate)
     slices = [] if by is None else sliced(results, columns, by, baseline)
     savings = None if grid is None else compare_variants(models, results, tasks, grid, gate.allow)
     result = own_result(results, groups, draws)

@@ -19,7 +19,7 @@ from sentcli.verbs.declaration import Flag
 
 if TYPE_CHECKING:
     from sentcli.evaluation.baseline import Baseline, BaselineComparison
-    from sentcli.evaluation.evaluated import OwnTask
+    from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
     from sentcli.evaluation.scores import ModelScores
     from sentcli.verbs.result import Result
 
@@ -70,6 +70,8 @@ class Gate:
     """The texts of queries, by data set and id."""
     titles: Mapping[str, str]
     """The names of the metrics, by data set."""
+    kinships: Mapping[str, str]
+    """What each model is to that of the baseline, by its vectors of a few fixed texts."""
     form: str | None = None
     """What is printed for a program."""
 
@@ -95,6 +97,7 @@ class Gate:
         ]
         columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]
         title, notes = f"Compared with the baseline ({self.baseline.model})", ["Low and high: the 95 % interval."]
+        notes += [f"Vectors of fixed texts: {model} is {kinship}." for model, kinship in self.kinships.items()]
         formats = dict.fromkeys(columns[2:8], ".4f")
         yield Table(title, columns, rows, formats=formats, notes=notes)
         for (model, task), comparison in self.comparisons.items():
@@ -160,25 +163,34 @@ class Gate:
 
 
 def settle(
-    models: Sequence[ModelScores], tasks: Sequence[OwnTask], baseline: Baseline | None, options: GateOptions
+    models: Sequence[EvaluatedModel],
+    scores_of: Sequence[ModelScores],
+    tasks: Sequence[OwnTask],
+    baseline: Baseline | None,
+    options: GateOptions,
 ) -> Gate | None:
     """Keep the scores of the model as a baseline, or compare all models with one; the JSON of the tasks tells it."""
     if options.save_baseline is not None:
         from sentcli.evaluation.baseline import Baseline
 
-        Baseline.of_scores(models[0], tasks).write(options.save_baseline)
+        Baseline.of_scores(scores_of[0], tasks, models[0].canaries()).write(options.save_baseline)
         console.note(f"wrote {options.save_baseline}, with which --baseline compares a later model")
     if baseline is None or options.baseline is None:
         return None
     from sentcli.evaluation.score_kinds import SCORE_KINDS
 
-    comparisons, titles = {}, {}
-    for scores in models:
+    comparisons, titles, kinships = {}, {}, dict[str, str]()
+    for model, scores in zip(models, scores_of, strict=True):
+        kinship = None
+        if baseline.canaries is not None:
+            kinship, kinships[scores.model] = baseline.canaries.compare(model.canaries())
+            model.release()
         for place, score in enumerate(scores.tasks):
             comparison = baseline.compare(score, options.allow, options.baseline)
             comparisons[scores.model, score.task] = comparison
+            entry = comparison.to_dict() | ({} if kinship is None else {"model_is": kinship})
             titles[score.task] = SCORE_KINDS[score.kind].columns.get(comparison.metric, comparison.metric)
-            scores.tasks[place] = replace(score, details={**score.details, "baseline": comparison.to_dict()})
+            scores.tasks[place] = replace(score, details={**score.details, "baseline": entry})
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
 
     queries = {
@@ -187,7 +199,7 @@ def settle(
         if isinstance(task, RetrievalTask)
         for key, text in task.data.queries.items()
     }
-    return Gate(baseline, comparisons, queries, titles, options.format)
+    return Gate(baseline, comparisons, queries, titles, kinships, options.format)
 
 
 def _judgement(comparison: BaselineComparison) -> str:

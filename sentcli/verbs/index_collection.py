@@ -15,6 +15,7 @@ from sentcli import console
 from sentcli.bounds import one_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
+from sentcli.io.dataset import CANARIES
 from sentcli.io.readers import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.options import recall_table
@@ -103,7 +104,7 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
     result.model = str(rows.record.settings.get("model") or corpus.model)
     record = collection.record
     result.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
-    result.protocol |= record.settings
+    result.protocol |= {key: value for key, value in record.settings.items() if key != CANARIES}
     console.note(
         f"{collection.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
         f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"
