@@ -16,7 +16,8 @@ README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.strip().splitlines()]
 FIRST_STEPS = [
-    ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "search", "train", "own-data", "evaluate", "ship")
+    ROOT / "docs" / "start" / f"{name}.md"
+    for name in ("install", "choose", "search", "train", "own-data", "evaluate", "ship")
 ]
 
 
