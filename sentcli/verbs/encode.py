@@ -134,6 +134,7 @@ def encode(
     from sentcli import bulk
     from sentcli.bulk.engines import parse_devices
     from sentcli.cluster import check_address
+    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.io.dataset import ShardShare
     from sentcli.io.writers import output_kind
     from sentcli.smaller import Smaller
@@ -158,7 +159,7 @@ def encode(
     load = replace(options, device=names[0]) if names else options
     with open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
         prompt = _prompt(encoder, prompt_name, prompt)
-        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=encoder.spec.normalizes)
+        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=bool(encoder.spec.normalizes))
         ran = {"backend": encoder.backend.name, "precision": encoder.backend.precision}
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
@@ -168,6 +169,8 @@ def encode(
             smaller=smaller,
             devices=names,
             load={k: v for k, v in {"model": name, **vars(options), **ran}.items() if k != "device"},
+            # what a host has answered is kept, whatever ends the command
+            encode=EvaluatedModel.of(encoder, options).encode_distinct if encoder.sent is not None else None,
             pool=pool,
             overwrite=writing.overwrite,
             resume=writing.resume,
@@ -257,10 +260,13 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
     for problem in summary.damaged:
         console.warn(f"{problem}: its shard was made again")
     before = f", {summary.rows_before} were there" if summary.rows_before else ""
+    runs = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
+    if encoder.sent is not None:
+        runs = f"{encoder.model} was sent {encoder.sent}"
     console.note(
         f"{rows} rows{before} -> {summary.output} [{summary.rows}, {summary.dimension}] in {summary.seconds:.1f} s "
         f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty "
-        f"rows; {encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision})"
+        f"rows; {runs})"
     )
     if summary.nulls_skipped:
         console.warn(f"{summary.nulls_skipped} rows without text were left out")
@@ -275,6 +281,7 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
         "distinct": rows - counts.duplicates,
         **{key: getattr(counts, key) for key in ("duplicates", "empty", "tokens", "truncated", "tokens_lost")},
         "rows_per_second": rows / max(summary.seconds, 1e-9),
+        **({"sent": asdict(encoder.sent)} if encoder.sent is not None else {}),
     }
 
 
