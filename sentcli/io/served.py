@@ -47,7 +47,10 @@ class Served:
         if parts.username or parts.password or parts.query:
             raise InputError(f"{Address(whole)}: no user, password or query; a key comes from the variable {KEY}")
         if not parts.hostname or not parts.fragment:
-            raise InputError(f"{Address(whole)} names no model: http://HOST/v1#MODEL")
+            raise InputError(
+                f"{Address(whole)}: a model that is served is http://HOST/v1#MODEL; a folder lies here, or at s3://, "
+                "gs://, az://"
+            )
         return cls(whole.partition("#")[0].rstrip("/"), parts.fragment)
 
     def __str__(self) -> str:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
-Models = Annotated[list[str], Flag("-m"), Doc(f"{MODEL_HELP}; several are compared.")]
+SERVED_HELP = "A model folder, a short name (sentcli doctor lists them), a hub id, or http(s)://HOST/v1#NAME"
+"""The help where a model may be served, too: an OpenAI-compatible address, to which the texts are sent."""
+Models = Annotated[list[str], Flag("-m"), Doc(f"{SERVED_HELP}; several are compared.")]
 Model = Annotated[str, Flag("-m"), Doc(f"{MODEL_HELP}.")]
 OptionalModel = Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")]
 TextField = Annotated[str, Doc("Column that holds the text.")]
