@@ -584,7 +584,7 @@ def report(
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve or evaluate; folders of training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
         title: Title of the page.
         group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and may have *.

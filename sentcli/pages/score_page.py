@@ -178,7 +178,7 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     ]
     if any(values for _, values in versions):
         yield Section("Environment", table=choices_table("Versions and hardware", versions), level=3, folded=True)
-    commands = tuple(dict.fromkeys(command_line(scores) for scores in models))
+    commands = tuple(dict.fromkeys(command_line(scores) for scores in models if "mteb" not in scores.environment))
     hint = "The same numbers on the same data; put in the places of models and data that hold on your machine."
     yield Section("Commands", text=(hint,), code=commands, level=3, folded=True)
 
