@@ -103,8 +103,7 @@ def encode(
 
     The whole input is read and checked before anything is encoded. An output
     file appears when it is complete; a directory grows shard by shard, goes on
-    with --resume and is verified with --check. To a model that is served
-    (http://HOST/v1#NAME), all texts are sent; its key is in SENTCLI_API_KEY.
+    with --resume and is verified with --check. http://HOST/v1#NAME is sent the texts.
 
     Args:
         inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is
@@ -116,8 +115,7 @@ def encode(
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
         check: Encode nothing: verify a directory that encode wrote.
-        estimate: Write nothing: measure 500 rows, and say what all of them take with each model on this
-            machine, in fp32 and int8.
+        estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
 
     \b
     Examples:
@@ -128,7 +126,6 @@ def encode(
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --ray auto --resume
       sentcli encode --check corpus-vectors
       sentcli encode corpus.jsonl --estimate -m minilm -m my-model
-      sentcli encode corpus.jsonl -o corpus-vectors -m https://api.example.com/v1#small
       sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301

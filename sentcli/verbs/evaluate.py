@@ -150,7 +150,6 @@ def evaluate(
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m my-model --report models.html
       sentcli evaluate faq-set -m minilm --variants --report savings.html
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
-      sentcli evaluate faq-set -m minilm -m https://api.example.com/v1#small
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
     from sentcli.evaluation import costs, labelled_data, significance
