@@ -161,7 +161,7 @@ def encode(
     Args:
         inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
-        model: A model folder, a short name (sentcli doctor lists them), or a hub id; several with --estimate.
+        model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         input_format: Read every input as this, whatever its suffix.
@@ -265,7 +265,7 @@ def evaluate(
 
     Args:
         files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
-        model: A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.
+        model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several are compared.
         kind: The kind of the tables; default: told from the names of the columns and from all values.
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
         skip_empty: Leave out rows with an empty cell, and count them.
@@ -319,7 +319,7 @@ def sts_eval(
     """Score the seven semantic textual similarity tasks by the protocol of the SimCSE papers.
 
     Args:
-        model: A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.
+        model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several are compared.
         data: A SentEval data/downstream folder, or sts once it is fetched.
         pairs: A table of your own with the columns sentence1, sentence2 and score (csv, tsv, jsonl or parquet), or a folder with one for each topic, such as AFS.
         pair_fields: Columns of --pairs: both sentences and the score, as A,B,SCORE.
@@ -365,7 +365,7 @@ def senteval(
     """Score SentEval's transfer tasks: a linear classifier on frozen vectors.
 
     Args:
-        model: A model folder, a short name (sentcli doctor lists them), or a hub id; several are compared.
+        model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several are compared.
         data: A SentEval data/downstream folder, or senteval once it is fetched.
         tasks: Comma-separated; default: the seven of the papers. Also SST5, SICKEntailment, and with a regression SICKRelatedness and STSBenchmark.
         protocol: full is the papers', fast the toolkit's quick one, lbfgs trains to the end.
@@ -434,7 +434,7 @@ def retrieve(
     """Search a corpus, or score retrieval: BEIR's sets with BEIR's metrics, or pairs of one domain.
 
     Args:
-        model: A model folder, a short name (sentcli doctor lists them), or a hub id; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
+        model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
         corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy; or a collection of Milvus.
         collection: The collection of --corpus milvus:URI.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
@@ -584,7 +584,7 @@ def report(
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve or evaluate; folders of training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
         title: Title of the page.
         group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and may have *.

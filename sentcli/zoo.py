@@ -12,6 +12,7 @@ from typing import Any
 from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
 from sentcli.io.copies import FolderCopy
 from sentcli.io.places import is_remote
+from sentcli.io.served import Served
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,11 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     Nothing opens the network when the model is on this machine.
 
     Raises:
-        InputError: if there is no such model, or its bytes are not the pinned ones.
+        InputError: if there is no such model, its bytes are not the pinned ones, or it is served elsewhere.
         SentcliError: if the hub or the store cannot be reached.
     """
+    if (served := Served.parse(model)) is not None:
+        raise served.lacks("way to do this")
     if is_remote(model):
         return FolderCopy.open(model).path, None
     path = Path(model).expanduser()

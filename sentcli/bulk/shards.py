@@ -147,7 +147,7 @@ class ShardWorker:
         )
         self.facts = WorkerFacts(
             node=socket.gethostname(),
-            loaded=LoadedModel(name, encoder.spec, encoder.tokenizer, remote),
+            loaded=LoadedModel(name, encoder.local.spec, encoder.tokenizer, remote),
             fingerprint=encoder.fingerprint(),
             protocol={
                 **encoder.describe(),
@@ -202,7 +202,7 @@ def _check_worker(facts: WorkerFacts, first: WorkerFacts) -> None:
 
 
 def _run_batch(worker: ShardWorker, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
-    return worker.encoder.backend.run(batch, prompt_length)
+    return worker.encoder.local.backend.run(batch, prompt_length)
 
 
 @dataclass(frozen=True)

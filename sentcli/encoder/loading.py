@@ -16,6 +16,7 @@ from sentcli import zoo
 from sentcli.cluster_nodes import Node, ask_nodes
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import cache_folder, least_recently_used
+from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
 from sentcli.model import exported
@@ -267,8 +268,11 @@ def require_same_weights(found: list[Node], model: str) -> str:
         The name for other processes, whose working folder is another one: an absolute path if it is a folder.
 
     Raises:
+        InputError: for a model that is served, whose host a cluster does not make faster.
         SentcliError: naming a node that lacks the model, or has other weights than the first node.
     """
+    if (served := Served.parse(model)) is not None:
+        raise served.lacks("--ray")
     path = str(Path(model).resolve()) if Path(model).exists() else model
 
     def weights(path: str) -> str:

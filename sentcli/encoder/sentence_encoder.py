@@ -15,12 +15,14 @@ import numpy.typing as npt
 from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
+from sentcli.io.served import Served
 from sentcli.model import encoding, exported
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.modules import DenseSpec, NormalizeSpec
 from sentcli.model.options import MIN_LENGTH, LoadOptions
+from sentcli.model.served import Sent, ServedModel
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.tokenizing import fit, position_limit
+from sentcli.model.tokenizing import TextTokenizer, fit, position_limit
 
 if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
@@ -29,17 +31,15 @@ if TYPE_CHECKING:
 class SentenceEncoder:
     """A sentence encoder, which turns texts into vectors on any backend."""
 
-    def __init__(self, loaded: LoadedModel, fingerprint: str | None = None) -> None:
+    def __init__(self, loaded: LoadedModel | ServedModel, fingerprint: str | None = None) -> None:
         self.loaded = loaded
         self._fingerprint = fingerprint
         self.model = loaded.name
         """The name or path that was given to `load`."""
         self.spec = loaded.spec
         """The description of the model, with the overrides of `load` applied."""
-        self.tokenizer = loaded.tokenizer
-        """Turns texts into token ids, cut to the maximum length."""
         self.backend = loaded.backend
-        """Runs the model."""
+        """What runs the model, and how."""
         self._on_torch: SentenceEncoder | None = None
 
     @classmethod
@@ -62,8 +62,8 @@ class SentenceEncoder:
         """Load a model.
 
         Args:
-            model: a sentence-transformers or plain transformers folder, an exported folder, a short name of the zoo, or
-                a hub id.
+            model: a sentence-transformers or plain transformers folder, an exported folder, a short name of the zoo, a
+                hub id, or ``https://HOST/v1#NAME`` of a model that is served, to which all texts are sent.
             backend: ``torch``, ``onnx`` or ``openvino``; ``auto`` takes the fastest that gives the same vectors: on a
                 CPU onnxruntime with the export beside the model or in the cache, elsewhere torch.
             precision: ``auto`` is fp32, or what an exported folder is in; ``int8`` on onnx and openvino, ``bf16`` and
@@ -81,15 +81,39 @@ class SentenceEncoder:
 
         Raises:
             InputError: if there is no such model, its folder is damaged, or an option does not fit it.
-            SentcliError: if the hub cannot be reached, or an export differs from its model.
+            SentcliError: if the hub or a host cannot be reached, or an export differs from its model.
         """
         chosen: Any = {"backend": backend, "precision": precision, "device": device}  # LoadOptions checks them
         options = LoadOptions(pooling, normalize, max_length, **chosen, allow_cpu_fallback=allow_cpu_fallback)
         notice = notice or (lambda message: None)
-        spec = loading.read_model(str(model), options)
         if edit is not None or untrained:
-            spec, options = (spec if edit is None else edit(spec)), replace(options, backend="torch")
+            options = replace(options, backend="torch")
+        if (served := Served.parse(str(model))) is not None:
+            return cls(ServedModel.open(str(model), served, options))
+        spec = loading.read_model(str(model), options)
+        spec = spec if edit is None else edit(spec)
         return cls(loading.load(str(model), spec, options, notice, make_export=make_export, untrained=untrained))
+
+    @property
+    def sent(self) -> Sent | None:
+        """What a model that is served was sent; None for a model on this machine."""
+        return self.loaded.sent if isinstance(self.loaded, ServedModel) else None
+
+    @property
+    def local(self) -> LoadedModel:
+        """The model in the memory of this machine, for what needs its tokenizer or weights.
+
+        Raises:
+            InputError: if it is served.
+        """
+        if isinstance(self.loaded, ServedModel):
+            raise self.loaded.served.lacks("way to do this")
+        return self.loaded
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """Turns texts into token ids, cut to the maximum length."""
+        return self.local.tokenizer
 
     @property
     def dimension(self) -> int:
@@ -105,21 +129,22 @@ class SentenceEncoder:
         if getattr(self.backend, "module", None) is not None:
             return self
         if self._on_torch is None:
+            spec = self.local.spec
             options = LoadOptions(
-                max_length=self.spec.max_length, backend="torch", precision="fp32", device=self.backend.device
+                max_length=spec.max_length, backend="torch", precision="fp32", device=self.backend.device
             )
-            self._on_torch = SentenceEncoder(loading.load(self.model, self.spec, options))
+            self._on_torch = SentenceEncoder(loading.load(self.model, spec, options))
         return self._on_torch
 
     @property
     def torch_module(self) -> TorchEncoder:
         """The torch module that computes the vectors, for training and saving; see `on_torch`."""
-        return self.on_torch().loaded.torch_module
+        return self.on_torch().local.torch_module
 
     @property
     def hf_tokenizer(self) -> Any:
         """The tokenizer of transformers; see `on_torch`."""
-        return self.on_torch().loaded.hf_tokenizer
+        return self.on_torch().local.hf_tokenizer
 
     def encode(
         self,
@@ -257,7 +282,8 @@ class SentenceEncoder:
         """
         from tokenizers import Tokenizer
 
-        positions = position_limit(self.spec, self.tokenizer.pad_id)
+        spec = self.local.spec
+        positions = position_limit(spec, self.tokenizer.pad_id)
         if positions is not None and tokens > positions:
             raise InputError(f"--query-length: {tokens} tokens are more than the {positions} positions of {self.model}")
         if tokens < MIN_LENGTH:
@@ -265,8 +291,8 @@ class SentenceEncoder:
                 f"--query-length {tokens} leaves no room between the special tokens; at least {MIN_LENGTH}"
             )
         copied = Tokenizer.from_str(self.tokenizer.backend.to_str())
-        tokenizer = fit(copied, self.spec, self.tokenizer.pad_id, None, tokens)
-        return SentenceEncoder(replace(self.loaded, spec=replace(self.spec, max_length=tokens), tokenizer=tokenizer))
+        tokenizer = fit(copied, spec, self.tokenizer.pad_id, None, tokens)
+        return SentenceEncoder(replace(self.local, spec=replace(spec, max_length=tokens), tokenizer=tokenizer))
 
     def with_normalize(self, normalize: bool) -> SentenceEncoder:
         """Return an encoder over the same weights with or without L2 normalisation at the end."""
@@ -274,7 +300,7 @@ class SentenceEncoder:
 
         kept = [module for module in self.torch_module.stack if not isinstance(module.spec, NormalizeSpec)]
         added = [BuiltModule(NormalizeSpec())] if normalize else []
-        return self._with_stack(self.spec.with_normalize(normalize), [*kept, *added])
+        return self._with_stack(self.local.spec.with_normalize(normalize), [*kept, *added])
 
     def with_dense(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> SentenceEncoder:
         """Return an encoder over the same weights that ends with ``weight x + bias``.
@@ -290,7 +316,7 @@ class SentenceEncoder:
         dense = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
         module: Any = BuiltModule(dense)
         module.linear.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
-        spec = replace(self.spec, modules=(*self.spec.modules, dense))
+        spec = replace(self.local.spec, modules=(*self.local.spec.modules, dense))
         return self._with_stack(spec, [*self.torch_module.stack, module])
 
     def _with_stack(self, spec: EncoderSpec, stack: list[Any]) -> SentenceEncoder:
@@ -302,7 +328,7 @@ class SentenceEncoder:
             LoadOptions(device=running.device, precision=running.precision)  # type: ignore[arg-type]
         )
         backend.attach(TorchEncoder(self.torch_module.backbone, stack).eval())
-        return SentenceEncoder(replace(self.loaded, spec=spec, backend=backend, hf_tokenizer=self.hf_tokenizer))
+        return SentenceEncoder(replace(self.local, spec=spec, backend=backend, hf_tokenizer=self.hf_tokenizer))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write a folder that ``SentenceTransformer(folder)`` and `load` open with equal vectors.
@@ -314,21 +340,26 @@ class SentenceEncoder:
         """
         from sentcli.model.saving import save_model
 
-        save_model(self.on_torch().loaded, Path(folder), loading.add_beside, overwrite=overwrite)
+        save_model(self.on_torch().local, Path(folder), loading.add_beside, overwrite=overwrite)
 
     def fingerprint(self) -> str:
         """Return a hash of what determines a vector: weights, tokenizer, modules and maximum length, not the prompt.
 
-        An export has the fingerprint of the model that it was made from; its precision is in `describe`.
+        An export has the fingerprint of the model that it was made from; its precision is in `describe`. Of a model
+        that is served, only address, name and dimension are known.
         """
         if self._fingerprint is not None:  # of the files from which another process has loaded it
             return self._fingerprint
-        facts = [
-            *(exported.source_digests(self.spec) or [file_digest(self.spec.folder / "config.json")]),
-            self.tokenizer.backend.to_str(),
-            *map(exported.module_identity, self.spec.modules),
-            repr((self.spec.max_length, self.spec.lowercase)),
-        ]
+        if isinstance(self.loaded, ServedModel):
+            facts = [repr(("served", str(self.loaded.served), self.dimension))]
+        else:
+            spec = self.loaded.spec
+            facts = [
+                *(exported.source_digests(spec) or [file_digest(spec.folder / "config.json")]),
+                self.tokenizer.backend.to_str(),
+                *map(exported.module_identity, spec.modules),
+                repr((spec.max_length, spec.lowercase)),
+            ]
         return hashlib.sha256("".join(facts).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:

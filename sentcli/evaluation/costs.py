@@ -36,12 +36,13 @@ def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
 
     The model has been loaded once before, so that the import of libraries and the making of an export, which only the
     first model or the first run has to wait for, are not counted. Of two passes over the texts the faster one counts.
+    Of a model that is served, which is not loaded, the costs have what it was sent, for this measurement as well.
     """
     if not model.was_loaded:
         model.load()
     model.release()
-    started = time.perf_counter()
-    encoder = SentenceEncoder.load(model.name, **vars(model.options))
+    served, started = model.load() if model.is_served else None, time.perf_counter()
+    encoder = served or SentenceEncoder.load(model.name, **vars(model.options))
     encoder.encode(texts[:1])
     first = time.perf_counter() - started
     seconds = []
@@ -54,8 +55,9 @@ def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
         "texts": len(texts),
         "dimensions": encoder.dimension,
         "bytes_per_vector": 4 * encoder.dimension,
-        "weight_bytes": weight_bytes(encoder.spec),
+        "weight_bytes": weight_bytes(encoder.spec) if isinstance(encoder.spec, EncoderSpec) else None,
         "first_vector_seconds": first,
+        **({f"sent_{name}": count for name, count in vars(encoder.sent).items()} if encoder.sent else {}),
     }
 
 

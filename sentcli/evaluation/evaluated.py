@@ -21,10 +21,12 @@ from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
+from sentcli.io.served import Served
 from sentcli.machine import environment
 from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import Encoded, Progress
 from sentcli.model.options import LoadOptions
+from sentcli.model.spec import EncoderSpec, ModelSpec
 
 Floats = npt.NDArray[Any]
 
@@ -122,8 +124,13 @@ class EvaluatedModel:
         """Tasks whose scores were read from the cache."""
         self.was_loaded = False
         """Whether the model has been loaded since this object was made."""
+        if encoder is None and Served.parse(name) is not None:
+            encoder = load_encoder(name, self.options)  # its dimension is a part of its key
+        self.spec: ModelSpec
         if encoder is not None and options is None:
             self.spec, self.key = encoder.spec, None
+        elif encoder is not None and encoder.sent is not None:  # it is served
+            self.spec, self.key = encoder.spec, digest([encoder.fingerprint(), library_key()])
         else:
             spec = read_model(name, self.options)
             self.spec = spec if encoder is None else encoder.spec
@@ -146,7 +153,12 @@ class EvaluatedModel:
     @property
     def is_trained_run(self) -> bool:
         """Whether the model is the folder of a run of ``train``, known by its log."""
-        return (self.spec.folder / "metrics.jsonl").is_file()
+        return isinstance(self.spec, EncoderSpec) and (self.spec.folder / "metrics.jsonl").is_file()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the model is behind an address."""
+        return not isinstance(self.spec, EncoderSpec)
 
     def load(self) -> SentenceEncoder:
         """Return the model, which is loaded unless it is already."""
@@ -160,8 +172,9 @@ class EvaluatedModel:
         return Canaries.of(self.load().loaded, self.spec.usual_prompt)
 
     def release(self) -> None:
-        """Free the memory of the loaded model."""
-        self._encoder = None
+        """Free the memory of the loaded model; one that is served takes none, and goes on counting what it is sent."""
+        if not self.is_served:
+            self._encoder = None
 
     def encode(
         self,
@@ -191,15 +204,20 @@ class EvaluatedModel:
         """Return the cache of the vectors of `encoder`, or None if they are not kept."""
         if self.key is None:
             return None
+        if self.is_served:  # its vectors do not depend on this machine, and may have cost money
+            return VectorStore(encoder.fingerprint(), fresh=self.rerun)
         return VectorStore(digest([self.key, {**self.description, **encoder.describe()}]), fresh=self.rerun)
 
     def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
-        """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache, to which nothing is added."""
+        """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache.
+
+        Nothing is added to it, except the answers of a model that is served: an error later on does not lose them.
+        """
         encoder = self.load()
         store = self._vectors(encoder)
         if store is None:
             return encoder.encode_distinct(texts, prompt, **options)
-        return store.encode(encoder, texts, prompt=prompt, keep=False, **options)
+        return store.encode(encoder, texts, prompt=prompt, keep=self.is_served, **options)
 
     def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
         """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""
@@ -280,7 +298,7 @@ def score_model(
     device = choices.pop("device", "cpu")
     truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)
     zero = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
-    counts = {"truncated_texts": truncated} | ({"zero_vectors": sum(zero)} if zero else {})
+    counts = {"truncated_texts": None if model.is_served else truncated} | ({"zero_vectors": sum(zero)} if zero else {})
     scores.protocol = {**protocol, **choices, **counts}
     scores.environment = environment(device, choices.get("precision"), seed)
     scores.environment["trained_run"] = model.is_trained_run

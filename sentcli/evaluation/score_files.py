@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sentcli.errors import DataError, InputError, one_line
+from sentcli.evaluation.mteb_results import is_mteb, read_mteb
 from sentcli.evaluation.score_kinds import (
     AGGREGATIONS,
     IN_DOMAIN,
@@ -279,14 +280,14 @@ def _of_earlier_version(
 
 
 def read_scores(files: Iterable[Path]) -> list[ModelScores]:
-    """Read files that commands wrote with ``--json``; each holds an object or a list of objects."""
+    """Read files that commands wrote with ``--json``, an object or a list of objects each, and results of mteb."""
     scores = []
     for file in files:
         value = _parse(file)
         objects = value if isinstance(value, list) else [value]
         if not objects:
             raise DataError(file, "an empty list; there is nothing to show")
-        scores += [read_object(item, str(file)) for item in objects]
+        scores += [read_mteb(item, file) if is_mteb(item) else read_object(item, str(file)) for item in objects]
     return scores
 
 

@@ -32,6 +32,8 @@ SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"
 DEFAULT_MEGABYTES = 2048
 TEXTS_AT_A_TIME = 8192
 """Texts that are encoded before their vectors are written."""
+SERVED_AT_A_TIME = 512
+"""The same for a model that is served, whose answers may have cost money: an error loses no more."""
 LOOKED_UP = 500
 """Texts that are looked up in one query of the database."""
 
@@ -163,7 +165,8 @@ class VectorStore:
         if progress is not None and is_cached.any():
             progress(EncodeStats(texts=int(is_cached.sum())))
         missing, tokens = np.flatnonzero(~is_cached), 0
-        step = TEXTS_AT_A_TIME if keep else max(len(missing), 1)
+        at_a_time = TEXTS_AT_A_TIME if encoder.sent is None else SERVED_AT_A_TIME
+        step = at_a_time if keep else max(len(missing), 1)
         for start in range(0, len(missing), step):
             rows = missing[start : start + step]
             encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress, **options)

@@ -260,7 +260,9 @@ def encode(model: EvaluatedModel, data: RetrievalSet, encoding: Encoding, sample
             made = one.encode(block, progress, prompt=prompts[1], length=data.facts.document_length)
             parts.append(made.of(block))
             cut += made.truncated(block)
-    speed, normalized = costs.measure(one, sample)["texts_per_second"], encoder.spec.normalizes
+    speed, normalized = costs.measure(one, sample)["texts_per_second"], bool(encoder.spec.normalizes)
+    if encoder.sent is not None:
+        console.note(f"{model.name} was sent {encoder.sent}")
     one.release()
     return Encoded(
         encoding, prompts[1], asked.of(queries), np.concatenate(parts), normalized, cut / len(data.ids), speed
@@ -312,7 +314,8 @@ def encodings(grid: Grid, model: EvaluatedModel, cut: float) -> list[Encoding]:
     if lengths is None:
         lengths = [spec.max_length // 2] if spec.max_length and cut > OFTEN_CUT else []
     if precisions is None:
-        precisions = ["int8"] if options.on_cpu and options.backend != "torch" and options.precision == "auto" else []
+        may = options.on_cpu and not model.is_served
+        precisions = ["int8"] if may and options.backend != "torch" and options.precision == "auto" else []
     ways = [Encoding({"max_length": length}) for length in lengths if length != spec.max_length]
     ways += [Encoding({"pooling": pooling}) for pooling in grid.poolings if pooling != spec.pooling]
     ways += [Encoding({"precision": precision}) for precision in precisions if precision != options.precision]

@@ -106,7 +106,7 @@ class Address(str):
                 parts = urlsplit(name)
             except ValueError as error:
                 raise InputError(f"{scheme}://...: no web address ({error})") from None
-            public = urlunsplit((scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+            public = urlunsplit((scheme, parts.netloc.rpartition("@")[2], parts.path, "", parts.fragment))
         elif ":" in rest.partition("/")[0]:
             raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
         elif version := _VERSION.search(rest):

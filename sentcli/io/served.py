@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.forms import decode
 from sentcli.io.places import Address, without_secrets
 
 KEY = "SENTCLI_API_KEY"
@@ -46,11 +47,18 @@ class Served:
         if parts.username or parts.password or parts.query:
             raise InputError(f"{Address(whole)}: no user, password or query; a key comes from the variable {KEY}")
         if not parts.hostname or not parts.fragment:
-            raise InputError(f"{Address(whole)} names no model: http://HOST/v1#MODEL")
+            raise InputError(
+                f"{Address(whole)}: a model that is served is http://HOST/v1#MODEL; a folder lies here, or at s3://, "
+                "gs://, az://"
+            )
         return cls(whole.partition("#")[0].rstrip("/"), parts.fragment)
 
     def __str__(self) -> str:
         return f"{self.address}#{self.model}"
+
+    def lacks(self, what: str) -> InputError:
+        """Return the error for what only a model on this machine can do."""
+        return InputError(f"{self} is served: without its weights and its tokenizer there is no {what}")
 
     def answers(self, path: str, requests: Sequence[dict[str, Any]]) -> Iterator[Any]:
         """Yield the JSON answer to each request, in order.
@@ -92,12 +100,16 @@ class Served:
             try:
                 async with session.post(f"{self.address}/{path}", json=request, allow_redirects=False) as response:
                     if response.status == 200:
-                        return await response.json(content_type=None)
+                        return decode(await response.read())
                     problem = f"status {response.status} {await self._reason(response)}".strip()
+                    if response.status in (401, 403):
+                        problem += f" (the key comes from the variable {KEY})"
                     if response.status != 429 and response.status < 500:
                         break
                     asked = response.headers.get("Retry-After", "")
                     wait = min(float(asked), LONGEST_WAIT) if wait is not None and asked.isdigit() else wait
+            except aiohttp.InvalidURL:
+                raise InputError(f"{self}: no web address") from None
             except ValueError as error:
                 problem = f"its answer is not JSON ({error})"
                 break

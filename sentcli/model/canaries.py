@@ -19,6 +19,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from sentcli.errors import InputError
 from sentcli.model import exported
 from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.model.served import ServedModel
+from sentcli.model.spec import EncoderSpec
 
 Kinship = Literal["equal", "rounding", "another precision", "another pooling or prompt", "another model"]
 WIDTH = 16
@@ -125,10 +127,10 @@ class Canaries:
             raise ValueError("vectors are not those of the fixed texts")
 
     @classmethod
-    def of(cls, model: LoadedModel, prompt: str) -> Canaries:
-        """Encode the texts with a prompt in front of each."""
+    def of(cls, model: LoadedModel | ServedModel, prompt: str) -> Canaries:
+        """Encode the texts with a prompt in front of each; a host is sent them."""
         vectors, spec = model.encode(TEXTS, prompt).vectors.astype("<f4"), model.spec
-        weights = exported.source_digests(spec)
+        weights = exported.source_digests(spec) if isinstance(spec, EncoderSpec) else []
         return cls(
             sha256=hashlib.sha256(vectors.tobytes()).hexdigest(),
             dimension=vectors.shape[1],

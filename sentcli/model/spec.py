@@ -88,23 +88,52 @@ class TransformerSizes(BaseModel):
     n_layers: Layers = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """What is known of any model; of one that is served, whose folder is elsewhere, this is nothing."""
+
+    max_length: int | None = None
+    """The maximum length in tokens, special ones included; None takes the tokenizer's."""
+    prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    assumed_pooling: bool = False
+    """Whether the folder does not state a pooling, so that `mean` was assumed."""
+
+    @property
+    def pooling(self) -> str | None:
+        """The value of ``--pooling`` for this model, or a description of a combination that has no name."""
+        return None
+
+    @property
+    def normalizes(self) -> bool | None:
+        """Whether the vectors have length 1."""
+        return None
+
+    @property
+    def usual_prompt(self) -> str:
+        """The default prompt, which goes in front of a sentence unless another one is chosen; empty for most models."""
+        return self.prompts.get(self.default_prompt or "", "")
+
+    def role_prompt(self, role: str) -> str:
+        """Return the model's prompt for the role ``query`` or ``document``, else its default prompt, else ``""``.
+
+        The prompt for documents may also be called passage or corpus.
+        """
+        names = ("query",) if role == "query" else ("document", "passage", "corpus")
+        return next((self.prompts[name] for name in (*names, self.default_prompt) if name in self.prompts), "")
+
+
 @dataclass(frozen=True)
-class EncoderSpec:
+class EncoderSpec(ModelSpec):
     """The description of an encoder: its transformer, the modules after it, its maximum length and its prompts."""
 
     folder: Path
     """The folder of the transformer, with config.json, weights and tokenizer."""
     modules: tuple[ModuleSpec, ...]
-    max_length: int | None = None
-    """The maximum length in tokens, special ones included; None takes the tokenizer's."""
     lowercase: bool = False
     """Whether text is lower-cased first, a setting of sentence-transformers; most tokenizers do it themselves."""
-    prompts: dict[str, str] = field(default_factory=dict)
-    default_prompt: str | None = None
     config: dict[str, Any] = field(default_factory=dict)
     """The transformer's config.json."""
-    assumed_pooling: bool = False
-    """Whether the folder does not state a pooling, so that `mean` was assumed."""
 
     @property
     def hidden_size(self) -> int:
@@ -158,19 +187,6 @@ class EncoderSpec:
     def normalizes(self) -> bool:
         """Whether the vectors have length 1."""
         return any(isinstance(m, NormalizeSpec) for m in self.modules)
-
-    @property
-    def usual_prompt(self) -> str:
-        """The default prompt, which goes in front of a sentence unless another one is chosen; empty for most models."""
-        return self.prompts.get(self.default_prompt or "", "")
-
-    def role_prompt(self, role: str) -> str:
-        """Return the model's prompt for the role ``query`` or ``document``, else its default prompt, else ``""``.
-
-        The prompt for documents may also be called passage or corpus.
-        """
-        names = ("query",) if role == "query" else ("document", "passage", "corpus")
-        return next((self.prompts[name] for name in (*names, self.default_prompt) if name in self.prompts), "")
 
     def with_pooling(self, name: str) -> EncoderSpec:
         """Return the spec with another pooling, without the CNN or the dense layers that belong to the old one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sentcli.evaluation.positives import USUAL_RULE
 from sentcli.evaluation.score_kinds import AGGREGATIONS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import TASKS
+from sentcli.model.served import Sent
 from sentcli.pages import comparisons, score_tables, systems
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_tables import ScoreTable
@@ -125,6 +126,11 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
     )
     title = f"What each model costs on this machine{f' ({device})' if device else ''}"
     columns, formats = ["model", *COSTS.values()], {"texts a second": ",.0f"}
+    sent = [Sent(*(cost.get(f"sent_{count.name}") or 0 for count in fields(Sent))) for cost in costs.values()]
+    if any(each.requests for each in sent):
+        columns.append("sent to its host")
+        rows = [[*row, str(each) if each.requests else None] for row, each in zip(rows, sent, strict=True)]
+        note += " Those of a model that is served are with its host and the network; what the cache had was not sent."
     return Table(title, columns, rows, formats=formats, texts=megabytes, notes=[note])
 
 
@@ -172,7 +178,7 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     ]
     if any(values for _, values in versions):
         yield Section("Environment", table=choices_table("Versions and hardware", versions), level=3, folded=True)
-    commands = tuple(dict.fromkeys(command_line(scores) for scores in models))
+    commands = tuple(dict.fromkeys(command_line(scores) for scores in models if "mteb" not in scores.environment))
     hint = "The same numbers on the same data; put in the places of models and data that hold on your machine."
     yield Section("Commands", text=(hint,), code=commands, level=3, folded=True)
 
@@ -214,7 +220,8 @@ def command_line(scores: ModelScores) -> str:
         options, names = {"split": "test"}, {}
         if scores.command == "senteval" and "name" in protocol:
             parts += ["--protocol", protocol["name"]]
-    options |= {"pooling": None, "max_length": None, "backend": None, "precision": None}
+    options |= {"pooling": None, "max_length": None}
+    options |= {} if protocol.get("backend") == "served" else {"backend": None, "precision": None}
     for key, default in options.items():
         value = protocol.get(key)
         if value not in (None, "", default):

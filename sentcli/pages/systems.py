@@ -273,7 +273,7 @@ def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
         key = json.dumps([scores.kinds[0].name, measure(scores), common_protocol(scores)], sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
         for group_key, group_sizes, members in groups:
-            if group_key == key and all(group_sizes.get(task, size) == size for task, size in sizes.items()):
+            if group_key == key and all(_alike(group_sizes.get(task, size), size) for task, size in sizes.items()):
                 group_sizes.update(sizes)
                 members.append(scores)
                 break
@@ -291,6 +291,11 @@ def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
     sets = scores.protocol.get("sets")
     choices = {**scores.protocol, **((sets.get(task.task) or {}) if isinstance(sets, dict) else {})}
     return (*sizes, *(choices.get(key) for key in SET_CHOICES))
+
+
+def _alike(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Tell whether two results of `_size` may be of the same data; results of mteb do not say all of it."""
+    return all(one == other or None in (one, other) for one, other in zip(first, second, strict=True))
 
 
 def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:

@@ -199,7 +199,7 @@ class LocalCorpus:
             if rescore is not None:
                 raise InputError(f"--rescore goes with vectors that were made smaller; {origin.name} is full")
             return searcher
-        fit = partial(origin.fitted, normalized=encoder.spec.normalizes)
+        fit = partial(origin.fitted, normalized=bool(encoder.spec.normalizes))
         if rescore is None:
             return SmallerSearch(searcher, fit)
         full = open_vectors(rescore)

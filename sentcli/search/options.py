@@ -12,7 +12,7 @@ from sentcli.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.model.spec import EncoderSpec
+    from sentcli.model.spec import ModelSpec
 
 Similarity = Literal["cosine", "dot"]
 Way = Literal["dense", "bm25", "rrf", "weighted"]
@@ -72,7 +72,7 @@ class SearchOptions:
         """The share of the dense score in ``--search weighted``."""
         return 0.5 if self.dense_weight is None else self.dense_weight
 
-    def prompts(self, model: SentenceEncoder | EncoderSpec) -> tuple[str, str]:
+    def prompts(self, model: SentenceEncoder | ModelSpec) -> tuple[str, str]:
         """Return the texts in front of queries and documents, by default the model's own."""
         query = model.role_prompt("query") if self.query_prompt is None else self.query_prompt
         document = model.role_prompt("document") if self.doc_prompt is None else self.doc_prompt

@@ -16,6 +16,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.places import is_remote
 from sentcli.io.readers import OnNull
+from sentcli.io.served import Served
 from sentcli.model.canaries import Canaries
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import Vectors
@@ -58,10 +59,15 @@ class Origin(VectorFacts):
         """Return the name of the model that made the vectors.
 
         Raises:
-            InputError: if it is unknown, or that model is neither on this machine nor in a store.
+            InputError: if it is unknown, or that model is neither on this machine nor in a store. One that is served is
+                asked only where its address is given, and never because a directory names it.
         """
         if not self.known:
             raise InputError(f"{self.name} does not say which model made its vectors: give that model with -m")
+        if Served.parse(self.model) is not None:
+            raise InputError(
+                f"{self.name} was encoded with {self.model}, which is served: -m {self.model} sends it the queries"
+            )
         if not (is_remote(self.model) or on_this_machine(self.model)):
             raise InputError(
                 f"{self.name} was encoded with {self.model}, which is not on this machine: give the model with -m"

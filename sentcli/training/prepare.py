@@ -120,7 +120,7 @@ def prepare(request: TrainRequest) -> Prepared:
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
-    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, settings.max_length)
+    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.local.spec, settings.max_length)
     model = held_out_text = None
     if eval_text is not None and method.fit is not None:
         raise InputError(f"--eval-text measures how well masked words are predicted, and {method.name} predicts none")
@@ -175,7 +175,7 @@ def load_encoder(
         edit=method.cnn.extend if method.cnn is not None else None,
         untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
     )
-    if not has_weights(encoder.spec.folder):
+    if not has_weights(encoder.local.spec.folder):
         notes.append(f"{model} has no weights: training starts from random ones")
     if method.settings.dropout is not None:
         surgery.set_dropout(encoder.torch_module, method.settings.dropout)
@@ -188,7 +188,7 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
     special = frozenset(tokenizer.all_special_ids)
     vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
-    parts = Parts(encoder.torch_module, encoder.spec, vocabulary, encoder.dimension, method.settings.max_length)
+    parts = Parts(encoder.torch_module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length)
     return TrainingModel(method, parts).to(encoder.backend.device)
 
 
@@ -199,7 +199,7 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
     sentence to the positions of the model.
     """
     length = method.settings.max_length
-    own = position_limit(encoder.spec, encoder.hf_tokenizer.pad_token_id)
+    own = position_limit(encoder.local.spec, encoder.hf_tokenizer.pad_token_id)
     different_texts = method.views.different_texts()
     if different_texts:
         own = min(filter(None, (own, encoder.spec.max_length)), default=None)

@@ -94,11 +94,11 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         if not dev:
             return values
         first_module = encoder.torch_module
-        encoder.backend.module = module  # type: ignore[attr-defined]
+        encoder.local.backend.module = module  # type: ignore[attr-defined]
         try:
             return dev_values(encoder, dev, geometry=prepared.request.log.log_geometry) | values
         finally:
-            encoder.backend.module = first_module  # type: ignore[attr-defined]
+            encoder.local.backend.module = first_module  # type: ignore[attr-defined]
 
     result = loop.train(
         model,
@@ -118,7 +118,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     result = _with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
     everywhere(
-        lambda: folder.finish(encoder, model.head, config, model_card(config, encoder.spec.folder), model.kept())
+        lambda: folder.finish(encoder, model.head, config, model_card(config, encoder.local.spec.folder), model.kept())
     )
     return result
 
@@ -158,7 +158,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         if values is not None:
             folder.log({"step": 0, **values, "fitted": fitted})
     config = configuration(prepared, result, encoder)
-    folder.finish(encoder, nn.Identity(), config, model_card(config, prepared.encoder.spec.folder))
+    folder.finish(encoder, nn.Identity(), config, model_card(config, prepared.encoder.local.spec.folder))
     return result
 
 

@@ -249,7 +249,7 @@ class RunFolder:
         for name, part in (kept or {}).items():
             (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
             save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
-        write_model_files(encoder.on_torch().loaded, self.path)
+        write_model_files(encoder.on_torch().local, self.path)
         add_beside(encoder.model, self.path)
         self._settle()
 

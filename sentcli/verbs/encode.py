@@ -13,11 +13,12 @@ from sentcli import console
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import MODEL_HELP, ClusterOptions, Format, IdField, Overwrite, TextField, open_encoder
+from sentcli.verbs.options import SERVED_HELP, ClusterOptions, Format, IdField, Overwrite, TextField, open_encoder
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
+    from sentcli.bulk.engines import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
@@ -83,7 +84,7 @@ class WriteOptions:
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
     output: Annotated[str | None, Flag("-o", metavar="OUT")] = None,
-    model: Annotated[list[str] | None, Flag("-m"), Doc(f"{MODEL_HELP}; several with --estimate.")] = None,
+    model: Annotated[list[str] | None, Flag("-m"), Doc(f"{SERVED_HELP}; several with --estimate.")] = None,
     reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
     prompt_name: Annotated[str | None, Flag(panel="Model")] = None,
     prompt: Annotated[str | None, Flag(panel="Model")] = None,
@@ -103,7 +104,7 @@ def encode(
 
     The whole input is read and checked before anything is encoded. An output
     file appears when it is complete; a directory grows shard by shard, goes on
-    with --resume and is verified with --check.
+    with --resume and is verified with --check. http://HOST/v1#NAME is sent the texts.
 
     Args:
         inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is
@@ -159,7 +160,7 @@ def encode(
     load = replace(options, device=names[0]) if names else options
     with open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
         prompt = _prompt(encoder, prompt_name, prompt)
-        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=encoder.spec.normalizes)
+        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=bool(encoder.spec.normalizes))
         ran = {"backend": encoder.backend.name, "precision": encoder.backend.precision}
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
@@ -169,6 +170,7 @@ def encode(
             smaller=smaller,
             devices=names,
             load={k: v for k, v in {"model": name, **vars(options), **ran}.items() if k != "device"},
+            encode=_kept(encoder, options),
             pool=pool,
             overwrite=writing.overwrite,
             resume=writing.resume,
@@ -183,6 +185,15 @@ def encode(
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         result.protocol = encoder.describe() | {"prompt": prompt, **choices}
     return result.finish(results)
+
+
+def _kept(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:
+    """Return how a model that is served encodes, so that its answers are kept whatever ends the command."""
+    if encoder.sent is None:
+        return None
+    from sentcli.evaluation.evaluated import EvaluatedModel
+
+    return EvaluatedModel.of(encoder, options).encode_distinct
 
 
 def _single(models: list[str]) -> str:
@@ -258,10 +269,13 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
     for problem in summary.damaged:
         console.warn(f"{problem}: its shard was made again")
     before = f", {summary.rows_before} were there" if summary.rows_before else ""
+    runs = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
+    if encoder.sent is not None:
+        runs = f"{encoder.model} was sent {encoder.sent}"
     console.note(
         f"{rows} rows{before} -> {summary.output} [{summary.rows}, {summary.dimension}] in {summary.seconds:.1f} s "
         f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty "
-        f"rows; {encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision})"
+        f"rows; {runs})"
     )
     if summary.nulls_skipped:
         console.warn(f"{summary.nulls_skipped} rows without text were left out")
@@ -276,6 +290,7 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
         "distinct": rows - counts.duplicates,
         **{key: getattr(counts, key) for key in ("duplicates", "empty", "tokens", "truncated", "tokens_lost")},
         "rows_per_second": rows / max(summary.seconds, 1e-9),
+        **({"sent": asdict(encoder.sent)} if encoder.sent is not None else {}),
     }
 
 

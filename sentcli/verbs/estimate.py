@@ -11,6 +11,7 @@ import numpy as np
 
 from sentcli import console
 from sentcli.errors import SentcliError
+from sentcli.io.served import Served
 from sentcli.model.options import LoadOptions
 from sentcli.table import Table
 from sentcli.verbs.result import Result
@@ -95,7 +96,12 @@ def estimate(
         shard_rows: the rows of a shard, within which equal texts are encoded once.
         smaller: how vectors are made smaller.
         prompt: the name of one of the model's prompts, and the text in front of each row; see `prompt_text`.
+
+    Raises:
+        InputError: for a model that is served.
     """
+    for served in filter(None, map(Served.parse, models)):
+        raise served.lacks("--estimate, which measures this machine")
     sampled = sample_rows(files, shard_rows)
     result = Result("encode", ", ".join(models), {"estimate": True, "sample": len(sampled.texts), **smaller.protocol()})
     estimates: list[Estimate] = []

@@ -61,7 +61,7 @@ def export(
     encoder = load_encoder(model, LoadOptions(**vars(options), backend="torch", precision="fp32", device="cpu"))
     with console.working("exporting") as show_step:
         exported = export_model(
-            encoder.loaded,
+            encoder.local,
             output,
             precision,
             verify=verify,

@@ -308,7 +308,7 @@ def with_queries(
         return request
     prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
     vectors = encoder.encode([text for _, text in read_queries(queries)], prompt=prompt)
-    return replace(request, queries=origin.fitted(vectors, normalized=encoder.spec.normalizes))
+    return replace(request, queries=origin.fitted(vectors, normalized=bool(encoder.spec.normalizes)))
 
 
 def _build(store: Store, request: IndexRequest, pool: Pool | None = None) -> IndexManifest:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
-Models = Annotated[list[str], Flag("-m"), Doc(f"{MODEL_HELP}; several are compared.")]
+SERVED_HELP = "A model folder, a hub id, a short name (sentcli doctor), or URL#NAME"
+"""The help where a model may be served, too, as ``http://HOST/v1#NAME``: the texts are sent to an OpenAI-compatible
+address."""
+Models = Annotated[list[str], Flag("-m"), Doc(f"{SERVED_HELP}; several are compared.")]
 Model = Annotated[str, Flag("-m"), Doc(f"{MODEL_HELP}.")]
 OptionalModel = Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")]
 TextField = Annotated[str, Doc("Column that holds the text.")]

@@ -79,7 +79,7 @@ def report(
     with --data the seven STS tasks, geometry and similarity, with --texts a map.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve or evaluate; folders of training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
 
     \b

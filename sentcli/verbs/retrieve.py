@@ -10,7 +10,7 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.search.options import SearchOptions
 from sentcli.verbs.declaration import CommonOptions, Flag, Group, verb
-from sentcli.verbs.options import MODEL_HELP, CorpusOptions, Overwrite, PairOptions, SetOptions
+from sentcli.verbs.options import SERVED_HELP, CorpusOptions, Overwrite, PairOptions, SetOptions
 from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import search_corpus
 from sentcli.verbs.scoring import ScoringOptions
@@ -28,7 +28,9 @@ def retrieve(
     model: Annotated[
         list[str] | None,
         Flag("-m"),
-        Doc(f"{MODEL_HELP}; --beir and --in-domain compare several. Default: the model that made a corpus of vectors."),
+        Doc(
+            f"{SERVED_HELP}; --beir and --in-domain compare several. Default: the model that made a corpus of vectors."
+        ),
     ] = None,
     corpus: Annotated[CorpusOptions, Group("Search")] = CorpusOptions(),
     sets: Annotated[SetOptions, Group("Score sets")] = SetOptions(),

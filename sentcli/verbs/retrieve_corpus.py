@@ -72,7 +72,9 @@ def search_corpus(
     with open_corpus(options, search, load) as corpus:
         corpus = _selected(corpus, options, result)
         if options.has_queries or options.count_by is None:
-            encoder = load_query_encoder(models, corpus, load) if search.by_vectors else None
+            encoder = asking = load_query_encoder(models, corpus, load) if search.by_vectors else None
+            if encoder is not None and search.query_length is not None and not options.like:
+                asking = encoder.with_max_length(search.query_length)
             corpus, facts = corpus.prepare(search, encoder, options.rescore)
             _describe(result, search, encoder, facts, len(corpus))
             if options.like:
@@ -80,17 +82,17 @@ def search_corpus(
                 if missing := [key for key in options.like if key not in rows]:
                     raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
                 queries = [(key, rows[key].text) for key in dict.fromkeys(options.like)]
-            elif encoder is not None and search.query_length is not None:
-                encoder = encoder.with_max_length(search.query_length)
             prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
             starts = range(0, len(queries), QUERIES_AT_A_TIME)
             blocks = [queries[start : start + QUERIES_AT_A_TIME] for start in starts]
             lists = (
                 (query, hits)
                 for block in (blocks if options.has_queries else _typed_queries())
-                for query, hits in _hits(corpus, block, search, encoder, prompt, alike=bool(options.like))
+                for query, hits in _hits(corpus, block, search, asking, prompt, alike=bool(options.like))
             )
             results = _results(lists, options, search, result, len(queries), keep_all=keep_all)
+            if encoder is not None and encoder.sent is not None:
+                console.note(f"{encoder.model} was sent {encoder.sent}")
     if options.hits is None and len(queries) > PRINTED_QUERIES:
         shown = f"the hits of {PRINTED_QUERIES} of {len(queries)} queries are shown"
         result.note = f"{shown}; --hits FILE or --json FILE has all"

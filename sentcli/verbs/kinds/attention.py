@@ -166,11 +166,12 @@ class AttentionInputs:
         from sentcli.model.exported import read_export
 
         report, options, count = Result("analyze", model.name), self.options, len(self.texts)
-        if read_export(model.spec.folder) is not None and not has_weights(model.spec.folder):
+        encoder = model.load()
+        if read_export(encoder.local.spec.folder) is not None and not has_weights(encoder.local.spec.folder):
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
         typed = [options.sentence] if options.sentence is not None and not options.sentence.isdecimal() else []
         texts = [*self.texts, *typed]
-        views = DropoutViews(model.load(), texts, options.seed, options.dropout)
+        views = DropoutViews(encoder, texts, options.seed, options.dropout)
         layers = self._layers(views)
         number = texts.index(self.shown) if self.shown else self._sentence_number(texts, views.lengths)
         self.shown = texts[number]

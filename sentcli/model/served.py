@@ -1,0 +1,169 @@
+"""A model that is served: texts go to an OpenAI-compatible address, and vectors come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, Field, StrictInt, ValidationError
+
+from sentcli.errors import SentcliError
+from sentcli.io.served import Served
+from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress, Vectors
+from sentcli.model.options import LoadOptions
+from sentcli.model.spec import ModelSpec
+
+BATCH_TEXTS, BATCH_CHARACTERS = 32, 64_000
+"""The most texts and characters of one request, which common servers take; a longer text is a request by itself."""
+PROBE = "dimension"
+"""The text that is sent first, to learn the dimension of the vectors."""
+
+
+class Embedding(BaseModel):
+    """The vector of one text."""
+
+    index: StrictInt
+    embedding: Annotated[list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(min_length=1)]
+
+
+class Usage(BaseModel):
+    """What the host has counted."""
+
+    total_tokens: StrictInt | None = None
+
+
+class Embeddings(BaseModel):
+    """The answer of ``/embeddings``."""
+
+    data: list[Embedding]
+    usage: Usage | None = None
+
+
+@dataclass
+class Sent:
+    """What a host was sent and has answered."""
+
+    requests: int = 0
+    texts: int = 0
+    characters: int = 0
+    tokens: int = 0
+    """As the host counts them; 0 if it does not."""
+
+    def __str__(self) -> str:
+        size = f"{self.tokens:,} tokens" if self.tokens else f"{self.characters:,} characters"
+        return f"{self.requests:,} requests with {self.texts:,} texts ({size})"
+
+
+@dataclass(frozen=True)
+class ServedBackend:
+    """What runs a model elsewhere, with the facts of a `Backend`."""
+
+    dimension: int
+    name: str = "served"
+    device: str = "cpu"
+    """Where its vectors are compared."""
+    precision: str = "unknown"
+    default_batch_tokens: int = 0
+    """Requests are not measured in tokens."""
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model behind an address, in the place of a `LoadedModel`."""
+
+    name: str
+    served: Served
+    backend: ServedBackend
+    sent: Sent
+    spec: ModelSpec = field(default_factory=ModelSpec)
+
+    @classmethod
+    def open(cls, name: str, served: Served, options: LoadOptions) -> ServedModel:
+        """Ask a host for one vector, to learn the dimension.
+
+        Raises:
+            InputError: for an option that a served model does not have.
+            SentcliError: if the host does not answer with a vector.
+        """
+        values = {option.name: (getattr(options, option.name), option.default) for option in fields(options)}
+        chosen = [f"{option.replace('_', ' ')} {value}" for option, (value, usual) in values.items() if value != usual]
+        if chosen:
+            raise served.lacks(", ".join(chosen))
+        sent = Sent()
+        (first,) = _embeddings(served, [[PROBE]], sent)
+        return cls(name, served, ServedBackend(first.shape[1]), sent)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        prompt: str = "",
+        *,
+        batch_tokens: int | None = None,
+        on_long: OnLong = "truncate",
+        progress: Progress | None = None,
+    ) -> Encoded:
+        """Encode every text, also repeated ones; see `SentenceEncoder.encode_distinct`.
+
+        How long the texts are in tokens, and whether the host has cut them, is not known.
+
+        Raises:
+            InputError: for options that need the tokenizer.
+            SentcliError: if the host does not answer with a finite vector of this dimension for each text.
+        """
+        if batch_tokens is not None or on_long != "truncate":
+            raise self.served.lacks("--batch-tokens" if batch_tokens is not None else f"--on-long {on_long}")
+        vectors, start, before = np.empty((len(texts), self.backend.dimension), np.float32), 0, self.sent.tokens
+        for made in _embeddings(self.served, list(_batches([prompt + text for text in texts])), self.sent):
+            if made.shape[1] != self.backend.dimension:
+                both = f"{made.shape[1]} dimensions, after some of {self.backend.dimension}"
+                raise SentcliError(f"{self.served} answers with vectors of {both}: another model under its name?")
+            vectors[start : start + len(made)] = made
+            start += len(made)
+            if progress is not None:
+                progress(EncodeStats(texts=len(made)))
+        return Encoded(vectors, np.zeros(len(texts), np.int64), self.sent.tokens - before)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Cut texts into those of each request."""
+    batch, characters = list[str](), 0
+    for text in texts:
+        if batch and (len(batch) == BATCH_TEXTS or characters + len(text) > BATCH_CHARACTERS):
+            yield batch
+            batch, characters = [], 0
+        batch.append(text)
+        characters += len(text)
+    if batch:
+        yield batch
+
+
+def _embeddings(served: Served, batches: Sequence[list[str]], sent: Sent) -> Iterator[Vectors]:
+    """Yield the vectors of each batch ``[B, dim]``, and count what was sent.
+
+    Raises:
+        SentcliError: if an answer has not one finite vector a text, all of the same dimension.
+    """
+    requests = [{"input": batch, "encoding_format": "float"} for batch in batches]
+    for batch, answer in zip(batches, served.answers("embeddings", requests), strict=True):
+        try:
+            embeddings = Embeddings.model_validate(answer)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise SentcliError(f"{served}: its answer is no list of embeddings ({place}: {first['msg']})") from error
+        rows = sorted(embeddings.data, key=lambda row: row.index)
+        if [row.index for row in rows] != list(range(len(batch))):
+            raise SentcliError(f"{served} has answered with {len(rows)} vectors, not with one for each of {len(batch)}")
+        if len(widths := sorted({len(row.embedding) for row in rows})) > 1:
+            raise SentcliError(f"{served} has answered with vectors of {widths[0]} and of {widths[-1]} dimensions")
+        with np.errstate(over="ignore"):
+            vectors = np.array([row.embedding for row in rows], np.float32)
+        if not np.isfinite(vectors).all():
+            raise SentcliError(f"{served} has answered with numbers beyond float32")
+        sent.requests += 1
+        sent.texts += len(batch)
+        sent.characters += sum(map(len, batch))
+        sent.tokens += (embeddings.usage.total_tokens if embeddings.usage is not None else None) or 0
+        yield vectors
