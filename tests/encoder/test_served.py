@@ -162,11 +162,8 @@ def test_retrieve_searches_and_scores_as_the_same_model_here(host, tiny_bert, ro
     invoke("encode", rows, "-o", tmp_path / "dir", "-m", host.model, check=0)
     before = len(host.requests)
     assert hits("--corpus", tmp_path / "dir", "-m", host.model) == expected
-    assert [text for _, _, request in host.requests[before:] for text in request["input"]] == [
-        "dimension",
-        *TEXTS,
-        "the cat sat",
-    ]
+    sent = [text for _, _, request in host.requests[before:] for text in request["input"]]
+    assert sorted(sent) == sorted(["dimension", *TEXTS, "the cat sat"])
     folder, before = beir(tmp_path / "set"), len(host.requests)
     scores = []
     for model in (tiny_bert, host.model):
