@@ -40,6 +40,8 @@ from sentcli.smaller import OutputType, Smaller
 
 HITS = 10
 """Hits of each query that a way of searching finds, as of ``retrieve``; more would let rescoring compare more rows."""
+LEAST_QUERIES = 10
+"""With fewer, half of them tell nothing."""
 LEAST_DIMENSIONS, MOST_TRUNCATIONS = 32, 4
 """Without a file, the powers of two below the model's dimension down to this one are tried, and at most so many."""
 OFTEN_CUT = 0.05
@@ -169,14 +171,14 @@ class Variant:
     seconds: float
     """The time of encoding all documents and of making the index."""
 
-    def as_good_as(self, other: Variant, value: float, other_value: float) -> bool:
-        """Tell whether this way is no worse than another one in anything, and scores more or takes fewer bytes."""
-        slower = 1 - SAME_SPEED
+    def dominates(self, other: Variant, value: float, other_value: float) -> bool:
+        """Tell whether this way is no worse than another one in anything, and better in something."""
+        speeds = (self.texts_per_second, self.queries_per_second), (other.texts_per_second, other.queries_per_second)
+        ratios = [mine / max(theirs, 1e-9) for mine, theirs in zip(*speeds, strict=True)]
         no_worse = value >= other_value and self.bytes_per_vector <= other.bytes_per_vector
-        as_fast = self.texts_per_second >= slower * other.texts_per_second
-        as_fast = as_fast and self.queries_per_second >= slower * other.queries_per_second
         better = value > other_value or self.bytes_per_vector < other.bytes_per_vector
-        return no_worse and as_fast and better
+        better = better or max(ratios) > 1 / (1 - SAME_SPEED)
+        return no_worse and better and min(ratios) >= 1 - SAME_SPEED
 
 
 class Change(NamedTuple):
@@ -210,6 +212,8 @@ class Comparison:
 
     def difference(self, variant: Variant, half: int = 1) -> Change:
         """Return the score of a way minus that of the first one, on one of the `halves`."""
+        if variant is self.variants[0]:
+            return Change(0.0, 0.0, 0.0)
         of_all = variant.values - self.variants[0].values
         changes = of_all[of_all != 0] if of_all.any() else self._changes
         differences = of_all[self.halves[half]]
@@ -224,7 +228,7 @@ class Comparison:
 
     def is_allowed(self, variant: Variant) -> bool:
         """Tell whether the half by which a way is chosen excludes a loss beyond what is allowed."""
-        return variant is self.variants[0] or self.difference(variant, 0).low >= -self.allow
+        return self.difference(variant, 0).low >= -self.allow
 
     @cached_property
     def chosen(self) -> Variant:
@@ -237,7 +241,7 @@ class Comparison:
     def front(self) -> list[bool]:
         """Whether each way is on the Pareto front of score, bytes and speeds."""
         scored = [(variant, self.value(variant)) for variant in self.variants]
-        return [not any(other.as_good_as(one, s, score) for other, s in scored) for one, score in scored]
+        return [not any(other.dominates(one, s, score) for other, s in scored) for one, score in scored]
 
 
 def encode(model: EvaluatedModel, data: RetrievalSet, encoding: Encoding, sample: Sequence[str], label: str) -> Encoded:

@@ -103,10 +103,16 @@ def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> Grid | None:
     """
     if name is None:
         return None
-    from sentcli.evaluation.variants import Grid
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
+    from sentcli.evaluation.variants import LEAST_QUERIES, Grid
 
-    if tables := [task.name for task in tasks if task.kind.table != "retrieval"]:
-        raise InputError(f"--variants searches retrieval sets in several ways; not one: {', '.join(tables)}")
+    for task in tasks:
+        if not isinstance(task, RetrievalTask):
+            raise InputError(f"--variants searches retrieval sets in several ways; {task.name} is none")
+        if (count := len(task.data.queries)) < LEAST_QUERIES:
+            raise InputError(
+                f"--variants chooses by half of the queries: {LEAST_QUERIES} at least, {task.name} has {count}"
+            )
     return Grid.read(name)
 
 

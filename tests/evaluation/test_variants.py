@@ -3,6 +3,7 @@
 import json
 import random
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,5 +171,9 @@ def test_tables_and_misplaced_data_are_refused(notes, tiny_bert, tmp_path, invok
     table = tmp_path / "pairs.tsv"
     table.write_text("sentence1\tsentence2\tscore\n" + "".join(f"the cat {n}\ta dog\t{n % 5}\n" for n in range(20)))
     assert "pairs" in invoke("evaluate", table, "-m", tiny_bert, "--variants", check=2).stderr
+    small = shutil.copytree(notes, tmp_path / "small")
+    judgements = small / "qrels" / "test.tsv"
+    judgements.write_text("".join(judgements.read_text().splitlines(keepends=True)[:8]))
+    assert "small" in invoke("evaluate", small, "-m", tiny_bert, "--variants", check=2).stderr
     invoke("evaluate", "--variants", notes, "-m", tiny_bert, check=2)
     assert "notes" in invoke("evaluate", notes, "-m", tiny_bert, "--variants", notes, check=2).stderr
