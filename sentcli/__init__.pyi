@@ -186,7 +186,7 @@ def encode(
         resume: Continue a directory output where it stopped.
         append: Add the rows of INPUT to a finished directory.
         overwrite: Replace an output that exists.
-        check: Encode nothing: verify a directory of encode or export; with -m also whether that model still makes the same vectors.
+        check: Encode nothing: verify a directory of encode or export; with -m also that model.
         estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
         ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
         workers: Processes that work at the same time; default: one a GPU, else one a node.
@@ -251,6 +251,8 @@ def evaluate(
     precision: Literal['auto', 'fp32', 'fp16', 'bf16', 'int8'] = 'auto',
     device: str = 'auto',
     allow_cpu_fallback: bool = False,
+    rerank: str | None = None,
+    rerank_depth: int = 50,
     rerun: bool = False,
     save_baseline: Path | str | None = None,
     baseline: Path | str | None = None,
@@ -266,7 +268,7 @@ def evaluate(
     Args:
         files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several are compared.
-        kind: The kind of the tables; default: told from the names of the columns and from all values.
+        kind: The kind of the tables; default: told from columns and values.
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
@@ -280,6 +282,8 @@ def evaluate(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
+        rerank: A cross-encoder that orders the first hits anew.
+        rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
         rerun: Encode and score anew, also what was measured before and is kept.
         save_baseline: Keep the scores and hits of the model here, for --baseline.
         baseline: Compare with what --save-baseline wrote, on the same data; the exit code is 3 unless a loss of more than --allow is excluded at 95 %.
@@ -423,6 +427,8 @@ def retrieve(
     precision: Literal['auto', 'fp32', 'fp16', 'bf16', 'int8'] = 'auto',
     device: str = 'auto',
     allow_cpu_fallback: bool = False,
+    rerank: str | None = None,
+    rerank_depth: int = 50,
     against: str | None = None,
     rerun: bool = False,
     overwrite: bool = False,
@@ -450,7 +456,7 @@ def retrieve(
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.
         split: Split of the qrels; default: test, but dev of msmarco.
-        run: Write the hits as a TREC run; a folder of runs for several sets or ways.
+        run: Write the hits as a TREC run; several runs become a folder.
         from_run: Score TREC runs of other tools or days, without a model; several are compared.
         per_query: Write the scores of each query as JSON Lines.
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
@@ -471,6 +477,8 @@ def retrieve(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
+        rerank: A cross-encoder that orders the first hits anew.
+        rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
         against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list names what there is.
         rerun: Encode and score anew, also what was measured before and is kept.
         overwrite: Replace an output that exists.

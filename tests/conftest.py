@@ -151,6 +151,30 @@ def save_backbone(folder, **kwargs):
     return Path(folder)
 
 
+def save_cross_encoder(folder, kind="bert", labels=1, seed=0, *, types=True):
+    """Write a folder with a random classifier of pairs; `types` tell whether its tokenizer numbers the two texts."""
+    import torch
+    import transformers as t
+    from tokenizers import processors
+
+    backbone, tokenizer = make_backbone(kind)
+    torch.manual_seed(seed)
+    backbone.config.num_labels = labels
+    backbone.config.initializer_range = 0.2
+    made = t.BertForSequenceClassification if kind == "bert" else t.RobertaForSequenceClassification
+    made(backbone.config).eval().save_pretrained(folder)
+    first, last = tokenizer.cls_token, tokenizer.sep_token
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} $B:1 {last}:1" if kind == "bert" else f"{first} $A {last} {last} $B {last}",
+        special_tokens=[(name, tokenizer.convert_tokens_to_ids(name)) for name in (first, last)],
+    )
+    if types and kind == "bert":
+        tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    tokenizer.save_pretrained(folder)
+    return Path(folder)
+
+
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory):
     """A plain transformers folder with a random 2-layer BERT; its maximum length is 32."""

@@ -22,7 +22,7 @@ from sentcli.machine import sums_saturate
 from sentcli.model import exported
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
-from sentcli.model.spec import EncoderSpec, read_spec
+from sentcli.model.spec import EncoderSpec, read_spec, refuse_classifier
 from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
@@ -50,6 +50,8 @@ def read_model(name: str, options: ModelOptions) -> EncoderSpec:
         spec = replace(spec, prompts=dict(entry.prompts))
     if options.pooling is not None:
         spec = spec.with_pooling(options.pooling)
+    elif spec.assumed_pooling and entry is None:
+        refuse_classifier(folder, spec.config)
     return spec if options.normalize is None else spec.with_normalize(options.normalize)
 
 

@@ -16,6 +16,7 @@ from sentcli import console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
@@ -232,6 +233,8 @@ class RetrievalTask:
     """Whether the set is the user's own data, which `evaluate` scores."""
     draws: int = significance.DRAWS
     """Samples of the queries of one's own set; 0 leaves out intervals and samples."""
+    reranker: EvaluatedReranker | None = None
+    """Orders the first hits anew."""
     texts: Sequence[str] = ()
     kind: ClassVar[ScoreKind] = RETRIEVAL
 
@@ -241,6 +244,10 @@ class RetrievalTask:
         own = "left out" if data.facts.self_hits == "removed" else "kept"
         protocol = {"similarity": "cosine", "top_k": TOP_K, "split": data.split, "own_document": own}
         return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, draws=draws)
+
+    def reranked(self, reranker: EvaluatedReranker) -> RetrievalTask:
+        """Return the task with its first hits ordered anew."""
+        return replace(self, reranker=reranker, protocol={**self.protocol, **reranker.protocol})
 
     @property
     def data(self) -> RetrievalSet:
@@ -267,15 +274,18 @@ class RetrievalTask:
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
         data, facts = self.data, self.data.facts
-        lengths = [facts.query_length, facts.document_length]
+        lengths: list[Any] = [facts.query_length, facts.document_length]
+        lengths += [self.reranker.key] if self.reranker is not None else []
         if self.own:
             return ["evaluate", self.name, self.draws, data.digest, [*lengths, facts.join_title], self.protocol]
         return ["retrieve", [data.digest, data.split, facts.self_hits, facts.join_title], lengths, self.protocol]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
-        search = replace(self.search) if self.own else self.search  # anew: a model in training has learnt since
-        run = search.run(search.hits(self.way, model))
+        live = model is not None and model.key is None
+        search = replace(self.search) if live else self.search  # anew: a model in training has learnt since
+        hits = search.hits(self.way, model)
+        run = search.run(hits if self.reranker is None else self.reranker.reordered(self.data, hits))
         if self.run_file is not None:
             check_output(self.run_file, overwrite=True)
             write_run(run, self.run_file)
@@ -286,8 +296,8 @@ class RetrievalTask:
         score = score_run(self.data, run, search.top_k, details)
         if not self.own:
             return score
-        hits = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
-        score = replace(score, task=self.name, hits=hits).of_own_data(len(self.data.queries))
+        shown = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
+        score = replace(score, task=self.name, hits=shown).of_own_data(len(self.data.queries))
         return score if self.draws else replace(score, draws={}, intervals={})
 
 
@@ -308,13 +318,20 @@ class Bench:
             for name, data in collection.members.items():
                 self.searches[f"{collection.name}/{name}" if several else collection.name] = SetSearch(data, options)
 
-    def tasks(self, way: Way, model: EvaluatedModel | None, files: Mapping[str, Path]) -> list[RetrievalTask]:
+    def tasks(
+        self,
+        way: Way,
+        model: EvaluatedModel | None,
+        files: Mapping[str, Path],
+        reranker: EvaluatedReranker | None = None,
+    ) -> list[RetrievalTask]:
         """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
         choices = protocol(self.options, way, model)
-        return [
+        tasks = [
             RetrievalTask(f"{name} {way}", search, way, choices, files.get(name))
             for name, search in self.searches.items()
         ]
+        return tasks if reranker is None else [task.reranked(reranker) for task in tasks]
 
     def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
         """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""

@@ -17,8 +17,19 @@ from pydantic import AfterValidator, BaseModel, RootModel
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.io.forms import Form, checked, read_json
-from sentcli.model.modules import MODULES, CNNSpec, DenseSpec, LayerMeanSpec, ModuleSpec, NormalizeSpec, PoolingSpec
+from sentcli.model.modules import (
+    MODULES,
+    ClassifierSpec,
+    CNNSpec,
+    DenseSpec,
+    LayerMeanSpec,
+    ModuleSpec,
+    NormalizeSpec,
+    PoolingSpec,
+)
 from sentcli.model.modules.base import OWN
+from sentcli.model.modules.classifier import LAYERS
+from sentcli.model.modules.dense import OPERATORS
 
 POOLINGS = {
     "cls": "the last layer's first token",
@@ -65,19 +76,32 @@ class TextSettings(BaseModel):
 
 
 class PromptSettings(BaseModel):
-    """What ``config_sentence_transformers.json`` says about prompts."""
+    """What ``config_sentence_transformers.json`` says about prompts, and about the activation of a cross-encoder."""
 
     prompts: dict[str, str | None] | None = None
     default_prompt_name: str | None = None
+    activation_fn: str | None = None
 
 
+CLASSIFIER = "ForSequenceClassification"
+"""The end of the names of transformers' classifiers, cross-encoders among them."""
 Size = Annotated[int, Ge(1), Le(10**8)] | None
 Layers = Annotated[int, Ge(1), Le(1000)] | None
 
 
-class TransformerSizes(BaseModel):
-    """The sizes in ``config.json``, without which no model is built; transformers checks the rest."""
+class ClassifierSettings(BaseModel):
+    """What ``config.json`` says of a classifier: its labels, and its activation as older releases wrote it."""
 
+    num_labels: int = 2
+    id2label: dict[str, Any] | None = None
+    sentence_transformers: PromptSettings = PromptSettings()
+    sbert_ce_default_activation_function: str | None = None
+
+
+class TransformerSizes(BaseModel):
+    """The class and sizes in ``config.json``, without which no model is built; transformers checks the rest."""
+
+    architectures: list[str] | None = None
     hidden_size: Size = None
     dim: Size = None
     intermediate_size: Size = None
@@ -188,6 +212,11 @@ class EncoderSpec(ModelSpec):
         """Whether the vectors have length 1."""
         return any(isinstance(m, NormalizeSpec) for m in self.modules)
 
+    @property
+    def scores_pairs(self) -> bool:
+        """Whether it is a cross-encoder, whose texts are pairs and whose vectors are their scores ``[n, 1]``."""
+        return any(isinstance(m, ClassifierSpec) for m in self.modules)
+
     def with_pooling(self, name: str) -> EncoderSpec:
         """Return the spec with another pooling, without the CNN or the dense layers that belong to the old one.
 
@@ -234,6 +263,60 @@ def read_spec(folder: Path) -> EncoderSpec:
     return EncoderSpec(folder, (PoolingSpec(),), config=config, assumed_pooling=True)
 
 
+def refuse_classifier(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse a classifier where nothing says how it pools.
+
+    Raises:
+        InputError: which names what it goes with.
+    """
+    if _architecture(config).endswith(CLASSIFIER):
+        raise InputError(
+            f"{folder} is a classifier or cross-encoder, which makes no vectors of texts; a cross-encoder goes with "
+            "--rerank of evaluate and retrieve, and --pooling says how to make vectors of it all the same"
+        )
+
+
+def read_cross_encoder(folder: Path) -> EncoderSpec:
+    """Read the description of a cross-encoder: a classifier of transformers with one label.
+
+    Sentence-transformers' ``CrossEncoder`` writes such folders. The activation is the one that it takes: the folder's,
+    else sigmoid.
+
+    Raises:
+        InputError: if the folder holds no such model, or a configuration file is damaged.
+    """
+    config = _read_config(folder, f"{folder} holds no model: there is no config.json")
+    name = _architecture(config)
+    if name not in LAYERS:
+        what = f"a {name}" if name.endswith(CLASSIFIER) else "no cross-encoder: it has no classifier"
+        raise InputError(f"{folder} is {what}; --rerank takes: {', '.join(LAYERS)}")
+    settings = checked(ClassifierSettings, config, folder / "config.json")
+    labels = settings.num_labels if settings.id2label is None else len(settings.id2label)
+    if labels != 1:
+        raise InputError(f"{folder} gives {labels} scores for a pair, one for each label; --rerank takes one")
+    prompting = _optional(PromptSettings, folder / "config_sentence_transformers.json")
+    if prompting.default_prompt_name:
+        raise InputError(f"{folder}: a cross-encoder with a prompt ({prompting.default_prompt_name}) is not supported")
+    activations = (
+        prompting.activation_fn,
+        settings.sentence_transformers.activation_fn,
+        settings.sbert_ce_default_activation_function,
+        ClassifierSpec.activation,
+    )
+    activation = next(filter(None, activations))
+    if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in OPERATORS:
+        raise InputError(f"{folder}: the activation {activation!r} is none of torch.nn's {', '.join(OPERATORS)}")
+    text_settings = _optional(TextSettings, folder / "sentence_bert_config.json")
+    modules = (PoolingSpec(("cls",)), ClassifierSpec(name, activation))
+    lowercase = bool(text_settings.do_lower_case)
+    return EncoderSpec(folder, modules, max_length=text_settings.max_seq_length, lowercase=lowercase, config=config)
+
+
+def _architecture(config: dict[str, Any]) -> str:
+    """Return the name of the model's class in transformers, or an empty string."""
+    return next(iter(config.get("architectures") or ()), "")
+
+
 def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
     path = folder / "modules.json"
     entries = checked(ModuleList, read_json(path), path).root
@@ -247,6 +330,7 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
     transformer = named[0][1]
     modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # dropout is for training
     if not any(module.pools for module in modules):
+        refuse_classifier(folder, read_json(transformer / "config.json", default={}))
         raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")
     settings = _optional(TextSettings, transformer / "sentence_bert_config.json")
     prompting = _optional(PromptSettings, folder / "config_sentence_transformers.json")

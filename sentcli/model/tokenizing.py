@@ -22,6 +22,15 @@ POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "long
 """Architectures that count positions from the padding id on, so that two of their 514 positions are never used."""
 
 
+BETWEEN_TEXTS = "\0"
+"""Stands between the two texts of a pair, which a cross-encoder takes as one text."""
+
+
+def pair_text(first: str, second: str) -> str:
+    """Return a pair as the one text that a cross-encoder takes; NUL is dropped, as most tokenizers do."""
+    return BETWEEN_TEXTS.join(text.replace(BETWEEN_TEXTS, "") for text in (first, second))
+
+
 @dataclass(frozen=True)
 class Tokens:
     """Token ids of some texts, special tokens included, cut to the maximum length."""
@@ -32,7 +41,7 @@ class Tokens:
     beyond: npt.NDArray[np.int64]
     """The number of tokens of each text beyond the maximum length, cut off or in further pieces ``[texts]``.
 
-    It is estimated for a text that was cut before it was tokenised.
+    It is estimated for a text that was cut before it was tokenised, and for a pair.
     """
     owners: npt.NDArray[np.int64] | None = None
     """The number of the text that each piece belongs to ``[pieces]``; None if every text is one piece."""
@@ -60,14 +69,20 @@ def _refusals() -> Iterator[None]:
 
 
 class TextTokenizer:
-    """A `tokenizers.Tokenizer` with a fixed maximum length that counts what it cuts."""
+    """A `tokenizers.Tokenizer` with a fixed maximum length that counts what it cuts.
 
-    def __init__(self, backend: Any, max_length: int, pad_id: int, *, lowercase: bool = False) -> None:
+    With `pairs` each text is one of `pair_text`, whose longer part is cut first, as transformers' ``longest_first``.
+    """
+
+    def __init__(
+        self, backend: Any, max_length: int, pad_id: int, *, lowercase: bool = False, pairs: bool = False
+    ) -> None:
         self.backend, self.max_length, self.pad_id, self.lowercase = backend, max_length, pad_id, lowercase
+        self.pairs = pairs
         backend.no_padding()
-        backend.enable_truncation(max_length)
         with _refusals():
-            sample = backend.encode("a")
+            backend.enable_truncation(max_length)
+            sample = backend.encode("a", "a") if pairs else backend.encode("a")
         self.special_tokens = sum(sample.special_tokens_mask)
         # without type ids, models assume type 0 throughout, as single sentences have in BERT
         self.has_type_ids = any(sample.type_ids)
@@ -88,18 +103,20 @@ class TextTokenizer:
         most = self.max_length * 1000
         cut = {} if pieces else {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
         if cut:  # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
-            texts = [text[:most] for text in texts]
+            texts = [self._shortened(text, most) for text in texts]
         with _refusals():
             try:
-                encodings = self.backend.encode_batch_fast(texts)
+                encodings = self.backend.encode_batch_fast(self._inputs(texts))
             except TypeError:  # lone surrogates are the only reason for which a str fails
-                encodings = self.backend.encode_batch_fast([without_surrogates(text) for text in texts])
+                encodings = self.backend.encode_batch_fast(self._inputs([without_surrogates(text) for text in texts]))
         beyond = np.zeros(len(encodings), np.int64)
         rows: list[Any] = []
         owners: list[int] = []
         for number, encoding in enumerate(encodings):
             overflow = encoding.overflowing
-            if overflow:
+            if overflow and self.pairs:
+                beyond[number] = sum(len(ids) for _, ids in _parts(overflow) - _parts([encoding]))
+            elif overflow:
                 beyond[number] = sum(len(piece) - self.special_tokens for piece in overflow)
             if number in cut:
                 beyond[number] += max(cut[number] * (len(encoding) + beyond[number]) // most, 1)
@@ -111,10 +128,27 @@ class TextTokenizer:
         owners_array = np.array(owners, np.int64) if pieces and beyond.any() else None
         return Tokens([encoding.ids for encoding in rows], type_ids, beyond, owners_array)
 
+    def _inputs(self, texts: Sequence[str]) -> Sequence[Any]:
+        """Return texts as the tokenizers library takes them."""
+        return [tuple(text.split(BETWEEN_TEXTS)) for text in texts] if self.pairs else texts
+
+    def _shortened(self, text: str, most: int) -> str:
+        parts = text.split(BETWEEN_TEXTS) if self.pairs else [text]
+        return BETWEEN_TEXTS.join(part[:most] for part in parts)
+
     def prompt_length(self, prompt: str) -> int:
         """Return how many tokens `prompt` takes at the front, with leading special tokens but without a closing one."""
         encoding = self.backend.encode(prompt)
         return len(encoding.ids) - sum(encoding.special_tokens_mask[-1:])
+
+
+def _parts(pieces: Sequence[Any]) -> set[tuple[int, tuple[int, ...]]]:
+    """Return the ids that pieces of a pair have of each text; a part of one text stands beside each of the other."""
+    return {
+        (text, tuple(token for token, of in zip(piece.ids, piece.sequence_ids, strict=True) if of == text))
+        for piece in pieces
+        for text in (0, 1)
+    }
 
 
 def fit(
@@ -144,10 +178,12 @@ def fit(
         if max_length is not None:
             raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
         limit = positions
-    if limit < MIN_LENGTH:
+    least = MIN_LENGTH + 2 * spec.scores_pairs  # a pair has one more special token, and two texts
+    if limit < least:
         name = f"{spec.folder}: its maximum length" if max_length is None else "--max-length"
-        raise InputError(f"{name} {limit} leaves no room between the special tokens; at least {MIN_LENGTH}")
-    return TextTokenizer(backend, limit, pad_id if pad_id is not None else 0, lowercase=spec.lowercase)
+        raise InputError(f"{name} {limit} leaves no room between the special tokens; at least {least}")
+    pad = pad_id if pad_id is not None else 0
+    return TextTokenizer(backend, limit, pad, lowercase=spec.lowercase, pairs=spec.scores_pairs)
 
 
 def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:

@@ -162,4 +162,6 @@ def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None)
         raise InputError(f"{spec.folder}: the model_max_length of its tokenizer is no number")
     own_limit = int(own_limit) if own_limit < NO_LIMIT else None
     copied = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # a copy, because its truncation is changed
-    return fit(copied, spec, hf_tokenizer.pad_token_id, own_limit, max_length)
+    tokenizer = fit(copied, spec, hf_tokenizer.pad_token_id, own_limit, max_length)
+    tokenizer.has_type_ids &= "token_type_ids" in hf_tokenizer.model_input_names  # else the model is not given them
+    return tokenizer

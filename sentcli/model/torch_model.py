@@ -117,7 +117,7 @@ def build(
         untrained: start from random weights if the folder has none, instead of raising an error.
     """
     state = None if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
-    backbone = load_backbone(spec.folder, state, notice)
+    backbone = load_backbone(spec.folder, state, (lambda message: None) if spec.scores_pairs else notice)
     state = state or {}
     modules = []
     for part, width in zip(spec.modules, spec.widths, strict=True):

@@ -178,7 +178,7 @@ class _Maker:
         self.linear_names: list[str] = []
         """The names of the layers that int8 may quantise; empty before the first `_build`."""
         model.tokenizer.backend.save(str(folder / "tokenizer.json"))
-        self.texts = verify.texts_of_all_lengths(model.tokenizer.max_length)
+        self.texts = verify.texts_for(model)
 
     @cached_property
     def expected(self) -> Vectors:
@@ -212,8 +212,11 @@ class _Maker:
                 f"the {self.precision} export of {self.model.name} does not give the model's vectors: "
                 f"{verification.complaint}; nothing was written"
             )
+        export = self._describe(keep, verification)
+        if self.model.spec.scores_pairs:  # the fixed texts are no pairs
+            return export, verification
         canaries = Canaries.of(replace(self.opened(), spec=self.model.spec), self.model.spec.usual_prompt)
-        return replace(self._describe(keep, verification), canaries=asdict(canaries)), verification
+        return replace(export, canaries=asdict(canaries)), verification
 
     def _build(self, keep: Collection[str] = ()) -> None:
         """Make ``model.onnx``; with int8, the layers named in `keep` stay in fp32."""
@@ -314,6 +317,9 @@ class _Maker:
         sts_b = None if self.scorer is None else verify.compare_scores(self.scores, self.scorer(export))
         return verify.compare(export, self.precision, self.texts, self.expected, sts_b)
 
+    def _agreement(self, expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
+        return verify.agreement(*(verify.comparable(self.model, each, self.precision) for each in (expected, vectors)))
+
     def _fuse(self) -> None:
         """Replace a traced graph by what onnxruntime's optimiser makes of it, if that is as exact and faster."""
         from sentcli.onnx_export import tracing
@@ -326,7 +332,7 @@ class _Maker:
         fused.rename(self.path)
         try:
             optimised = self.opened()
-            _, least, _ = verify.agreement(self.expected, verify.encode(optimised, self.texts))
+            _, least, _ = self._agreement(self.expected, verify.encode(optimised, self.texts))
             exact = least >= verify.TOLERANCES["fp32"].min_cosine
             # An optimised graph is kept if it takes at most this share of the time
             better = exact and _seconds(optimised, self.texts) <= 0.97 * before
@@ -351,7 +357,7 @@ class _Maker:
         loss = {}  # of the mean cosine, by quantising each layer alone
         for name in names:
             self._build([other for other in names if other != name])
-            loss[name] = 1 - verify.agreement(expected, verify.encode(self.opened(), texts))[2]
+            loss[name] = 1 - self._agreement(expected, verify.encode(self.opened(), texts))[2]
         order = sorted(names, key=lambda name: -loss[name])
         count, verification = 1, worst
         while not verification.passed and count < len(order):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.model.tokenizing import pair_text
 from sentcli.zoo import models_folder
 
 Scorer = Callable[[LoadedModel], dict[str, float]]
@@ -21,7 +22,7 @@ SHORTEST = ("", " ", "a", "?", "\U0001f642", "你好", "Straße", "don't stop")
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How much the vectors of a precision may differ from those of torch in fp32."""
+    """How much the vectors of a precision, or the scores of a cross-encoder, may differ from those of torch in fp32."""
 
     min_cosine: float
     mean_cosine: float
@@ -46,6 +47,7 @@ class Verification:
     max_difference: float
     """The largest difference of a component."""
     min_cosine: float
+    """The least cosine of two vectors; of a cross-encoder the correlation of its scores, as the mean is."""
     mean_cosine: float
     sts_b: dict[str, dict[str, float]] | None
     """For each split, Spearman's correlation times 100 of ``torch`` and of the ``export``, and the ``change``."""
@@ -72,6 +74,19 @@ def texts_of_all_lengths(max_tokens: int) -> list[str]:
     return list(dict.fromkeys([*SHORTEST, *lines, *pieces, " ".join(words[: max_tokens + 10])]))
 
 
+def texts_for(model: LoadedModel) -> list[str]:
+    """Return texts of all lengths; for a cross-encoder each with itself, with its first half or with another."""
+    limit = model.tokenizer.max_length
+    if not model.spec.scores_pairs:
+        return texts_of_all_lengths(limit)
+    texts = texts_of_all_lengths(limit // 2)
+    pairs = []
+    for number, text in enumerate(texts):
+        partners = text, text[: len(text) // 2], texts[number - 1], texts[number - 7]
+        pairs.append(pair_text(text, partners[number % 4]))
+    return list(dict.fromkeys(pairs))
+
+
 def encode(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = None) -> Vectors:
     """Return the vectors ``[n, dim]`` of distinct texts, with the model's default prompt."""
     return model.encode(texts, model.spec.usual_prompt, batch_tokens=batch_tokens).vectors
@@ -82,6 +97,21 @@ def agreement(expected: Vectors, vectors: Vectors) -> tuple[float, float, float]
     lengths = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors, axis=1)
     cosines = np.einsum("nd,nd->n", expected.astype(np.float64), vectors) / np.maximum(lengths, 1e-12)
     return float(np.abs(expected - vectors).max()), float(cosines.min()), float(cosines.mean())
+
+
+def comparable(model: LoadedModel, vectors: Vectors, precision: str) -> Vectors:
+    """Return vectors ``[n, dim]`` whose cosines tell whether an export agrees.
+
+    The scores of a cross-encoder become one vector ``[1, n]``: its cosine with another one is their correlation, that
+    of their ranks in int8, since the order is what they are for.
+    """
+    if not model.spec.scores_pairs:
+        return vectors
+    from scipy.stats import rankdata
+
+    scores = vectors[:, 0].astype(np.float64)
+    row = rankdata(scores) if precision == "int8" else scores
+    return np.asarray(row - row.mean(), np.float32)[None]
 
 
 def compare(
@@ -105,21 +135,24 @@ def compare(
     if precision != "int8":
         # The token budget of batches in which short texts are padded to the length of long ones
         results.append(encode(export, texts, 8192))
-    differences, least, means = zip(*(agreement(expected, vectors) for vectors in results), strict=True)
+    difference = max(float(np.abs(expected - vectors).max()) for vectors in results)
+    own = comparable(export, expected, precision)
+    agreements = (agreement(own, comparable(export, vectors, precision)) for vectors in results)
+    _, least, means = zip(*agreements, strict=True)
     lowest, mean = min(least), min(means)
-    limit = TOLERANCES[precision]
+    limit, measure = TOLERANCES[precision], "correlation" if export.spec.scores_pairs else "cosine"
     complaints = []
     if not lowest >= limit.min_cosine:
-        complaints.append(f"the least cosine is {lowest:.6f}, wanted {limit.min_cosine}")
+        complaints.append(f"the least {measure} is {lowest:.6f}, wanted {limit.min_cosine}")
     if not mean >= limit.mean_cosine:
-        complaints.append(f"the mean cosine is {mean:.6f}, wanted {limit.mean_cosine}")
+        complaints.append(f"the mean {measure} is {mean:.6f}, wanted {limit.mean_cosine}")
     if sts_b is not None and not -sts_b["dev"]["change"] <= limit.score_drop:
         complaints.append(
             f"STS-B dev changes by {sts_b['dev']['change']:+.2f}, wanted no less than -{limit.score_drop}"
         )
     longest = int(export.tokenizer(texts).lengths.max())
     passed = not complaints
-    return Verification(len(texts), longest, max(differences), lowest, mean, sts_b, passed, "; ".join(complaints))
+    return Verification(len(texts), longest, difference, lowest, mean, sts_b, passed, "; ".join(complaints))
 
 
 def compare_scores(before: dict[str, float], after: dict[str, float]) -> dict[str, dict[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ COSTS = {
     "bytes_per_vector": "bytes a vector",
     "weight_bytes": "weights",
     "first_vector_seconds": "seconds to the first vector",
+    "rerank_milliseconds": "ms a query to rerank",
 }
-"""The columns of costs, with their titles."""
+"""The columns of costs, with their titles; one that no model has is left out."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
     if not costs:
         return None
     device = next(iter(runs)).environment.get("device")
-    rows = [[label, *(cost.get(key) for key in COSTS)] for label, cost in costs.items()]
+    keys = [key for key in COSTS if any(key in cost for cost in costs.values())]
+    rows = [[label, *(cost.get(key) for key in keys)] for label, cost in costs.items()]
     column, sizes = 1 + list(COSTS).index("weight_bytes"), [cost.get("weight_bytes") for cost in costs.values()]
     megabytes = {(i, column): f"{size / 1e6:,.1f} MB" for i, size in enumerate(sizes) if size is not None}
     texts = {cost.get("texts") for cost in costs.values()}
@@ -125,7 +127,8 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
         "the loading of the model, with the libraries loaded before."
     )
     title = f"What each model costs on this machine{f' ({device})' if device else ''}"
-    columns, formats = ["model", *COSTS.values()], {"texts a second": ",.0f"}
+    columns = ["model", *(COSTS[key] for key in keys)]
+    formats = {"texts a second": ",.0f", "ms a query to rerank": ",.1f"}
     sent = [Sent(*(cost.get(f"sent_{count.name}") or 0 for count in fields(Sent))) for cost in costs.values()]
     if any(each.requests for each in sent):
         columns.append("sent to its host")
@@ -204,6 +207,7 @@ def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]])
 def command_line(scores: ModelScores) -> str:
     """Return a command that measures the same scores."""
     protocol = scores.protocol
+    scores = replace(scores, model=scores.model.removesuffix(f" + {protocol.get('rerank')}"))
     parts: list[Any] = ["sentcli", scores.command]
     if scores.command == "evaluate":
         columns = protocol.get("pair_fields")
@@ -222,6 +226,7 @@ def command_line(scores: ModelScores) -> str:
             parts += ["--protocol", protocol["name"]]
     options |= {"pooling": None, "max_length": None}
     options |= {} if protocol.get("backend") == "served" else {"backend": None, "precision": None}
+    options |= {"rerank": None, "rerank_depth": 50}
     for key, default in options.items():
         value = protocol.get(key)
         if value not in (None, "", default):

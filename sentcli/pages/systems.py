@@ -21,7 +21,11 @@ from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, T
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats
 
-MODEL_CHOICES = ("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt")
+RERANK_CHOICES = ("rerank", "rerank_depth")
+MODEL_CHOICES = (
+    *("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt"),
+    *RERANK_CHOICES,
+)
 """Keys of a protocol that are choices of the model: rows of one table may differ in them."""
 FUSION_CHOICES = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
 """Keys of a protocol that only some ways of searching have."""

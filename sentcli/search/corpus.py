@@ -93,10 +93,13 @@ class Hit:
     rank: int
     score: float
     row: Document
+    rerank_score: float | None = None
+    """The score of the cross-encoder that has ordered the hits."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        hit = {"rank": self.rank, "id": self.row.id, "score": self.score, "text": self.row.text}
+        reranked = {} if self.rerank_score is None else {"rerank_score": self.rerank_score}
+        hit = {"rank": self.rank, "id": self.row.id, "score": self.score, **reranked, "text": self.row.text}
         columns = {"columns": json.loads(json.dumps(finite(self.row.columns), default=str))}
         return {**hit, **columns} if self.row.columns else hit
 

@@ -115,8 +115,7 @@ def encode(
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
-        check: Encode nothing: verify a directory of encode or export; with -m also whether that model still makes the
-            same vectors.
+        check: Encode nothing: verify a directory of encode or export; with -m also that model.
         estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
 
     \b

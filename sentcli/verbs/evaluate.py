@@ -14,13 +14,16 @@ from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.gate import GateOptions, settle
-from sentcli.verbs.options import Models, Overwrite, PairFields
+from sentcli.verbs.options import Models, Overwrite, PairFields, RerankOptions
 from sentcli.verbs.result import Result
 from sentcli.verbs.scoring import ScoringOptions
 from sentcli.verbs.slices import query_columns, sliced
 from sentcli.verbs.variants import compare_variants, read_grid
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.evaluated import OwnTask
+    from sentcli.evaluation.reranking import EvaluatedReranker
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
@@ -100,11 +103,25 @@ def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
         np.savez_compressed(handle, **arrays)
 
 
+def _reranked_tasks(tasks: Sequence[OwnTask], reranker: EvaluatedReranker) -> list[RetrievalTask]:
+    """Return retrieval sets with their first hits ordered anew.
+
+    Raises:
+        InputError: for data that are no retrieval set.
+    """
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
+
+    sets = [task for task in tasks if isinstance(task, RetrievalTask)]
+    if others := [task.name for task in tasks if not isinstance(task, RetrievalTask)]:
+        raise InputError(f"--rerank orders the hits of retrieval sets, and {others[0]} is none; leave it out")
+    return [task.reranked(reranker) for task in sets]
+
+
 @verb(
     "evaluate",
     pages=True,
     common=(
-        "files model kind pair_fields skip_empty by variants save_baseline baseline allow format "
+        "files model kind pair_fields skip_empty by variants rerank save_baseline baseline allow format "
         "max_length backend precision json report"
     ),
 )
@@ -120,6 +137,7 @@ def evaluate(
     draws: Annotated[Path | None, Flag(metavar="FILE", panel="Output")] = None,
     overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
+    reranking: Annotated[RerankOptions, Group("Model")] = RerankOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
     gate: Annotated[GateOptions, Group("Still as good")] = GateOptions(),
 ) -> Result:
@@ -135,7 +153,7 @@ def evaluate(
 
     Args:
         files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
-        kind: The kind of the tables; default: told from the names of the columns and from all values.
+        kind: The kind of the tables; default: told from columns and values.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts,
@@ -167,6 +185,8 @@ def evaluate(
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
+    reranker = reranking.load(options, rerun=scoring.rerun)
+    reranked = [] if reranker is None else _reranked_tasks(tasks, reranker)
     baseline = gate.read(model, tasks, overwrite=overwrite)
     columns, grid = {} if by is None else query_columns(tasks, by), read_grid(variants, tasks)
     if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:
@@ -191,6 +211,16 @@ def evaluate(
             scores.cost = costs.measure(evaluated, sample)
         scores.finish()
         results.append(scores)
+        if reranker is not None:
+            again = score_model(evaluated, reranked, "evaluate", {**protocol, **reranker.protocol})
+            again.model = again.label = f"{evaluated.name} + {reranker.name}"
+            again.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in again.tasks]
+            with console.working(f"{reranker.name}: measuring the speed"):
+                milliseconds = reranker.milliseconds(reranked[0].data)
+            weights = (scores.cost["weight_bytes"] or 0) + costs.weight_bytes(reranker.spec)
+            again.cost = scores.cost | {"weight_bytes": weights, "rerank_milliseconds": milliseconds}
+            again.finish()
+            results.append(again)
     if draws is not None:
         write_draws(draws, results)
     compared = settle(models, results, tasks, baseline, gate)

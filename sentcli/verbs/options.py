@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sentcli.cluster_nodes import Node, Workers
     from sentcli.cluster_pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation.reranking import EvaluatedReranker
 
 MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub id"
 SERVED_HELP = "A model folder, a hub id, a short name (sentcli doctor), or URL#NAME"
@@ -60,6 +61,27 @@ class ClusterOptions:
 
 
 @dataclass(frozen=True)
+class RerankOptions:
+    """Whether the first hits of each query are ordered anew.
+
+    Attributes:
+        rerank: A cross-encoder that orders the first hits anew.
+        rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
+    """
+
+    rerank: Annotated[
+        str | None, Flag(metavar="MODEL", excludes="from_run in_domain variants group baseline save_baseline")
+    ] = None
+    rerank_depth: Annotated[int, Ge(10), Le(100), Flag(needs="rerank")] = 50
+
+    def load(self, options: LoadOptions, *, rerun: bool) -> EvaluatedReranker | None:
+        """Return the cross-encoder, which is loaded when pairs have to be scored, or None if none is named."""
+        from sentcli.evaluation.reranking import EvaluatedReranker
+
+        return None if self.rerank is None else EvaluatedReranker(self.rerank, options, self.rerank_depth, rerun)
+
+
+@dataclass(frozen=True)
 class SetOptions:
     """Retrieval sets that are scored, and runs that are read and written.
 
@@ -67,7 +89,7 @@ class SetOptions:
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several
             times.
         split: Split of the qrels; default: test, but dev of msmarco.
-        run: Write the hits as a TREC run; a folder of runs for several sets or ways.
+        run: Write the hits as a TREC run; several runs become a folder.
         from_run: Score TREC runs of other tools or days, without a model; several are compared.
         per_query: Write the scores of each query as JSON Lines.
     """

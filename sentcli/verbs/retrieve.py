@@ -10,7 +10,7 @@ from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.search.options import SearchOptions
 from sentcli.verbs.declaration import CommonOptions, Flag, Group, verb
-from sentcli.verbs.options import SERVED_HELP, CorpusOptions, Overwrite, PairOptions, SetOptions
+from sentcli.verbs.options import SERVED_HELP, CorpusOptions, Overwrite, PairOptions, RerankOptions, SetOptions
 from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import search_corpus
 from sentcli.verbs.scoring import ScoringOptions
@@ -21,7 +21,7 @@ from sentcli.verbs.scoring import ScoringOptions
     pages=True,
     common=(
         "model corpus query like queries where count_by hits collection beir split run from_run in_domain "
-        "search index top_k similarity pooling max_length overwrite json report"
+        "search index top_k rerank similarity pooling max_length overwrite json report"
     ),
 )
 def retrieve(
@@ -37,6 +37,7 @@ def retrieve(
     pairs: Annotated[PairOptions, Group("Score pairs")] = PairOptions(),
     search: Annotated[SearchOptions, Group("Model")] = SearchOptions(),
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
+    reranking: Annotated[RerankOptions, Group("Model")] = RerankOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
     overwrite: Overwrite = False,
     common: Annotated[CommonOptions, Group("Output")] = CommonOptions(),
@@ -57,7 +58,9 @@ def retrieve(
     if sets.beir:
         from sentcli.verbs.retrieve_sets import score_sets
 
-        return score_sets(model or [], sets, search, options, scoring, overwrite=overwrite, json_file=common.json)
+        return score_sets(
+            model or [], sets, search, options, reranking, scoring, overwrite=overwrite, json_file=common.json
+        )
     if pairs.in_domain is not None:
         from sentcli.verbs.retrieve_sets import score_pairs
 
@@ -68,4 +71,5 @@ def retrieve(
             "search"
         )
     keep_all = corpus.hits is None or common.json is not None
-    return search_corpus(model or [], corpus, search, options, overwrite=overwrite, keep_all=keep_all)
+    reranker = reranking.load(options, rerun=scoring.rerun)
+    return search_corpus(model or [], corpus, search, options, reranker, overwrite=overwrite, keep_all=keep_all)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table as Grid
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation.reranking import EvaluatedReranker
     from sentcli.io.sources import Source
     from sentcli.search.corpus import Corpus, Hit
     from sentcli.search.exact import Vectors
@@ -46,6 +47,7 @@ def search_corpus(
     options: CorpusOptions,
     search: SearchOptions,
     load: LoadOptions,
+    reranker: EvaluatedReranker | None,
     *,
     overwrite: bool,
     keep_all: bool,
@@ -57,6 +59,7 @@ def search_corpus(
         options: the corpus and the queries.
         search: how queries and documents are compared.
         load: how the model is loaded.
+        reranker: orders the first hits anew.
         overwrite: replace a file of hits.
         keep_all: return all hits, even if they are written to a file.
     """
@@ -77,6 +80,7 @@ def search_corpus(
                 asking = encoder.with_max_length(search.query_length)
             corpus, facts = corpus.prepare(search, encoder, options.rescore)
             _describe(result, search, encoder, facts, len(corpus))
+            result.protocol |= {} if reranker is None else reranker.protocol
             if options.like:
                 rows = corpus.documents(options.like)
                 if missing := [key for key in options.like if key not in rows]:
@@ -88,7 +92,7 @@ def search_corpus(
             lists = (
                 (query, hits)
                 for block in (blocks if options.has_queries else _typed_queries())
-                for query, hits in _hits(corpus, block, search, asking, prompt, alike=bool(options.like))
+                for query, hits in _hits(corpus, block, search, asking, prompt, reranker, alike=bool(options.like))
             )
             results = _results(lists, options, search, result, len(queries), keep_all=keep_all)
             if encoder is not None and encoder.sent is not None:
@@ -246,6 +250,7 @@ def _hits(
     search: SearchOptions,
     encoder: SentenceEncoder | None,
     prompt: str,
+    reranker: EvaluatedReranker | None,
     *,
     alike: bool,
 ) -> Iterator[tuple[Query, dict[str, list[Hit]]]]:
@@ -254,12 +259,30 @@ def _hits(
 
     top_k, texts = search.top_k or DEFAULT_TOP_K, [text for _, text in queries]
     vectors = encoder.encode(texts, prompt=prompt) if encoder is not None else None
-    lists = [search_rows(corpus, way, texts, vectors, top_k + alike, search.weight) for way in search.ways]
+    count = (top_k if reranker is None else max(top_k, reranker.depth)) + alike
+    lists = [search_rows(corpus, way, texts, vectors, count, search.weight) for way in search.ways]
+    if alike:
+        keys = [key for key, _ in queries]
+        others = [zip(keys, hits, strict=True) for hits in lists]
+        lists = [[[hit for hit in hits if hit.row.id != key] for key, hits in of_way] for of_way in others]
+    if reranker is not None:
+        lists = [_reranked(reranker, texts, hits) for hits in lists]
     for query, *of_query in zip(queries, *lists, strict=True):
-        if alike:
-            others = ([hit for hit in hits if hit.row.id != query[0]] for hits in of_query)
-            of_query = [[replace(hit, rank=i) for i, hit in enumerate(hits[:top_k], 1)] for hits in others]
-        yield query, dict(zip(search.ways, of_query, strict=True))
+        ranked = ([replace(hit, rank=i) for i, hit in enumerate(hits[:top_k], 1)] for hits in of_query)
+        yield query, dict(zip(search.ways, ranked, strict=True))
+
+
+def _reranked(reranker: EvaluatedReranker, queries: Sequence[str], lists: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
+    """Return the hits of each query, the first of them by the scores of the cross-encoder."""
+    depth = reranker.depth
+    scores = reranker.scores(
+        [(query, hit.row.text) for query, hits in zip(queries, lists, strict=True) for hit in hits[:depth]]
+    )
+    remaining, reranked = iter(scores.tolist()), []
+    for hits in lists:
+        first = [replace(hit, rerank_score=next(remaining)) for hit in hits[:depth]]
+        reranked.append([*sorted(first, key=lambda hit: -(hit.rerank_score or 0)), *hits[depth:]])
+    return reranked
 
 
 def _results(
@@ -339,7 +362,8 @@ def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
                     text.append(f"\n{safe(name)}: {_beginning(str(value))}", "dim not bold")
             if words:
                 text.highlight_regex(re.compile(rf"\b(?:{longest_first})\w*", re.IGNORECASE), "bold yellow")
-            cells += [Text(safe(hit.row.id)), f"{hit.score:.4f}", text]
+            score = hit.score if hit.rerank_score is None else hit.rerank_score
+            cells += [Text(safe(hit.row.id)), f"{score:.4f}", text]
         table.add_row(str(next(hit.rank for hit in hits if hit is not None)), *cells)
     return table
 

@@ -15,6 +15,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.files import is_stsb, read_pair_table
+from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
 from sentcli.evaluation.retrieval_metrics import check_ids, read_run
 from sentcli.evaluation.retrieval_tasks import TOP_K, Bench, protocol, score_run
@@ -30,10 +31,10 @@ from sentcli.verbs.scoring import ScoringOptions, scores_result
 
 if TYPE_CHECKING:
     from sentcli.search.options import SearchOptions
-    from sentcli.verbs.options import PairOptions, SetOptions
+    from sentcli.verbs.options import PairOptions, RerankOptions, SetOptions
 
-ModelAndWay = tuple[EvaluatedModel | None, Way]
-"""A model and a way of searching with it; for BM25 the model is one without a name."""
+Search = tuple[EvaluatedModel | None, Way, EvaluatedReranker | None]
+"""A model, a way of searching with it, and what orders its hits anew; for BM25 there is no model."""
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
 
@@ -43,6 +44,7 @@ def score_sets(
     sets: SetOptions,
     search: SearchOptions,
     options: LoadOptions,
+    reranking: RerankOptions,
     scoring: ScoringOptions,
     *,
     overwrite: bool,
@@ -63,11 +65,16 @@ def score_sets(
     if sets.from_run:
         scores = _score_runs(sets.from_run, collections, search.top_k or TOP_K)
     else:
+        reranker = reranking.load(options, rerun=scoring.rerun)
+        if reranker is not None and reranker.depth > (search.top_k or TOP_K):
+            raise InputError(f"--rerank-depth {reranker.depth} is more than the hits that are found (--top-k)")
+        if reranker is not None and published is not None:
+            raise InputError("--against takes several models as seeds of one, and --rerank makes two of each")
         bench = Bench(collections, search)
         _check_search(bench, options.device)
         evaluated = scoring.models(models, options)
         other_files = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
-        scores = _search(evaluated, bench, sets.run, other_files, rerun=scoring.rerun, overwrite=overwrite)
+        scores = _search(evaluated, bench, reranker, sets.run, other_files, rerun=scoring.rerun, overwrite=overwrite)
     if sets.per_query is not None:
         _write_queries(sets.per_query, scores)
     return scores_result(scores, published, RETRIEVAL)
@@ -116,17 +123,19 @@ def _load(sets: SetOptions) -> list[Collection]:
 def _search(
     models: Sequence[EvaluatedModel],
     bench: Bench,
+    reranker: EvaluatedReranker | None,
     target: Path | None,
     other_files: Sequence[Path],
     *,
     rerun: bool,
     overwrite: bool,
 ) -> list[ModelScores]:
-    """Search and score the sets with each model in each way, and with BM25 alone once.
+    """Search and score the sets with each model in each way, and with BM25 alone once; each also reranked.
 
     Args:
         models: the models.
         bench: the sets and how they are searched.
+        reranker: orders the first hits anew.
         target: file or folder of the runs; None writes none.
         other_files: files that are written beside the runs.
         rerun: search and score anew, also what is kept of BM25.
@@ -134,14 +143,17 @@ def _search(
     """
     ways = bench.options.ways
     searched: Sequence[EvaluatedModel | None] = models or [None]
-    searches = list(dict.fromkeys((None if way == "bm25" else model, way) for model in searched for way in ways))
-    files: dict[ModelAndWay, dict[str, Path]] = {}
+    plain = dict.fromkeys((None if way == "bm25" else model, way) for model in searched for way in ways)
+    rerankers = (None,) if reranker is None else (None, reranker)
+    searches = [(model, way, second) for model, way in plain for second in rerankers]
+    files: dict[Search, dict[str, Path]] = {}
     if target is not None:
         files = _run_files(target, bench, searches, other_files, overwrite=overwrite)
     all_scores = []
-    for model, way in searches:
-        tasks = bench.tasks(way, model, files.get((model, way), {}))
+    for model, way, second in searches:
+        tasks = bench.tasks(way, model, files.get((model, way, second), {}), second)
         choices, read_cache = protocol(bench.options, way, model), target is None
+        choices |= {} if second is None else second.protocol
         if model is None:
             scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
         else:
@@ -152,13 +164,15 @@ def _search(
         name = scores.model
         scores.model = name if way in ("dense", "bm25") else f"{name} + bm25"
         scores.label = name if set(ways) == {"dense"} or way == "bm25" else f"{scores.model}, {way}"
+        if second is not None:
+            scores.model, scores.label = (f"{label} + {second.name}" for label in (scores.model, scores.label))
         all_scores.append(scores)
     return all_scores
 
 
 def _run_files(
-    target: Path, bench: Bench, searches: Sequence[ModelAndWay], other_files: Sequence[Path], *, overwrite: bool
-) -> dict[ModelAndWay, dict[str, Path]]:
+    target: Path, bench: Bench, searches: Sequence[Search], other_files: Sequence[Path], *, overwrite: bool
+) -> dict[Search, dict[str, Path]]:
     """Return the file of the run of each search and set: `target` if there is a single run, else a file in that folder.
 
     Raises:
@@ -166,14 +180,15 @@ def _run_files(
             same path, or if a TREC run cannot hold an id.
     """
     single = len(searches) * len(bench.searches) == 1
-    compares_models = len({model for model, _ in searches if model is not None}) > 1
+    compares_models = len({model for model, *_ in searches if model is not None}) > 1
     check_output(target, overwrite=overwrite, folder=not single)
     runs_by_path: dict[Path, str] = {}
-    files: dict[ModelAndWay, dict[str, Path]] = {}
-    for model, way in searches:
+    files: dict[Search, dict[str, Path]] = {}
+    for model, way, second in searches:
         for name in bench.searches:
+            more = ("reranked", "trec") if second is not None else ("trec",)
             model_part = [model.name] if compares_models and model is not None else []
-            parts = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *model_part, way, "trec"))
+            parts = (re.sub(r"[^\w.-]+", "-", part).strip("-") for part in (name, *model_part, way, *more))
             path = target if single else target / ".".join(parts)
             run = name if model is None else f"{model.name} of {name}"
             if path.resolve() in {file.resolve() for file in other_files}:
@@ -182,7 +197,7 @@ def _run_files(
                 both = f"the runs of {runs_by_path[path]} and of {run}"
                 raise InputError(f"--run: {both} would both be {path.name}; write one of them another time")
             runs_by_path[path] = run
-            files.setdefault((model, way), {})[name] = path
+            files.setdefault((model, way, second), {})[name] = path
     for search in bench.searches.values():
         check_ids(search.data.queries)
         check_ids(search.data.ids)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import save_backbone
+from tests.conftest import save_backbone, save_cross_encoder
 from tests.faults.leaves import Unwritable, leaves
 from tests.faults.scenes import TRAIN
 
@@ -100,6 +100,10 @@ READERS = [
     ),
     Reader("retrieve --corpus one.parquet -m bert --backend torch --query cat", ("one.parquet",)),
     Reader("retrieve --corpus one.safetensors -m bert --backend torch --query cat", ("one.safetensors",)),
+    Reader(
+        "retrieve --corpus two.txt --query cat --search bm25 --rerank cross --backend torch",
+        tuple(f"cross/{file}" for file in PLAIN if file != "modules.json"),
+    ),
     Reader("retrieve --corpus rows.jsonl --query cat --search bm25 --hits hits.jsonl", ("rows.jsonl",)),
     Reader(
         f"train --method simcse -m bert --data text.txt -o stopped {' '.join(TRAIN)} --resume",
@@ -140,6 +144,10 @@ def structured(good, tmp_path_factory):
     shutil.copytree(good, folder, dirs_exist_ok=True)
     (folder / "two.txt").write_text("a cat\nthe river\n" * 8)
     write_parts(folder / "parts", folder / "bert")
+    save_cross_encoder(folder / "cross")
+    settings = {"activation_fn": "torch.nn.modules.activation.Sigmoid", "default_prompt_name": None, "prompts": {}}
+    (folder / "cross" / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    (folder / "cross" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 30}))
     with chdir(folder):
         for command in (
             "index vectors --type bm25",

@@ -7,6 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from sentcli.model.modules.base import MODULES, Features, ModuleSpec
+from sentcli.model.modules.classifier import ClassifierSpec
 from sentcli.model.modules.cnn import CNNSpec
 from sentcli.model.modules.dense import DenseSpec
 from sentcli.model.modules.layer_mean import LayerMeanSpec
@@ -20,6 +21,7 @@ __all__ = [
     "MODULES",
     "TOKEN_POOLINGS",
     "CNNSpec",
+    "ClassifierSpec",
     "DenseSpec",
     "Features",
     "LayerMeanSpec",

@@ -59,7 +59,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         if self.on_tokens:  # it only carries an activation, for which sentence-transformers has no module of its own
             nn.init.eye_(linear.weight)
             linear.requires_grad_(False)
-        return {"linear": linear, "activation": _activation(self.activation)}
+        return {"linear": linear, "activation": activation_of(self.activation)}
 
     def forward(self, features: Features, parts: Any) -> None:
         """Replace `features.sentence` ``[B, out_features]`` or `features.tokens` ``[B, T, out_features]``."""
@@ -98,7 +98,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         return {**widths, "bias": self.bias, "activation_function": self.activation, **place}
 
 
-def _activation(name: str) -> nn.Module:
+def activation_of(name: str) -> nn.Module:
     """Build an activation such as ``torch.nn.Tanh`` by name; other names are refused, since they could be any code."""
     from torch import nn
 

@@ -1,0 +1,102 @@
+"""The reranker under evaluation: the first hits of each query are ordered anew by a cross-encoder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli import console
+from sentcli.encoder.reranker import Reranker, read_reranker
+from sentcli.evaluation.retrieval import RetrievalSet, SetRows
+from sentcli.evaluation.stores import VectorStore, digest, model_key
+from sentcli.machine import usable_cores
+from sentcli.model.options import LoadOptions
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.tokenizing import pair_text
+from sentcli.search.exact import Neighbours
+
+MEASURED_PAIRS = 200
+"""Pairs that are scored without the cache to measure the speed."""
+
+
+@dataclass(eq=False)
+class EvaluatedReranker:
+    """A cross-encoder that is loaded when pairs have to be scored, and whose scores are cached from run to run.
+
+    Args:
+        name: of the model.
+        options: for loading it; pooling, normalisation and maximum length are those of encoders, and not taken.
+        depth: the number of first hits of each query that are ordered anew.
+        rerun: score pairs again instead of reading the cache.
+    """
+
+    name: str
+    options: LoadOptions
+    depth: int
+    rerun: bool = False
+    spec: EncoderSpec = field(init=False)
+    key: str | None = field(init=False)
+    """A hash of everything that decides the scores."""
+
+    def __post_init__(self) -> None:
+        self.options = replace(self.options, pooling=None, normalize=None, max_length=None)
+        self.spec = read_reranker(self.name)
+        self.key = model_key(self.spec, list(vars(self.options).values()), self.options.on_cpu)
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Return the choices that move a score."""
+        return {"rerank": self.name, "rerank_depth": self.depth}
+
+    @cached_property
+    def model(self) -> Reranker:
+        """The model, which is loaded at first use."""
+        chosen = {name: value for name, value in vars(self.options).items() if name not in ("pooling", "normalize")}
+        return Reranker.load(self.name, **chosen, notice=console.note)
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
+        """Score pairs of query and document, or read their scores from the cache ``[n]``."""
+        encoder = self.model.encoder  # before there is a bar
+        texts = [pair_text(*pair) for pair in pairs]
+        distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        store = VectorStore(digest([self.key, encoder.describe()]), fresh=self.rerun)
+        with console.encoding("reranking", len(distinct)) as progress:
+            vectors = store.encode(encoder, list(distinct), progress).vectors
+        return np.asarray(vectors[[distinct[text] for text in texts], 0])
+
+    def reordered(self, data: RetrievalSet, hits: Neighbours) -> Neighbours:
+        """Return the hits of a set's queries, the first of them by the scores of the cross-encoder.
+
+        The others stay behind in their order, with scores that fall by 1 from one to the next.
+        """
+        first = hits.positions[:, : self.depth]
+        places = np.unique(first[first >= 0]).tolist()
+        texts = {place: row.text for place, row in zip(places, SetRows(data).take(places), strict=True)}
+        asked = zip(data.queries.values(), first.tolist(), strict=True)
+        scores = self.scores([(query, texts[place]) for query, found in asked for place in found if place >= 0])
+        of_first = np.full(first.shape, -np.inf, np.float32)
+        of_first[first >= 0] = scores
+        order = np.argsort(-of_first, axis=1, kind="stable")
+        positions, all_scores = hits.positions.copy(), np.empty(hits.scores.shape, np.float32)
+        positions[:, : self.depth] = np.take_along_axis(first, order, 1)
+        all_scores[:, : self.depth] = np.take_along_axis(of_first, order, 1)
+        lowest = np.floor(scores.min(initial=0))
+        all_scores[:, self.depth :] = lowest - 1 - np.arange(max(hits.positions.shape[1] - self.depth, 0))
+        return Neighbours(positions, all_scores)
+
+    def milliseconds(self, data: RetrievalSet) -> float:
+        """Measure what a query with `depth` hits takes, without the cache, on queries and documents of a set."""
+        documents = list(islice(data.texts(), self.depth))
+        queries = list(islice(data.queries.values(), max(MEASURED_PAIRS // self.depth, 1)))
+        pairs = [(query, document) for query in queries for document in documents]
+        self.model.scores(pairs[: usable_cores()])
+        started = time.perf_counter()
+        self.model.scores(pairs)
+        return 1000 * (time.perf_counter() - started) * self.depth / len(pairs)

@@ -1,0 +1,76 @@
+"""The classifier of a cross-encoder: the vector of a pair becomes its score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from sentcli.errors import InputError
+from sentcli.model.modules.base import Features, ModuleSpec
+from sentcli.model.modules.dense import OPERATORS, activation_of
+
+if TYPE_CHECKING:
+    from sentcli.io.weights import StateDict
+
+LAYERS = {
+    "BertForSequenceClassification": ("pooler.dense", "classifier"),
+    "RobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
+    "XLMRobertaForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
+    "CamembertForSequenceClassification": ("classifier.dense", "classifier.out_proj"),
+}
+"""The names of both layers in the checkpoints of transformers, by architecture."""
+
+
+@dataclass(frozen=True)
+class ClassifierSpec(ModuleSpec, name="Classifier"):
+    """A dense layer with tanh, a layer with one output and an activation, as in transformers' classifiers."""
+
+    architecture: Annotated[str, Field(pattern=f"^({'|'.join(LAYERS)})$")]
+    activation: str = "torch.nn.modules.activation.Sigmoid"
+
+    @property
+    def has_onnx(self) -> bool:
+        """Whether ONNX has an operator for the activation."""
+        return self.activation.rpartition(".")[2] in OPERATORS
+
+    def output_width(self, width: int) -> int:
+        """Return 1, the number of scores."""
+        return 1
+
+    def parts(self, width: int, layers: int) -> dict[str, Any]:
+        """Make both layers and the activation."""
+        from torch import nn
+
+        return {
+            "dense": nn.Linear(width, width),
+            "output": nn.Linear(width, 1),
+            "activation": activation_of(self.activation),
+        }
+
+    def forward(self, features: Features, parts: Any) -> None:
+        """Replace `features.sentence` by the scores ``[B, 1]``."""
+        features.sentence = parts.activation(parts.output(parts.dense(features.sentence).tanh()))
+
+    def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
+        """Write the layers in fp32, because they are small."""
+        for part, operator in (("dense", "Tanh"), ("output", OPERATORS[self.activation.rpartition(".")[2]])):
+            layer = getattr(parts, part)
+            value = graph.op("MatMul", value, graph.weight(f"{name}.{part}.weight", layer.weight.T))
+            value = graph.op("Add", value, graph.weight(f"{name}.{part}.bias", layer.bias))
+            value = value if operator is None else graph.op(operator, value)
+        return value
+
+    def stored_weights(self, transformer: Path, state: StateDict) -> StateDict:
+        """Return the weights of both layers, which stand among those of the transformer."""
+        weights = {}
+        for part, layer in zip(("dense", "output"), LAYERS[self.architecture], strict=True):
+            for kind in ("weight", "bias"):
+                name = f"{layer}.{kind}"
+                key = next((key for key in state if f".{key}".endswith(f".{name}")), None)
+                if key is None:
+                    raise InputError(f"{transformer}: there is no {name} in its weights, which a cross-encoder needs")
+                weights[f"{part}.{kind}"] = state[key]
+        return weights
