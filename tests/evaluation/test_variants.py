@@ -49,6 +49,7 @@ def grid(tmp_path):
     return file
 
 
+@pytest.mark.slow
 def test_every_way_finds_what_its_commands_find(notes, grid, tiny_bert, tmp_path, invoke, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ["evaluate", notes, "-m", tiny_bert, "--variants", grid, "--allow", 0.05]
