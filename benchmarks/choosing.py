@@ -1,12 +1,13 @@
 """Does a set that `data make-set` makes choose among models as people's judgements do?
 
     SENTCLI_DATA=... python benchmarks/choosing.py RESULTS.jsonl [--sets cranfield,cacm] [--queries 500] [--model DIR]
+        [--without "minilm, cls"]
 
 For each judged set whose documents have titles: nDCG@10 of every system on the judgements, on titles (their documents
 without them), and on random crops of 8 words of the documents. Systems are encoders with several poolings, lengths and
 precisions, further folders (--model), BM25, and hashed counts of words. Scores of single queries are kept in
-RESULTS.jsonl, from which a run that was cut off goes on. Printed are Kendall's tau-b with the judgements over systems,
-its 95 % interval over the queries of both sets, and what the chosen system loses against the best.
+RESULTS.jsonl, from which a run that was cut off goes on; ``python docs/make_results.py`` makes the table of
+docs/studies/choosing.md of docs/results/choosing/scores.jsonl.
 """
 
 import argparse
@@ -17,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 from common import data_folder, machine
-from scipy.stats import kendalltau
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -30,7 +30,6 @@ from sentcli.testset.documents import read_documents
 from sentcli.testset.queries import Query, structured, words
 from sentcli.testset.writing import write_set
 
-DRAWS = 1000
 TOP_K = 100
 CROP_WORDS = 8
 WITHOUT_MODEL = ("BM25", "hashed words")
@@ -81,62 +80,29 @@ def values_of(label, choice, data):
     return score_run(data, found.run(hits), TOP_K).item_values["ndcg@10"].round(5).tolist()
 
 
-def tau(scores, kind, generator=None):
-    """Return tau between the means of the systems on the judgements and on another set; of a draw of the queries."""
-    means = []
-    for source in ("judged", kind):
-        values = np.array([scored[source] for scored in scores.values()])
-        count = values.shape[1]
-        chosen = np.arange(count) if generator is None else generator.integers(0, count, count)
-        means.append(values[:, chosen].mean(axis=1))
-    return float(kendalltau(*means).statistic), means
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("results", type=Path)
     parser.add_argument("--sets", default="cranfield,cacm,lisa,scifact")
     parser.add_argument("--queries", type=int, default=500)
     parser.add_argument("--model", action="append", default=[])
+    parser.add_argument("--without", action="append", default=[], metavar="SYSTEM")
     arguments = parser.parse_args()
     print(machine())
     lines = arguments.results.read_text("utf-8").splitlines() if arguments.results.exists() else []
     known = {(r["set"], r["kind"], r["system"]): r["values"] for r in map(json.loads, lines)}
     for name in arguments.sets.split(","):
-        scores = {}
         with tempfile.TemporaryDirectory() as target:
             sets = sets_of(data_folder() / "retrieval" / name, Path(target), arguments.queries)
             for label, choice in systems(arguments.model):
+                if label in arguments.without:
+                    continue
                 for kind, data in sets.items():
                     if (name, kind, label) not in known:
                         known[name, kind, label] = values = values_of(label, choice, data)
                         with arguments.results.open("a", encoding="utf-8") as handle:
                             row = {"set": name, "kind": kind, "system": label, "values": values}
                             handle.write(json.dumps(row) + "\n")
-                    scores.setdefault(label, {})[kind] = known[name, kind, label]
-        report(name, scores)
-
-
-def report(name, scores):
-    """Print the scores of a set's systems, tau and what the choice loses."""
-    print(f"\n{name}: {len(scores)} systems, {len(next(iter(scores.values()))['judged'])} judged queries")
-    for label, scored in sorted(scores.items(), key=lambda item: -np.mean(item[1]["judged"])):
-        print(f"  {label:<36}" + "".join(f"{kind} {np.mean(scored[kind]):.4f}  " for kind in scored))
-    encoders = {label: scored for label, scored in scores.items() if label not in WITHOUT_MODEL}
-    for title, part in (("all systems", scores), ("encoders", encoders)):
-        for kind in ("titles", "crops"):
-            print_choice(f"{kind}, {title}", part, kind)
-
-
-def print_choice(title, scores, kind):
-    """Print tau, and what the system that a kind of set chooses loses against the best by the judgements."""
-    value, (judged, other) = tau(scores, kind)
-    generator = np.random.default_rng(0)
-    low, high = np.quantile([tau(scores, kind, generator)[0] for _ in range(DRAWS)], [0.025, 0.975])
-    labels = list(scores)
-    chosen = labels[int(np.argmax(other))]
-    loss = judged.max() - judged[labels.index(chosen)]
-    print(f"  {title}: tau {value:.2f} ({low:.2f} to {high:.2f}); {chosen} is chosen and loses {loss:.4f}", flush=True)
 
 
 if __name__ == "__main__":

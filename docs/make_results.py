@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import kendalltau
 
 from sentcli.evaluation.published import published
@@ -355,6 +356,52 @@ def markdown(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
 
+def chosen_systems() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the nDCG@10 of each query by collection, system and kind of queries, from ``benchmarks/choosing.py``."""
+    scores: dict[str, dict[str, dict[str, Any]]] = {}
+    for line in (DOCS / "results" / "choosing" / "scores.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        scores.setdefault(row["set"], {}).setdefault(row["system"], {})[row["kind"]] = np.array(row["values"])
+    return scores
+
+
+def orders(systems: dict[str, dict[str, Any]], kind: str) -> tuple[float, float, float, str, float]:
+    """Return Kendall's tau-b of a made set with the judgements, its interval, and the choice and what it loses.
+
+    Args:
+        systems: the scores of the queries of each, by kind of queries.
+        kind: of the made set.
+    """
+    generator = np.random.default_rng(0)
+    drawn, means = [], []
+    for source in ("judged", kind):
+        values = np.stack([scores[source] for scores in systems.values()])
+        rows = generator.integers(0, values.shape[1], (1000, values.shape[1]))
+        drawn.append(values[:, rows].mean(axis=2))
+        means.append(values.mean(axis=1))
+    first, second = (np.sign(each.T[:, :, None] - each.T[:, None, :]) for each in drawn)
+    both = (first**2).sum(axis=(1, 2)) * (second**2).sum(axis=(1, 2))
+    low, high = np.quantile((first * second).sum(axis=(1, 2)) / np.sqrt(both), [0.025, 0.975])  # tau-b of each draw
+    best = int(np.argmax(means[1]))
+    return float(kendalltau(*means).statistic), low, high, list(systems)[best], means[0].max() - means[0][best]
+
+
+def choosing() -> str:
+    """Return how well made sets order systems, and what the system loses that they choose."""
+    rows = []
+    for name, systems in chosen_systems().items():
+        encoders = {label: scores for label, scores in systems.items() if label not in ("BM25", "hashed words")}
+        count = len(next(iter(systems.values()))["judged"])
+        for title, part in (("encoders", encoders), ("all", systems)):
+            cells = []
+            for kind in ("titles", "crops"):
+                value, low, high, label, loss = orders(part, kind)
+                cells += [f"{value:.2f} ({low:.2f} to {high:.2f})", f"{label}, {loss:.3f}"]
+            rows.append(f"| {name} | {count} | {len(part)} {title} | {' | '.join(cells)} |\n")
+    head = "| set | judged queries | systems | titles: tau | chosen, loss | crops: tau | chosen, loss |\n"
+    return head + "|---|---:|---|---|---|---|---|\n" + "".join(rows)
+
+
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "studies/first-study.md": {
         "study": lambda: gains(study()),
@@ -376,6 +423,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "transfer": transfer,
         "retrieval": retrieval,
     },
+    "studies/choosing.md": {"choosing": choosing},
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from sentcli.version import __version__
 
 WORST = 10
 """The queries that are shown, of those that lost."""
+ROUNDED = 1e-4
+"""How far a score may lie from the mean of its items, since it is rounded."""
 REMEDY = "write it again with --save-baseline"
 
 
@@ -94,7 +96,7 @@ class Baseline:
     canaries: Canaries | None = None
     """The vectors of a few fixed texts; None in files of earlier versions."""
     sentcli: str = __version__
-    format: int = 1
+    format: Literal[1] = 1
 
     @classmethod
     def of_scores(cls, scores: ModelScores, tasks: Sequence[OwnTask], canaries: Canaries) -> Baseline:
@@ -163,6 +165,11 @@ class Baseline:
             others, draws = unpack(before.draws), unpack(pack(draws))  # both rounded alike
         except ValueError as error:
             raise InputError(f"{path} is damaged (draws of {score.task}: {error}); {REMEDY}") from error
+        if before.items:
+            values = np.array(before.values, np.float64)
+            whole = len(values) == len(before.items) and bool(((values >= 0) & (values <= 1)).all())
+            if not whole or abs(values.mean() - before.value) > ROUNDED:
+                raise InputError(f"{path} is damaged (values of {score.task}); {REMEDY}")
         if metric != before.metric or len(draws) != len(others) or list(score.items) != before.items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
         compared = significance.compare_draws(score.value, before.value, draws, others)

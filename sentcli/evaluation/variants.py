@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError
@@ -30,6 +30,7 @@ from sentcli.evaluation.retrieval_tasks import SetSearch
 from sentcli.evaluation.significance import Floats
 from sentcli.io.forms import read_toml
 from sentcli.model.options import MIN_LENGTH, Backend, Precision
+from sentcli.model.spec import POOLINGS
 from sentcli.search import ann, searcher
 from sentcli.search.exact import Blocks, Vectors, require_faiss
 from sentcli.search.options import SearchOptions
@@ -57,6 +58,13 @@ RESCORED = "binary rescored"
 """The type of bits whose best hits are compared by vectors in float16, which are kept beside them."""
 
 
+def _known(pooling: str) -> str:
+    """Refuse an unknown pooling."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"no pooling {pooling!r}; one of {', '.join(POOLINGS)}")
+    return pooling
+
+
 class Grid(BaseModel):
     """What is tried, as ``--variants FILE.toml`` says it."""
 
@@ -70,11 +78,11 @@ class Grid(BaseModel):
     """Kinds of index over whole vectors; None takes those of `WORTH` for which there are enough documents."""
     lengths: list[Annotated[int, Ge(MIN_LENGTH)]] | None = None
     """Maximum lengths in tokens; None takes half of the model's where many documents are longer."""
-    poolings: list[str] = []
+    poolings: list[Annotated[str, AfterValidator(_known)]] = []
     precisions: list[Precision] | None = None
     """Precisions of the computation; None takes int8 on a CPU."""
     backends: list[Backend] = []
-    prompts: bool = True
+    prompts: StrictBool = True
     """Encode without prompts as well, where the model has some."""
 
     @classmethod

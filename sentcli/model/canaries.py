@@ -117,13 +117,14 @@ class Canaries:
     weights: str
     """A hash of the weights; empty where they are unknown, as those of a model that is served."""
     choices: dict[str, Any]
-    """Pooling, normalisation and prompt."""
+    """Pooling, normalisation, prompt and maximum length."""
     precision: str
     """What ran the model, and its precision."""
 
     def __post_init__(self) -> None:
         """Refuse vectors of another size."""
-        if len(base64.b64decode(self.vectors)) != 4 * len(TEXTS) * WIDTH:
+        whole = len(base64.b64decode(self.vectors)) == 4 * len(TEXTS) * WIDTH
+        if not whole or not np.isfinite(self._numbers).all():
             raise ValueError("vectors are not those of the fixed texts")
 
     @classmethod
@@ -131,12 +132,13 @@ class Canaries:
         """Encode the texts with a prompt in front of each; a host is sent them."""
         vectors, spec = model.encode(TEXTS, prompt).vectors.astype("<f4"), model.spec
         weights = exported.source_digests(spec) if isinstance(spec, EncoderSpec) else []
+        length = model.tokenizer.max_length if isinstance(model, LoadedModel) else None
         return cls(
             sha256=hashlib.sha256(vectors.tobytes()).hexdigest(),
             dimension=vectors.shape[1],
             vectors=base64.b64encode(_projected(vectors).tobytes()).decode(),
             weights=hashlib.sha256("".join(weights).encode()).hexdigest() if weights else "",
-            choices={"pooling": spec.pooling, "normalize": spec.normalizes, "prompt": prompt},
+            choices={"pooling": spec.pooling, "normalize": spec.normalizes, "prompt": prompt, "max_length": length},
             precision=f"{model.backend.name} {model.backend.precision}",
         )
 
@@ -162,21 +164,20 @@ class Canaries:
         """Tell what another model is to the one that these are of, in a word and in a sentence."""
         if self.dimension != other.dimension:
             return "another model", f"another model: {self.dimension} dimensions there, {other.dimension} here"
-        if self.sha256 == other.sha256:
-            return "equal", "equal to the bit"
         mine, others = self._numbers, other._numbers
         lengths = np.linalg.norm(mine, axis=1) * np.linalg.norm(others, axis=1)
         farthest = float(np.linalg.norm(mine - others, axis=1).max() / max(np.sqrt(lengths.max()), 1e-30))
         apart = 1 - float(((mine * others).sum(axis=1) / np.maximum(lengths, 1e-30)).mean())
-        if farthest < ROUNDING:
-            return "rounding", f"equal up to rounding (by {farthest:.0e} of their lengths)"
-        measured = f"(mean cosine about {1 - apart:.4f})"
-        known = bool(self.weights and other.weights)
+        measured, known = f"(mean cosine about {1 - apart:.4f})", bool(self.weights and other.weights)
         if known and self.weights != other.weights and apart > SAME_WEIGHTS:
             return "another model", f"another model {measured}"
         if changed := [key for key, value in self.choices.items() if other.choices.get(key) != value]:
             named = ", ".join(f"{key} {self.choices[key]!r} there, {other.choices.get(key)!r} here" for key in changed)
-            return "another pooling or prompt", f"another pooling or prompt: {named} {measured}"
+            return "another pooling or prompt", f"used otherwise: {named} {measured}"
+        if self.sha256 == other.sha256:
+            return "equal", "equal to the bit"
+        if farthest < ROUNDING:
+            return "rounding", f"equal up to rounding (by {farthest:.0e} of their lengths)"
         if apart < (ANY_PRECISION if known else PRECISION):
             precisions = f"{self.precision} there, {other.precision} here"
             return "another precision", f"another precision: {precisions} {measured}"

@@ -96,8 +96,8 @@ class Gate:
             for (model, task), c in self.comparisons.items()
         ]
         columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]
-        title, notes = f"Compared with the baseline ({self.baseline.model})", ["Low and high: the 95 % interval."]
-        notes += [f"Vectors of fixed texts: {model} is {kinship}." for model, kinship in self.kinships.items()]
+        title = f"Compared with the baseline ({printable(self.baseline.model)})"
+        notes = ["Low and high: the 95 % interval."]
         formats = dict.fromkeys(columns[2:8], ".4f")
         yield Table(title, columns, rows, formats=formats, notes=notes)
         for (model, task), comparison in self.comparisons.items():
@@ -117,9 +117,10 @@ class Gate:
     def sentences(self) -> list[str]:
         """Return a sentence for each comparison."""
         return [
-            f"On {task}, {model} against {self.baseline.model} is {_judgement(c)}: "
+            f"On {task}, {model} against {printable(self.baseline.model)} is {_judgement(c)}: "
             f"{self.titles[task]} {_number(c.difference)} (95 % {_number(c.interval[0])} to {_number(c.interval[1])}), "
             f"where a loss of {c.allow:g} is allowed."
+            + (f" By fixed texts it is {self.kinships[model]}." if model in self.kinships else "")
             for (model, task), c in self.comparisons.items()
         ]
 
@@ -185,6 +186,11 @@ def settle(
         if baseline.canaries is not None:
             kinship, kinships[scores.model] = baseline.canaries.compare(model.canaries())
             model.release()
+            if kinship == "another model" and model.is_served and model.name == baseline.model and not model.rerun:
+                raise InputError(
+                    f"{model.name} is another model than when {options.baseline} was written, and its answers may have "
+                    "been kept from then: --rerun asks it anew"
+                )
         for place, score in enumerate(scores.tasks):
             comparison = baseline.compare(score, options.allow, options.baseline)
             comparisons[scores.model, score.task] = comparison

@@ -41,10 +41,10 @@ class Savings:
     def added(self, result: Result) -> Result:
         """Return a result with tables, figures, sentences and commands of the comparisons."""
         sentences = [result.verdict]
-        for (model, name), comparison in self.comparisons.items():
+        for number, ((model, name), comparison) in enumerate(self.comparisons.items(), 1):
             title, sentence = f"What {model} may save on {name}", _sentence(comparison)
             commands = self.commands(comparison.chosen, model, name)
-            table, figure = _table(comparison, title), _figure(comparison, title)
+            table, figure = _table(comparison, title), _figure(comparison, title, number)
             result.further.append(Section(title, [sentence], table=table, figure=figure))
             result.further.append(Section(f"Commands for {model} on {name}", code=commands, level=3))
             sentences.append("\n  ".join([f"{model} on {name}: {sentence}", *commands]))
@@ -90,6 +90,8 @@ class Savings:
         commands = [encode(folder, options | kept)]
         if storage.rescored:
             commands.append(encode(f"{folder}-full", options | {"output_dtype": "float16"}))
+            searched = ["--corpus", folder, "--rescore", f"{folder}-full", "--query", "your question"]
+            commands.append(shlex.join(["sentcli", "retrieve", "-m", model, *searched]))
         if storage.index != "flat":
             commands.append(shlex.join(["sentcli", "index", folder, "--type", storage.index]))
         return commands
@@ -137,6 +139,9 @@ def compare_variants(
         for model in models
         for name, data in sets.items()
     }
+    for (model, name), comparison in comparisons.items():
+        if allow >= (score := comparison.value(comparison.variants[0])):
+            console.warn(f"{model} on {name} scores {score:.4f}: --allow {allow:g} lets every way pass")
     savings = Savings(comparisons, sets, models[0].options)
     for of_model in scores:
         of_model.tasks = [
@@ -164,12 +169,13 @@ def _sentence(comparison: Comparison) -> str:
 
 def _table(comparison: Comparison, title: str) -> Table:
     part, rest = comparison.halves
-    rows, intervals = list[list[Any]](), {}
+    rows, texts = list[list[Any]](), {}
     for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
         marks = [*(["chosen"] if variant is comparison.chosen else []), *(["front"] if on_front else [])]
         difference = comparison.difference(variant)
         if variant is not comparison.variants[0]:
-            intervals[len(rows), "difference"] = difference.low, difference.high
+            numbers = (_signed(value) for value in difference)
+            texts[len(rows), 2] = "{} ({} to {})".format(*numbers)
         # a byte a vector is a megabyte for a million of them
         costs = [variant.bytes_per_vector, variant.texts_per_second, console.duration(variant.seconds)]
         row = [variant.name, comparison.value(variant), difference.difference, *costs, variant.queries_per_second]
@@ -182,11 +188,11 @@ def _table(comparison: Comparison, title: str) -> Table:
         "Front: no other way is as good in score, bytes and speeds; speeds within a quarter count as equal. Bits are "
         "the signs of the numbers; rescored: the best hits are compared by float16 vectors, whose bytes count.",
     ]
-    return Table(title, columns, rows, formats=formats, intervals=intervals, notes=notes)
+    return Table(title, columns, rows, formats=formats, texts=texts, notes=notes)
 
 
-def _figure(comparison: Comparison, title: str) -> Figure:
-    """Return the difference of each way against what it costs."""
+def _figure(comparison: Comparison, title: str, number: int) -> Figure:
+    """Return the difference of each way against what it costs; the figures of a command are numbered."""
     import pandas as pd
 
     rows = []
@@ -200,7 +206,7 @@ def _figure(comparison: Comparison, title: str) -> Figure:
     panels = {panel: partial(_draw, data[data["panel"] == panel], metric) for panel in (SIZE, SPEED, TIME)}
     alt = f"Difference of {metric} of {len(comparison.variants)} ways against bytes, speed and time."
     note = "Each point is a way of encoding texts and keeping their vectors, with the 95 % interval of its difference."
-    return Figure("variants", title, panels, data, alt, note)
+    return Figure(f"variants-{number}", title, panels, data, alt, note)
 
 
 def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:

@@ -88,7 +88,7 @@ def test_every_way_finds_what_its_commands_find(notes, grid, tiny_bert, tmp_path
     assert any(row["pareto"] for row in entry["variants"]) and sum(row["chosen"] for row in entry["variants"]) == 1
     chosen = next(row for row in entry["variants"] if row["chosen"])
     assert chosen["command"].split(" && ")[0] in result.output and "may save on notes" in Path("out.html").read_text()
-    assert (tmp_path / "out-figures" / "variants.csv").exists()
+    assert (tmp_path / "out-figures" / "variants-1.csv").exists()
 
 
 def test_bytes_are_those_of_the_files(notes, grid, tiny_bert, invoke, tmp_path):
