@@ -234,8 +234,9 @@ class DatasetWriter:
         return ShardPlace(self.first_shard + number, self.first_row + number * self.manifest.shard_rows)
 
     def shard_plan(self, number: int) -> OutputPlan:
-        """Return the output for the rows of one of the shards of these inputs."""
-        return replace(self.plan, rows=self._size(number))
+        """Return the output for the rows of one of the shards of these inputs, whose bytes all machines make alike."""
+        settings = {key: value for key, value in self.plan.settings.items() if key != CANARIES}
+        return replace(self.plan, rows=self._size(number), settings=settings)
 
     def add(self, shard: Shard) -> None:
         """Enter a shard into the manifest, after its files were put where the dataset lies."""

@@ -222,3 +222,12 @@ def test_collections_keep_those_of_their_directory(vectors, folders, made, invok
     _of_another(vectors, made)
     invoke("index", vectors, "--to", uri, "--collection", "notes", "--overwrite", check=0)
     assert "another model" in invoke(*found, check=2).stderr
+
+
+def test_the_files_of_a_shard_do_not_have_them(vectors):
+    """Machines that round otherwise make the same bytes."""
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(vectors / "rows-00000.parquet").metadata
+    assert "canaries" not in json.loads(metadata[b"sentcli"])
+    assert "canaries" in json.loads((vectors / "manifest.json").read_text())["settings"]
