@@ -18,7 +18,7 @@ from sentcli import SentenceEncoder
 from sentcli.evaluation import significance
 from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.retrieval_tasks import SetSearch
-from sentcli.evaluation.variants import HITS, Encoded, Encoding, Storage, score
+from sentcli.evaluation.variants import HITS, EncodedSet, Encoding, Storage, score
 from sentcli.model.canaries import Canaries
 from sentcli.search.options import SearchOptions
 
@@ -43,7 +43,7 @@ def encodings(data):
                 vectors = np.empty_like(made)
                 vectors[order] = made
                 count = len(data.queries)
-                encoded = Encoded(Encoding(), "", vectors[:count], vectors[count:], True, 0.0, 1.0)
+                encoded = EncodedSet(Encoding(), "", vectors[:count], vectors[count:], True, 0.0, 1.0)
                 values = score(search, encoded, Storage()).values
                 name = f"{backend}, {budget} tokens, {threads} threads"
                 print(f"{name}: nDCG@10 {values.mean():.6f}", flush=True)

@@ -13,7 +13,7 @@ from common import data_folder, machine
 from sentcli import SentenceEncoder
 from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.retrieval_tasks import SetSearch
-from sentcli.evaluation.variants import HITS, Encoded, Encoding, Grid, score, storages
+from sentcli.evaluation.variants import HITS, EncodedSet, Encoding, VariantGrid, score, storages
 from sentcli.search.options import SearchOptions
 
 
@@ -30,9 +30,9 @@ def main():
     vectors = encoder.encode(texts)
     encoding = time.perf_counter() - began
     count = len(data.queries)
-    encoded = Encoded(Encoding(), "", vectors[:count], vectors[count:], True, 0.0, len(texts) / encoding)
+    encoded = EncodedSet(Encoding(), "", vectors[:count], vectors[count:], True, 0.0, len(texts) / encoding)
     search = SetSearch(data, SearchOptions(top_k=HITS))
-    ways = storages(Grid(indexes=["hnsw", "ivf"]), *encoded.documents.shape)
+    ways = storages(VariantGrid(indexes=["hnsw", "ivf"]), *encoded.documents.shape)
     began = time.perf_counter()
     for way in ways:
         score(search, encoded, way)

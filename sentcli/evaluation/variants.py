@@ -41,7 +41,7 @@ from sentcli.smaller import OutputType, Smaller
 
 HITS = 10
 """Hits of each query that a way of searching finds, as of ``retrieve``; more would let rescoring compare more rows."""
-LEAST_QUERIES = 10
+LEAST_TO_CHOOSE = 10
 """With fewer, half of them tell nothing."""
 LEAST_DIMENSIONS, MOST_TRUNCATIONS = 32, 4
 """Without a file, the powers of two below the model's dimension down to this one are tried, and at most so many."""
@@ -54,8 +54,6 @@ WORTH = {"hnsw": 10_000, "ivf": 10_000, "ivfpq": 100_000}
 search compares fewer in a moment, and learning product codes takes a minute or two whatever their number."""
 SAMPLED_FROM = 10_000
 """Of so many first documents some are taken to measure the speed."""
-RESCORED = "binary rescored"
-"""The type of bits whose best hits are compared by vectors in float16, which are kept beside them."""
 
 
 def _known(pooling: str) -> str:
@@ -65,7 +63,7 @@ def _known(pooling: str) -> str:
     return pooling
 
 
-class Grid(BaseModel):
+class VariantGrid(BaseModel):
     """What is tried, as ``--variants FILE.toml`` says it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -73,7 +71,7 @@ class Grid(BaseModel):
     dimensions: list[Annotated[int, Ge(1)]] | None = None
     """Numbers of leading dimensions; None takes powers of two."""
     types: list[Literal[OutputType, "binary rescored"]] = ["float32", "float16", "int8", "binary", "binary rescored"]
-    """Types of the numbers in vectors, each with all dimensions."""
+    """Types of the numbers in vectors, each with all dimensions; rescored bits have float16 vectors beside them."""
     indexes: list[str] | None = None
     """Kinds of index over whole vectors; None takes those of `WORTH` for which there are enough documents."""
     lengths: list[Annotated[int, Ge(MIN_LENGTH)]] | None = None
@@ -86,7 +84,7 @@ class Grid(BaseModel):
     """Encode without prompts as well, where the model has some."""
 
     @classmethod
-    def read(cls, name: str) -> Grid:
+    def read(cls, name: str) -> VariantGrid:
         """Read the file of a name; ``default`` stands for none."""
         if name == "default":
             return cls()
@@ -130,7 +128,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedSet:
     """A set that was encoded in one way."""
 
     encoding: Encoding
@@ -198,7 +196,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class VariantComparison:
     """Ways of searching a set, compared with the one that the command asked for, which is the first."""
 
     task: str
@@ -252,7 +250,9 @@ class Comparison:
         return [not any(other.dominates(one, s, score) for other, s in scored) for one, score in scored]
 
 
-def encode(model: EvaluatedModel, data: RetrievalSet, encoding: Encoding, sample: Sequence[str], label: str) -> Encoded:
+def encode(
+    model: EvaluatedModel, data: RetrievalSet, encoding: Encoding, sample: Sequence[str], label: str
+) -> EncodedSet:
     """Encode a set in one way; texts that were encoded before come from the cache.
 
     Args:
@@ -276,12 +276,12 @@ def encode(model: EvaluatedModel, data: RetrievalSet, encoding: Encoding, sample
     if encoder.sent is not None:
         console.note(f"{model.name} was sent {encoder.sent}")
     one.release()
-    return Encoded(
+    return EncodedSet(
         encoding, prompts[1], asked.of(queries), np.concatenate(parts), normalized, cut / len(data.ids), speed
     )
 
 
-def score(search: SetSearch, encoded: Encoded, storage: Storage) -> Variant:
+def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
     """Search a set by vectors that are kept in one way, and score the hits."""
     found, row_bytes, seconds = encoded.searched(storage)
     began = time.perf_counter()
@@ -302,7 +302,7 @@ def score(search: SetSearch, encoded: Encoded, storage: Storage) -> Variant:
     )
 
 
-def storages(grid: Grid, documents: int, dimension: int) -> list[Storage]:
+def storages(grid: VariantGrid, documents: int, dimension: int) -> list[Storage]:
     """Return the ways of keeping so many vectors of a dimension, first the whole ones."""
     powers = [2**power for power in range(20, 0, -1) if LEAST_DIMENSIONS <= 2**power < dimension]
     dimensions = powers[:MOST_TRUNCATIONS] if grid.dimensions is None else grid.dimensions
@@ -312,14 +312,14 @@ def storages(grid: Grid, documents: int, dimension: int) -> list[Storage]:
     if large := next((d for d in dimensions if d > dimension), None):
         raise InputError(f"--variants: {large} dimensions are more than the {dimension} of the model")
     ways = [
-        Storage(Smaller(each.removesuffix(" rescored"), size), each == RESCORED)  # type: ignore[arg-type]
+        Storage(Smaller(each.removesuffix(" rescored"), size), each.endswith(" rescored"))  # type: ignore[arg-type]
         for size in (None, *(d for d in dimensions if d < dimension))
         for each in grid.types
     ]
     return list(dict.fromkeys([Storage(), *ways, *(Storage(index=kind) for kind in indexes)]))
 
 
-def encodings(grid: Grid, model: EvaluatedModel, cut: float) -> list[Encoding]:
+def encodings(grid: VariantGrid, model: EvaluatedModel, cut: float) -> list[Encoding]:
     """Return the ways of encoding besides that of the command; `cut` is the share of documents that it cuts."""
     spec, options = model.spec, model.options
     lengths, precisions = grid.lengths, grid.precisions
@@ -335,7 +335,7 @@ def encodings(grid: Grid, model: EvaluatedModel, cut: float) -> list[Encoding]:
     return [*ways, *([Encoding(prompts=False)] if grid.prompts and any(SearchOptions().prompts(spec)) else [])]
 
 
-def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: Grid, allow: float) -> Comparison:
+def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: VariantGrid, allow: float) -> VariantComparison:
     """Score a set in every way of a grid.
 
     Args:
@@ -360,7 +360,7 @@ def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: Grid, al
             except InputError as error:
                 console.note(f"{way.name(first.documents.shape[1])}: left out ({error})")
             progress(1)
-    smallest = Comparison(name, main_metric(HITS), variants, allow).chosen.storage
+    smallest = VariantComparison(name, main_metric(HITS), variants, allow).chosen.storage
     for encoding in encodings(grid, model, first.cut):
         try:
             encoded = encode(model, data, encoding, sample, f"{name}: {encoding.name}")
@@ -368,4 +368,4 @@ def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: Grid, al
             console.warn(f"{encoding.name}: left out ({error})")
             continue
         variants += [score(search, encoded, way) for way in dict.fromkeys([Storage(), smallest])]
-    return Comparison(name, main_metric(HITS), variants, allow)
+    return VariantComparison(name, main_metric(HITS), variants, allow)

@@ -25,7 +25,7 @@ from sentcli.model.spec import EncoderSpec
 Kinship = Literal["equal", "rounding", "another precision", "another pooling or prompt", "another model"]
 WIDTH = 16
 """The numbers that are kept of each vector: its products with as many fixed random directions."""
-ROUNDING = 1e-5
+SUM_ORDER = 1e-5
 """Differences below this share of the length of a vector are those of sums in another order."""
 SAME_WEIGHTS = 1e-5
 """Weights that were saved in other bytes count as the same where 1 minus the cosine is below this on average; half
@@ -176,7 +176,7 @@ class Canaries:
             return "another pooling or prompt", f"used otherwise: {named} {measured}"
         if self.sha256 == other.sha256:
             return "equal", "equal to the bit"
-        if farthest < ROUNDING:
+        if farthest < SUM_ORDER:
             return "rounding", f"equal up to rounding (by {farthest:.0e} of their lengths)"
         if apart < (ANY_PRECISION if known else PRECISION):
             precisions = f"{self.precision} there, {other.precision} here"

@@ -17,7 +17,7 @@ from sentcli.model.spec import ModelSpec
 
 BATCH_TEXTS, BATCH_CHARACTERS = 32, 64_000
 """The most texts and characters of one request, which common servers take; a longer text is a request by itself."""
-PROBE = "dimension"
+FIRST_TEXT = "dimension"
 """The text that is sent first, to learn the dimension of the vectors."""
 
 
@@ -92,7 +92,7 @@ class ServedModel:
         if chosen:
             raise served.lacks(", ".join(chosen))
         sent = Sent()
-        (first,) = _embeddings(served, [[PROBE]], sent)
+        (first,) = _embeddings(served, [[FIRST_TEXT]], sent)
         return cls(name, served, ServedBackend(first.shape[1]), sent)
 
     def encode(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
     from sentcli.evaluation.retrieval import RetrievalSet
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.evaluation.variants import Comparison, Grid, Variant
+    from sentcli.evaluation.variants import Variant, VariantComparison, VariantGrid
     from sentcli.verbs.result import Result
 
 SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
@@ -32,7 +32,7 @@ SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all 
 class Savings:
     """The ways of searching sets with models, compared."""
 
-    comparisons: Mapping[tuple[str, str], Comparison]
+    comparisons: Mapping[tuple[str, str], VariantComparison]
     """By model and set."""
     sets: Mapping[str, RetrievalSet]
     options: LoadOptions
@@ -97,7 +97,7 @@ class Savings:
         return commands
 
 
-def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> Grid | None:
+def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> VariantGrid | None:
     """Return what ``--variants`` tries, or None without it.
 
     Raises:
@@ -106,20 +106,24 @@ def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> Grid | None:
     if name is None:
         return None
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
-    from sentcli.evaluation.variants import LEAST_QUERIES, Grid
+    from sentcli.evaluation.variants import LEAST_TO_CHOOSE, VariantGrid
 
     for task in tasks:
         if not isinstance(task, RetrievalTask):
             raise InputError(f"--variants searches retrieval sets in several ways; {task.name} is none")
-        if (count := len(task.data.queries)) < LEAST_QUERIES:
+        if (count := len(task.data.queries)) < LEAST_TO_CHOOSE:
             raise InputError(
-                f"--variants chooses by half of the queries: {LEAST_QUERIES} at least, {task.name} has {count}"
+                f"--variants chooses by half of the queries: {LEAST_TO_CHOOSE} at least, {task.name} has {count}"
             )
-    return Grid.read(name)
+    return VariantGrid.read(name)
 
 
 def compare_variants(
-    models: Sequence[EvaluatedModel], scores: Sequence[ModelScores], tasks: Sequence[OwnTask], grid: Grid, allow: float
+    models: Sequence[EvaluatedModel],
+    scores: Sequence[ModelScores],
+    tasks: Sequence[OwnTask],
+    grid: VariantGrid,
+    allow: float,
 ) -> Savings:
     """Search every set in every way with every model; the JSON of the tasks tells it.
 
@@ -151,7 +155,7 @@ def compare_variants(
     return savings
 
 
-def _sentence(comparison: Comparison) -> str:
+def _sentence(comparison: VariantComparison) -> str:
     """Say what the chosen way loses on the queries that it was not chosen by, and what it saves."""
     chosen, first, (part, rest) = comparison.chosen, comparison.variants[0], comparison.halves
     if chosen is first:
@@ -167,7 +171,7 @@ def _sentence(comparison: Comparison) -> str:
     return f"{chosen.name}: {title} {numbers} on the {len(rest)} queries that it was not chosen by, {saved}{doubt}"
 
 
-def _table(comparison: Comparison, title: str) -> Table:
+def _table(comparison: VariantComparison, title: str) -> Table:
     part, rest = comparison.halves
     rows, texts = list[list[Any]](), {}
     for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
@@ -191,7 +195,7 @@ def _table(comparison: Comparison, title: str) -> Table:
     return Table(title, columns, rows, formats=formats, texts=texts, notes=notes)
 
 
-def _figure(comparison: Comparison, title: str, number: int) -> Figure:
+def _figure(comparison: VariantComparison, title: str, number: int) -> Figure:
     """Return the difference of each way against what it costs; the figures of a command are numbered."""
     import pandas as pd
 
@@ -222,7 +226,7 @@ def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
     style.plain_log_ticks(axes.xaxis)
 
 
-def _title(comparison: Comparison) -> str:
+def _title(comparison: VariantComparison) -> str:
     """Return the name of the metric for people."""
     from sentcli.evaluation.score_kinds import RETRIEVAL
 

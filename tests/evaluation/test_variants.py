@@ -57,7 +57,7 @@ def test_every_way_finds_what_its_commands_find(notes, grid, tiny_bert, tmp_path
     entry = json.loads(Path("out.json").read_text())["results"]["notes"]
     rows = {row["name"]: row for row in entry["variants"]}
     compared = variants.compare(
-        EvaluatedModel(str(tiny_bert)), load_set(notes), "notes", variants.Grid.read(str(grid)), 0.05
+        EvaluatedModel(str(tiny_bert)), load_set(notes), "notes", variants.VariantGrid.read(str(grid)), 0.05
     )
     assert [variant.name for variant in compared.variants] == list(rows)
     first = compared.variants[0]
@@ -132,7 +132,9 @@ def test_the_interval_of_the_chosen_way_holds_its_loss(allow, queries):
     ]
     for _ in range(trials):
         drawn = generator.integers(0, values.shape[1], queries)
-        compared = variants.Comparison("set", "ndcg@10", [replace(w, values=w.values[drawn]) for w in ways], allow)
+        compared = variants.VariantComparison(
+            "set", "ndcg@10", [replace(w, values=w.values[drawn]) for w in ways], allow
+        )
         chosen = next(number for number, way in enumerate(compared.variants) if way is compared.chosen)
         change = compared.difference(compared.chosen)
         held += change.low - 1e-9 <= (values[chosen] - values[0]).mean() <= change.high + 1e-9
@@ -146,9 +148,9 @@ def test_nothing_is_chosen_that_loses_more_on_the_half_by_which_it_is_chosen():
         variants.Variant(variants.Encoding(), variants.Storage(), "", name, row, size, 1, 1, 1)
         for name, row, size in (("whole", values, 100), ("half", values, 50), ("worse", worse, 10))
     ]
-    assert variants.Comparison("set", "ndcg@10", ways, 0.01).chosen.name == "half"
-    assert variants.Comparison("set", "ndcg@10", ways, 0.2).chosen.name == "worse"
-    front = variants.Comparison("set", "ndcg@10", ways, 0.01).front
+    assert variants.VariantComparison("set", "ndcg@10", ways, 0.01).chosen.name == "half"
+    assert variants.VariantComparison("set", "ndcg@10", ways, 0.2).chosen.name == "worse"
+    front = variants.VariantComparison("set", "ndcg@10", ways, 0.01).front
     assert front == [False, True, True]
 
 
