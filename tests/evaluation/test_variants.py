@@ -15,6 +15,7 @@ from sentcli.evaluation import variants
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import load_set
 from sentcli.smaller import Smaller
+from tests.evaluation.conftest import write_set
 from tests.evaluation.test_baseline import NOUNS, VERBS
 
 REAL = json.loads((Path(__file__).parent / "variants_cranfield.json").read_text())
@@ -26,16 +27,11 @@ def notes(tmp_path_factory):
     """A retrieval set of 700 documents, whose queries share most words with their documents."""
     generator = random.Random(1)
     folder = tmp_path_factory.mktemp("sets") / "notes"
-    (folder / "qrels").mkdir(parents=True)
     texts = [" ".join(generator.choices([*NOUNS, *VERBS, "the", "old", "small"], k=14)) for _ in range(700)]
     corpus = [{"_id": f"d{n}", "title": "", "text": text} for n, text in enumerate(texts)]
     queries = [{"_id": f"q{n}", "text": " ".join(texts[n].split()[:11])} for n in range(80)]
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td{n}\t1\n" for n in range(80))
-    )
-    return folder
+    qrels = "".join(f"q{n}\td{n}\t1\n" for n in range(80))
+    return write_set(folder, corpus, queries, "query-id\tcorpus-id\tscore\n" + qrels)
 
 
 @pytest.fixture
