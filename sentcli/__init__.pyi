@@ -186,7 +186,7 @@ def encode(
         resume: Continue a directory output where it stopped.
         append: Add the rows of INPUT to a finished directory.
         overwrite: Replace an output that exists.
-        check: Encode nothing: verify a directory of encode or export; with -m also that model.
+        check: Encode nothing: verify what encode or export wrote; with -m also that model.
         estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
         ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
         workers: Processes that work at the same time; default: one a GPU, else one a node.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -106,14 +106,23 @@ def fail(message: str) -> None:
 
 
 def show(table: Table) -> None:
-    """Print a table; an entry is followed by its interval, and the best of a ranked column has a star."""
-    drawn = RichTable(title=Text(safe(table.title)), title_justify="left")
-    for i, column in enumerate(table.columns):
-        justify: Literal["left", "right"] = "right" if table.numeric(i) else "left"
-        drawn.add_column(Text(safe(column)), justify=justify, overflow="fold")
-    for row in range(len(table.rows)):
-        drawn.add_row(*(Text(safe(_entry(table, row, i))) for i in range(len(table.columns))))
-    output().print(drawn)
+    """Print a table; an entry is followed by its interval, and the best of a ranked column has a star.
+
+    On a narrow terminal long headings and texts are broken, numbers are not.
+    """
+    entries = [[safe(_entry(table, row, i)) for i in range(len(table.columns))] for row in range(len(table.rows))]
+    headings, console = [safe(column) for column in table.columns], output()
+    words = [[word for entry in column for word in entry.split()] for column in zip(headings, *entries, strict=True)]
+    longest = [max(map(len, of_column), default=0) for of_column in words]
+    narrow = sum(longest) + 3 * len(longest) >= console.width
+    drawn = RichTable(title=Text(safe(table.title)), title_justify="left", padding=(0, 0 if narrow else 1))
+    for i, heading in enumerate(headings):
+        is_number = table.numeric(i)
+        number = max((len(word) for row in entries for word in row[i].split()), default=None) if is_number else None
+        drawn.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold", min_width=number)
+    for row in entries:
+        drawn.add_row(*map(Text, row))
+    console.print(drawn)
 
 
 def conclude(sentence: str) -> None:

@@ -227,7 +227,7 @@ def problem_of(kind: Any, error: ValidationError) -> str:
             return f"{place} is missing"
         case "value_error":
             return f"{place}: {first['ctx']['error']}" if place else str(first["ctx"]["error"])
-    expected = first["msg"].replace("Input should be", "must be")
+    expected = first["msg"].replace("Input should be", "must be").partition(" or instance of ")[0]
     for pydantic_name, name in TYPE_NAMES.items():
         expected = expected.replace(f"valid {pydantic_name}", name)
     return f"{place + ':' if place else 'it'} {expected}, not {first['input']!r:.60}"

@@ -68,6 +68,7 @@ class Served:
             requests: JSON objects, to which the name of the model is added.
 
         Raises:
+            InputError: if the key holds a control character.
             SentcliError: if the host cannot be reached, refuses, or does not answer with JSON, after several attempts
                 where it may be busy.
         """
@@ -83,7 +84,10 @@ class Served:
     async def _answers(self, path: str, requests: Sequence[dict[str, Any]]) -> list[Any]:
         import aiohttp
 
-        headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY)) else {}
+        key = os.environ.get(KEY, "")
+        if not key.isprintable():
+            raise InputError(f"{KEY} holds a line break or another control character, which no key has")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout, gate = aiohttp.ClientTimeout(total=REQUEST_SECONDS), asyncio.Semaphore(AT_A_TIME)
         async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
 

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from sentcli.errors import SentcliError
+from sentcli.io.forms import problem_of
 from sentcli.io.served import Served
 from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress, Vectors
 from sentcli.model.options import LoadOptions
@@ -143,16 +144,15 @@ def _embeddings(served: Served, batches: Sequence[list[str]], sent: Sent) -> Ite
     """Yield the vectors of each batch ``[B, dim]``, and count what was sent.
 
     Raises:
-        SentcliError: if an answer has not one finite vector a text, all of the same dimension.
+        SentcliError: if an answer has not one finite vector a text, all of the same dimension, none of them zero.
     """
     requests = [{"input": batch, "encoding_format": "float"} for batch in batches]
     for batch, answer in zip(batches, served.answers("embeddings", requests), strict=True):
         try:
             embeddings = Embeddings.model_validate(answer)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise SentcliError(f"{served}: its answer is no list of embeddings ({place}: {first['msg']})") from error
+            problem = problem_of(Embeddings, error)
+            raise SentcliError(f"{served}: its answer is no list of embeddings ({problem})") from error
         rows = sorted(embeddings.data, key=lambda row: row.index)
         if [row.index for row in rows] != list(range(len(batch))):
             raise SentcliError(f"{served} has answered with {len(rows)} vectors, not with one for each of {len(batch)}")
@@ -162,6 +162,8 @@ def _embeddings(served: Served, batches: Sequence[list[str]], sent: Sent) -> Ite
             vectors = np.array([row.embedding for row in rows], np.float32)
         if not np.isfinite(vectors).all():
             raise SentcliError(f"{served} has answered with numbers beyond float32")
+        if any(text.strip() and not vector.any() for text, vector in zip(batch, vectors, strict=True)):
+            raise SentcliError(f"{served} has answered with a vector of zeros, which says nothing about its text")
         sent.requests += 1
         sent.texts += len(batch)
         sent.characters += sum(map(len, batch))

@@ -147,9 +147,12 @@ class Origin(VectorFacts):
                 "the model that made them with -m"
             )
         if self.known and self.model_fingerprint != encoder.fingerprint():
+            then = f"pooling {self.pooling}, maximum length {self.max_length}"
+            if dimension != made:
+                then = f"{dimension} dimensions, now {encoder.dimension}"
             raise InputError(
-                f"{self.name} was encoded with {self.model} (pooling {self.pooling}, maximum length "
-                f"{self.max_length}), which is not this {encoder.model}: the vectors do not compare"
+                f"{self.name} was encoded with {self.model} ({then}), which is not this {encoder.model}: "
+                "the vectors do not compare"
             )
         if self.known and (self.prompt or "") != document_prompt:
             raise InputError(

@@ -93,7 +93,7 @@ def encode(
     batch_tokens: Annotated[int | None, Ge(1), Flag(panel="Model")] = None,
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
-    check: Annotated[str | None, Flag(metavar="DIR", panel="Output")] = None,
+    check: Annotated[str | None, Flag(metavar="DIR|FILE", panel="Output")] = None,
     estimate: Annotated[
         bool,
         Flag(panel="Output", excludes="output devices batch_tokens ray shard resume append overwrite check on_long"),
@@ -115,7 +115,7 @@ def encode(
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
-        check: Encode nothing: verify a directory of encode or export; with -m also that model.
+        check: Encode nothing: verify what encode or export wrote; with -m also that model.
         estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
 
     \b
@@ -296,7 +296,7 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
 def _check(
     folder: str, models: list[str] | None, options: LoadOptions, prompt: tuple[str | None, str | None]
 ) -> Result:
-    """Verify a directory of shards or an export, and with a model whether it still makes the same vectors.
+    """Verify a directory of shards, a file of vectors or an export, and with a model whether it makes the same vectors.
 
     Raises:
         SentcliError: if something is wrong; its outcome becomes the JSON.
@@ -306,11 +306,20 @@ def _check(
     from sentcli.io.folder import open_folder
     from sentcli.io.places import is_remote
     from sentcli.model.exported import check_files, read_export
+    from sentcli.search.vector_file import open_vectors
 
     result, canaries = Result("encode"), None
-    if not is_remote(folder) and not Path(folder).is_dir():
-        raise InputError(f"--check {folder}: there is no such directory; it verifies one that encode or export wrote")
-    if not is_remote(folder) and (export := read_export(Path(folder))) is not None:
+    if not is_remote(folder) and not Path(folder).exists():
+        raise InputError(
+            f"--check {folder}: there is no such directory or file; it verifies what encode or export wrote"
+        )
+    if Path(folder).suffix and not Path(folder).is_dir():
+        vectors = open_vectors(folder)
+        result.model, canaries = vectors.origin.model, vectors.origin.recorded()["canaries"]
+        rows, dimension = len(vectors.blocks), vectors.blocks.dimension
+        result.finish({"path": folder, "rows": rows, "dimension": dimension})
+        console.note(f"{folder} is whole: {rows} rows, {dimension} dimensions")
+    elif not is_remote(folder) and (export := read_export(Path(folder))) is not None:
         check_files(Path(folder), export)
         result.model, canaries = export.model, export.canaries
         result.finish({"path": folder, "model": export.model, "precision": export.precision})

@@ -66,10 +66,11 @@ def score_sets(
         scores = _score_runs(sets.from_run, collections, search.top_k or TOP_K)
     else:
         reranker = reranking.load(options, rerun=scoring.rerun)
-        if reranker is not None and reranker.depth > (search.top_k or TOP_K):
-            raise InputError(f"--rerank-depth {reranker.depth} is more than the hits that are found (--top-k)")
         if reranker is not None and published is not None:
             raise InputError("--against takes several models as seeds of one, and --rerank makes two of each")
+        if reranker is not None and reranker.depth > (search.top_k or TOP_K):
+            reranker.depth = search.top_k or TOP_K
+            console.note(f"{reranker.name} reads the {reranker.depth} hits of each query that are found (--top-k)")
         bench = Bench(collections, search)
         _check_search(bench, options.device)
         evaluated = scoring.models(models, options)

@@ -244,6 +244,8 @@ FAULTS = {
     "null": (lambda host: changed(host, fill(None)), ["embedding"]),
     "text": (lambda host: changed(host, fill("0.5")), ["embedding"]),
     "overflow": (lambda host: changed(host, fill(1e300)), ["float32"]),
+    "zeros": (lambda host: changed(host, lambda data: data[2].update(embedding=[0] * 32)), ["zeros"]),
+    "no object": (lambda host: lambda number, request: (200, [1, 2]), ["[1, 2]"]),
     "busy": (lambda host: lambda number, request: (503, b"overloaded"), ["503"]),
 }
 
@@ -274,6 +276,12 @@ def test_a_host_that_is_not_there_is_said_at_once(tmp_path, rows, invoke):
     for name in ("http://127.0.0.1:9/v1", "http://me:secret@127.0.0.1:9/v1#m", "http://h:port/v1#m"):
         result = invoke("encode", rows, "-o", tmp_path / "v.npy", "-m", name, check=2)
         assert "secret" not in result.stderr
+
+
+def test_a_key_that_no_header_can_hold_is_refused(host, rows, tmp_path, invoke, monkeypatch):
+    monkeypatch.setenv("SENTCLI_API_KEY", f"{KEY}\n")
+    result = invoke("encode", rows, "-o", tmp_path / "vectors", "-m", host.model, check=2)
+    assert "SENTCLI_API_KEY" in result.stderr and KEY not in result.stderr and not host.requests
 
 
 def test_a_busy_host_is_asked_again_when_it_says(host, local):

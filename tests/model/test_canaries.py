@@ -156,6 +156,23 @@ def test_a_directory_is_checked_with_a_model(vectors, folders, invoke, tmp_path)
     invoke("retrieve", "--corpus", vectors, "-m", folders["first"], "--pooling", "mean", "--query", "cat", check=0)
 
 
+def test_a_single_file_is_checked_with_a_model(folders, invoke, tmp_path):
+    text, report = tmp_path / "text.txt", tmp_path / "out.json"
+    text.write_text("the cat sat on the mat\na dog ran in the park\n")
+    for name in ("v.parquet", "v.safetensors", "v.npy"):
+        invoke("encode", text, "-o", tmp_path / name, "-m", folders["first"], check=0)
+        invoke("encode", "--check", tmp_path / name, "--json", report, check=0)
+        assert json.loads(report.read_text())["results"]["rows"] == 2
+        if name != "v.npy":
+            invoke("encode", "--check", tmp_path / name, "-m", folders["copy"], "--json", report, check=0)
+            assert json.loads(report.read_text())["results"]["model_is"] == "equal"
+            invoke("encode", "--check", tmp_path / name, "-m", folders["other"], check=1)
+    invoke("encode", "--check", tmp_path / "v.npy", "-m", folders["first"], check=2)  # it says nothing of its model
+    (tmp_path / "v.parquet").write_bytes((tmp_path / "v.parquet").read_bytes()[:-40])
+    for name in ("v.parquet", "text.txt", "missing.npy"):
+        assert name in invoke("encode", "--check", tmp_path / name, check=2).stderr
+
+
 def _of_another(vectors, made):
     """Make the directory's canaries those of another model, as if this one had changed under its files."""
     from dataclasses import asdict

@@ -163,7 +163,6 @@ def test_what_is_refused(made_set, cross_encoder, tiny_bert, invoke, tmp_path):
         ("--rerank", ["evaluate", made_set, "-m", cross_encoder]),
         ("--rerank", [*beir_call, "-m", cross_encoder]),
         ("--rerank", [*beir_call, "-m", tiny_bert, "--rerank-depth", 20]),
-        ("--top-k", [*beir_call, "-m", tiny_bert, "--rerank", cross_encoder, "--top-k", 20]),
         ("--from-run", [*beir_call, "--from-run", tmp_path / "run", "--rerank", cross_encoder]),
         ("--variants", ["evaluate", made_set, "-m", tiny_bert, "--rerank", cross_encoder, "--variants"]),
         ("--baseline", ["evaluate", made_set, "-m", tiny_bert, "--rerank", cross_encoder, "--baseline", tmp_path]),
