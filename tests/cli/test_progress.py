@@ -6,9 +6,11 @@ import time
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from sentcli import SentenceEncoder, console
 from sentcli.model.encoding import EncodeStats
+from sentcli.table import Table
 
 
 @pytest.fixture
@@ -98,3 +100,15 @@ def test_nothing_is_printed_unless_asked(capsys, tiny_bert):
     SentenceEncoder.load(tiny_bert).encode(["a cat"] * 3)
     time.sleep(0)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_narrow_terminal_breaks_headings_but_no_numbers(capsys, monkeypatch):
+    names = ["recall@100", "capped recall@100", "precision@10", "MAP@100", "nDCG@10", "queries", "documents", "MRR@10"]
+    rows = [["minilm", *(0.1234 + i / 100 for i in range(len(names)))], ["a model of a long name", *[0.5] * len(names)]]
+    table = Table("Retrieval", ["model", *names], rows, formats=dict.fromkeys(names, ".4f"))
+    screen = Console(file=sys.stdout, width=80)
+    monkeypatch.setattr(console, "output", lambda: screen)
+    console.show(table)
+    shown = capsys.readouterr().out
+    assert all(f"0.{1234 + 100 * i}" in shown for i in range(len(names)))
+    assert max(map(len, shown.splitlines())) <= 80
