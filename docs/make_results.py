@@ -365,8 +365,8 @@ def chosen_systems() -> dict[str, dict[str, dict[str, Any]]]:
     return scores
 
 
-def orders(systems: dict[str, dict[str, Any]], kind: str) -> tuple[float, float, float, str, float]:
-    """Return Kendall's tau-b of a made set with the judgements, its interval, and the choice and what it loses.
+def orders(systems: dict[str, dict[str, Any]], kind: str) -> tuple[str, str]:
+    """Return Kendall's tau-b of a made set with the judgements, and its choice and what that loses, with intervals.
 
     Args:
         systems: the scores of the queries of each, by kind of queries.
@@ -382,8 +382,11 @@ def orders(systems: dict[str, dict[str, Any]], kind: str) -> tuple[float, float,
     first, second = (np.sign(each.T[:, :, None] - each.T[:, None, :]) for each in drawn)
     both = (first**2).sum(axis=(1, 2)) * (second**2).sum(axis=(1, 2))
     low, high = np.quantile((first * second).sum(axis=(1, 2)) / np.sqrt(both), [0.025, 0.975])  # tau-b of each draw
-    best = int(np.argmax(means[1]))
-    return float(kendalltau(*means).statistic), low, high, list(systems)[best], means[0].max() - means[0][best]
+    chosen, best = int(np.argmax(means[1])), int(np.argmax(means[0]))
+    choice = f"{list(systems)[chosen]}, {means[0][best] - means[0][chosen]:.3f}"
+    if chosen != best:
+        choice += " ({:.3f} to {:.3f})".format(*np.quantile(drawn[0][best] - drawn[0][chosen], [0.025, 0.975]))
+    return f"{kendalltau(*means).statistic:.2f} ({low:.2f} to {high:.2f})", choice
 
 
 def choosing() -> str:
@@ -393,10 +396,7 @@ def choosing() -> str:
         encoders = {label: scores for label, scores in systems.items() if label not in ("BM25", "hashed words")}
         count = len(next(iter(systems.values()))["judged"])
         for title, part in (("encoders", encoders), ("all", systems)):
-            cells = []
-            for kind in ("titles", "crops"):
-                value, low, high, label, loss = orders(part, kind)
-                cells += [f"{value:.2f} ({low:.2f} to {high:.2f})", f"{label}, {loss:.3f}"]
+            cells = [cell for kind in ("titles", "crops") for cell in orders(part, kind)]
             rows.append(f"| {name} | {count} | {len(part)} {title} | {' | '.join(cells)} |\n")
     head = "| set | judged queries | systems | titles: tau | chosen, loss | crops: tau | chosen, loss |\n"
     return head + "|---|---:|---|---|---|---|---|\n" + "".join(rows)
