@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sentcli.evaluation.retrieval import RetrievalSet
     from sentcli.evaluation.scores import ModelScores
     from sentcli.evaluation.variants import Variant, VariantComparison, VariantGrid
+    from sentcli.smaller import Smaller
     from sentcli.verbs.result import Result
 
 SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
@@ -35,8 +36,7 @@ class Savings:
     comparisons: Mapping[tuple[str, str], VariantComparison]
     """By model and set."""
     sets: Mapping[str, RetrievalSet]
-    options: LoadOptions
-    """Those of the command."""
+    models: Mapping[str, EvaluatedModel]
 
     def added(self, result: Result) -> Result:
         """Return a result with tables, figures, sentences and commands of the comparisons."""
@@ -77,21 +77,23 @@ class Savings:
 
     def commands(self, variant: Variant, model: str, name: str) -> list[str]:
         """Return the commands that make the vectors of a way, and its index."""
-        storage, folder = variant.storage, f"{name}-vectors"
-        options = {**vars(self.options), **variant.encoding.options}
-        options = {key: value for key, value in options.items() if value != getattr(LoadOptions(), key)}
-        options |= {"prompt": variant.prompt} if variant.prompt or not variant.encoding.prompts else {}
-        kept = {k: v for k, v in storage.smaller.protocol().items() if v not in ("float32", None)}
+        from sentcli.smaller import Smaller
 
-        def encode(output: str, options: Mapping[str, Any]) -> str:
-            flags = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+        storage, folder = variant.storage, f"{name}-vectors"
+        load = _flags(vars(replace(self.models[model].options, **variant.encoding.options)), vars(LoadOptions()))
+        prompted = any(self.models[model].spec.prompts.values())
+        prompt = ["--prompt", variant.prompt] if prompted else []
+
+        def encode(output: str, smaller: Smaller) -> str:
+            flags = [*load, *prompt, *_flags(smaller.protocol(), Smaller().protocol())]
             return shlex.join(["sentcli", "encode", str(self.sets[name].corpus), "-o", output, "-m", model, *flags])
 
-        commands = [encode(folder, options | kept)]
+        commands = [encode(folder, storage.smaller)]
         if storage.rescored:
-            commands.append(encode(f"{folder}-full", options | {"output_dtype": "float16"}))
+            commands.append(encode(f"{folder}-full", Smaller("float16")))
+            prompts = [] if variant.encoding.prompts or not prompted else ["--query-prompt", "", "--doc-prompt", ""]
             searched = ["--corpus", folder, "--rescore", f"{folder}-full", "--query", "your question"]
-            commands.append(shlex.join(["sentcli", "retrieve", "-m", model, *searched]))
+            commands.append(shlex.join(["sentcli", "retrieve", "-m", model, *load, *prompts, *searched]))
         if storage.index != "flat":
             commands.append(shlex.join(["sentcli", "index", folder, "--type", storage.index]))
         return commands
@@ -146,13 +148,19 @@ def compare_variants(
     for (model, name), comparison in comparisons.items():
         if allow >= (score := comparison.value(comparison.variants[0])):
             console.warn(f"{model} on {name} scores {score:.4f}: --allow {allow:g} lets every way pass")
-    savings = Savings(comparisons, sets, models[0].options)
+    savings = Savings(comparisons, sets, {model.name: model for model in models})
     for of_model in scores:
         of_model.tasks = [
             replace(score, details={**score.details, "variants": savings.entries(of_model.model, score.task)})
             for score in of_model.tasks
         ]
     return savings
+
+
+def _flags(options: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
+    """Return options as words of a command, without those that are as usual."""
+    chosen = {f"--{key.replace('_', '-')}": value for key, value in options.items() if value != usual[key]}
+    return [word for flag, value in chosen.items() for word in ([flag] if value is True else [flag, str(value)])]
 
 
 def _sentence(comparison: VariantComparison) -> str:

@@ -114,6 +114,26 @@ def test_prompts_are_left_out_in_a_row_of_their_own(notes, tiny_bert, tmp_path, 
     assert own["difference"] == 0 and bare["value"] != own["value"]
 
 
+def test_the_commands_of_a_way_of_encoding_search_what_they_made(notes, tiny_bert, tmp_path, invoke, monkeypatch):
+    from sentence_transformers import SentenceTransformer
+
+    monkeypatch.chdir(tmp_path)
+    prompts = {"query": "the ", "document": ""}  # what stands in front of documents is not what encode takes
+    prompted = SentenceTransformer(str(tiny_bert), device="cpu", prompts=prompts, default_prompt_name="query")
+    prompted.save("prompted")
+    Path("grid.toml").write_text(
+        'dimensions = []\ntypes = ["binary rescored"]\nindexes = []\nlengths = [8]\nprecisions = []\n'
+    )
+    options = ["--variants", "grid.toml", "--allow", 1, "--allow-cpu-fallback", "--json", "out.json"]
+    invoke("evaluate", notes, "-m", "prompted", *options, check=0)
+    rows = json.loads(Path("out.json").read_text())["results"]["notes"]["variants"]
+    rescored = [row for row in rows if "rescored" in row["name"]]
+    assert len(rescored) == 3  # as asked for, of 8 tokens, without prompts
+    for number, row in enumerate(rescored):
+        for command in row["command"].replace("notes-vectors", f"{number}-vectors").split(" && "):
+            invoke(*shlex.split(command)[1:], check=0)
+
+
 @pytest.mark.parametrize("allow", [0.01, 0.03])
 @pytest.mark.parametrize("queries", [60, 200])
 def test_the_interval_of_the_chosen_way_holds_its_loss(allow, queries):
