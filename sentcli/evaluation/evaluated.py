@@ -125,7 +125,8 @@ class EvaluatedModel:
         self.was_loaded = False
         """Whether the model has been loaded since this object was made."""
         if encoder is None and Served.parse(name) is not None:
-            encoder = load_encoder(name, self.options)  # its dimension is a part of its key
+            options = self.options
+            encoder = load_encoder(name, options)  # its dimension is a part of its key
         self.spec: ModelSpec
         if encoder is not None and options is None:
             self.spec, self.key = encoder.spec, None

@@ -121,6 +121,16 @@ def test_encode_writes_the_vectors_and_says_what_was_sent_but_no_key(
     assert not any(KEY in text for text in seen)
 
 
+def test_what_a_host_has_answered_for_the_documents_to_judge_is_kept(host, tmp_path, invoke):
+    folder = beir(tmp_path / "set")
+    arguments = ["data", "make-set", folder, "--judge", 12, "-m", host.model]
+    invoke(*arguments, "-o", tmp_path / "one", check=0)
+    sent = len(sent_texts(host))
+    assert sent == 36 + 12
+    invoke(*arguments, "-o", tmp_path / "two", check=0)
+    assert len(sent_texts(host)) == sent
+
+
 @pytest.mark.parametrize("data", ["pairs", "set"])
 def test_evaluate_gives_the_scores_of_the_same_model_here_and_its_costs_have_what_was_sent(
     data, host, tiny_bert, tmp_path, invoke
