@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -94,6 +94,18 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
             probe.unlink()
         except OSError as error:
             raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def check_kept(output: Path, reads: Iterable[Path | str | None]) -> None:
+    """Refuse an output folder that is, or holds, something that is read: replacing it would delete that.
+
+    Args:
+        output: the folder.
+        reads: files and folders, or names of something else.
+    """
+    for name in reads:
+        if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(output.resolve()):
+            raise InputError(f"-o {output} would replace {name}, which is read; choose another -o")
 
 
 def scheme_of_path(path: Path) -> str | None:

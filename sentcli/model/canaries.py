@@ -150,7 +150,10 @@ class Canaries:
             InputError: if there is nothing, as in files of earlier versions, or it is damaged.
         """
         if value is None:
-            raise InputError(f"{title} keeps no vectors of fixed texts, as what earlier versions wrote: make it again")
+            raise InputError(
+                f"{title} keeps no vectors of fixed texts, like all .npy files and what earlier versions wrote: make "
+                "it again, in a form that does"
+            )
         try:
             return TypeAdapter(cls).validate_python(value)
         except ValidationError as error:

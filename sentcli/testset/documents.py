@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -59,18 +59,18 @@ class Documents:
     """Name, size and SHA-256 of each file."""
     taken: list[str] = field(default_factory=list)
     """What columns and files were taken for."""
-    known: set[str] = field(default_factory=set)
-    """The ids."""
+    places: dict[str, int] = field(default_factory=dict)
+    """The position of each id."""
 
     def add(self, key: str, title: str, text: str, structure: Structure) -> int:
         """Append a document with what stands above it, which is a candidate, and return its position."""
-        self.known.add(key)
+        self.places[key] = len(self.ids)
         self.ids.append(key)
         self.titles.append(title)
         self.texts.append(text)
         if title:
-            self.candidates.append(Candidate(title, len(self.ids) - 1, structure))
-        return len(self.ids) - 1
+            self.candidates.append(Candidate(title, self.places[key], structure))
+        return self.places[key]
 
     def whole(self, position: int) -> str:
         """Return a document as it is encoded: what stands above it, and its text."""
@@ -118,23 +118,28 @@ def _read_table(source: Source, documents: Documents, text_field: str | None, ti
             if not isinstance(value, str):
                 problem = "is missing or null" if value is None else f"is {kind_of(value)}, not a string"
                 raise DataError(source.name, f"{name!r} {problem}", line=line, unit=unit)
-        key = record.get(taken.id) if taken.id else len(documents.ids) + 1
-        if not is_id(key):
-            raise DataError(source.name, f"{taken.id!r} is {kind_of(key)}, not an id", line=line, unit=unit)
-        documents.add(_free(source, documents, str(key), line), (title or "").strip(), str(text), taken.structure)
+        key = free_id(source, record.get(taken.id) if taken.id else len(documents.ids) + 1, documents.places, line)
+        documents.add(key, (title or "").strip(), str(text), taken.structure)
     if taken is not None:
         above = f", {taken.structure} from {taken.title!r}" if taken.title else ", nothing that stands above it"
         documents.taken.append(f"{source.name}: text from {taken.text!r}{above}")
 
 
-def _free(source: Source, documents: Documents, key: str, line: int | None = None) -> str:
-    """Return an id if it can name another document."""
-    if not key or any(sign in key for sign in "\t\r\n"):
-        raise DataError(
-            source.name, f"the id {key!r} is empty, or has a tab or an end of line", line=line, unit=source.unit
-        )
-    if key in documents.known:
-        raise DataError(source.name, f"the id {key!r} stands twice", line=line, unit=source.unit)
+def free_id(source: Source, value: Any, taken: Container[str], line: int | None = None) -> str:
+    """Return an id as text, which can name another document or query in files of tab-separated UTF-8.
+
+    Raises:
+        DataError: if it cannot, or is taken.
+    """
+    key, problem = str(value), None
+    if not is_id(value):
+        problem = f"the id is {kind_of(value)}, not a text or a number"
+    elif not key or re.search(r"[\t\r\n\ud800-\udfff]", key):
+        problem = f"the id {key!r} is empty, or has a tab, an end of line or bytes that are no UTF-8"
+    elif key in taken:
+        problem = f"the id {key!r} stands twice"
+    if problem is not None:
+        raise DataError(source.name, problem, line=line, unit=source.unit)
     return key
 
 
@@ -200,13 +205,13 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
         if path.suffix.lower() in TEXT_SUFFIXES:
             name = re.sub(rf"[^\w{MARKS}]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
             if text.strip():
-                documents.add(_free(source, documents, prefix + page), name, text.strip(), "file name")
+                documents.add(free_id(source, prefix + page, documents.places), name, text.strip(), "file name")
             continue
         for heading, anchor, body, found in _sections(text):
             links += [_Link(words, *goal) for words, address in found if (goal := _target(page, address))]
             if body:
                 key = prefix + (f"{page}#{anchor}" if anchor else page)
-                position = documents.add(_free(source, documents, key), heading, body, "heading")
+                position = documents.add(free_id(source, key, documents.places), heading, body, "heading")
                 targets[page, anchor] = position
                 targets.setdefault((page, ""), position)
     documents.taken.append(

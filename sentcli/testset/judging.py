@@ -21,7 +21,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source
 from sentcli.search.options import SearchOptions
-from sentcli.testset.documents import Documents
+from sentcli.testset.documents import Documents, free_id
 from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal
 
 DEPTH = 5
@@ -43,7 +43,7 @@ def read_queries(file: str) -> list[Query]:
     """Read queries to be judged: a file of lines, or a table with a column ``text`` or ``query``.
 
     Raises:
-        DataError: for a row without a text, or an id that is there twice.
+        DataError: for a row without a text, or with an id that names no query, or one that is there twice.
     """
     source = open_source(file)
     queries: dict[str, Query] = {}
@@ -51,9 +51,7 @@ def read_queries(file: str) -> list[Query]:
         text = record.get("text", record.get("query"))
         if not isinstance(text, str) or not text.strip():
             raise DataError(source.name, "no 'text' or 'query'", line=line, unit=source.unit)
-        key = str(record.get("_id", record.get("id", f"q{number}")))
-        if key in queries:
-            raise DataError(source.name, f"the id {key!r} stands twice", line=line, unit=source.unit)
+        key = free_id(source, record.get("_id", record.get("id", f"q{number}")), queries, line)
         queries[key] = Query(key, text.strip(), {}, "given")
     if not queries:
         raise DataError(source.name, "the file is empty")
@@ -121,10 +119,10 @@ def judged(file: str, documents: Documents) -> Made:
         DataError: for an unknown document, a grade that is no whole number from 0, or two grades of one pair.
         InputError: if fewer than `LEAST_QUERIES` queries have a relevant document.
     """
-    known, left_out = {key: place for place, key in enumerate(documents.ids)}, Counter[str]()
+    left_out = Counter[str]()
     texts: dict[str, str] = {}
     grades: dict[str, dict[str, int]] = defaultdict(dict)
-    for query, text, document, grade in _graded_rows(file, known):
+    for query, text, document, grade in _graded_rows(file, documents.places):
         texts.setdefault(query, text)
         if grade is None:
             left_out["documents without a grade"] += 1
@@ -138,7 +136,7 @@ def judged(file: str, documents: Documents) -> Made:
             continue
         relevant = dict(own)
         for document, grade_of in own.items():
-            for place in neighbours.get(known[document], set()):
+            for place in neighbours.get(documents.places[document], set()):
                 relevant[documents.ids[place]] = max(grade_of, relevant.get(documents.ids[place], 0))
         queries.append(Query(key, texts[key], relevant, "judged"))
     left_out["queries without a grade"] = len(texts) - len(grades)

@@ -97,7 +97,6 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
     Raises:
         InputError: if fewer than `LEAST_QUERIES` are left.
     """
-    position = {key: place for place, key in enumerate(documents.ids)}
     left_out: Counter[str] = Counter()
     usable = []
     times = Counter(words(answer.query) for answer in answers)
@@ -112,7 +111,7 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
     neighbours = near_equal(documents.texts)
     queries: list[Query] = []
     for answer, row in zip(usable, found, strict=True):
-        place = position[answer.document]
+        place = documents.places[answer.document]
         relevant = sorted({place} | neighbours.get(place, set()))
         if not set(relevant) & set(row.tolist()):
             left_out[f"not among the first {ROUND_TRIP} by BM25"] += 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.evaluation.transfer import load_tasks
+from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
 from sentcli.training.dev import DevSet, read_dev
@@ -49,10 +50,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     of_objectives = [folder for objective in method.objectives.values() for folder in objective.reads()]
     scored = request.evaluation
     files = (*request.files, *(scored.dev or []), request.model, scored.eval_data, scored.eval_text, *of_objectives)
-    for path in files:
-        if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(request.output.resolve()):
-            # --overwrite would delete it
-            raise InputError(f"-o {request.output} would replace {path}, which this run reads; choose another -o")
+    check_kept(request.output, files)
     subset = request.subset(method.settings.seed)
     corpus, held_out = _read_data(request, method, subset)
     if method.fit is None:

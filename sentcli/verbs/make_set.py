@@ -83,7 +83,7 @@ def make_set(
       sentcli data make-set docs/ -o to-judge --queries asked.txt --judge 40 -m minilm -m my-model
       sentcli data make-set to-judge -o judged --judgements to-judge/judge.tsv
     """  # noqa: D301
-    from sentcli.io.atomic import check_output, replacing
+    from sentcli.io.atomic import check_kept, check_output, replacing
     from sentcli.io.served import Served
     from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.search.exact import require_faiss
@@ -92,6 +92,7 @@ def make_set(
     from sentcli.testset.written import ANSWERS, PROMPT, answers_of, write_answers
 
     check_output(output, overwrite=overwrite, folder=True)
+    check_kept(output, [*corpus, *(model or []), write_with, queries, judgements])
     require_faiss()
     choices: dict[str, Any] = {"text_field": text_field, "title_field": title_field, "limit": limit, "seed": seed}
     served = Served.parse(write_with) if write_with is not None else None
@@ -102,11 +103,11 @@ def make_set(
     documents = read_documents(corpus, text_field, title_field)
     for taken in documents.taken:
         console.note(taken)
-    answers = answers_of(served or write_with, documents, limit, seed) if write_with is not None else []
+    answers = None if write_with is None else answers_of(served or write_with, documents, limit, seed)
     made, trust = _made(corpus, documents, answers, result.protocol)
     with replacing(output) as folder:
         manifest = write_set(folder, made, trust, settings)
-        if answers:
+        if answers is not None:
             write_answers(folder / ANSWERS, answers)
         if judge is not None:
             _write_judging(folder, output, made, model or [], seed)
@@ -120,7 +121,9 @@ def make_set(
     return result.finish({"output": str(output), **_facts(manifest), "commands": commands}, [_table(output, manifest)])
 
 
-def _made(corpus: list[str], documents: Documents, answers: list[Answer], protocol: dict[str, Any]) -> tuple[Made, str]:
+def _made(
+    corpus: list[str], documents: Documents, answers: list[Answer] | None, protocol: dict[str, Any]
+) -> tuple[Made, str]:
     """Return queries and documents of the set, and how far to trust it."""
     from sentcli.testset.judging import judged, read_queries
     from sentcli.testset.queries import Made, drawn, structured
@@ -130,7 +133,7 @@ def _made(corpus: list[str], documents: Documents, answers: list[Answer], protoc
     file = protocol.get("queries") or (str(own) if judge and len(corpus) == 1 and own.is_file() else None)
     if "judgements" in protocol:
         made = judged(protocol["judgements"], documents)
-    elif answers:
+    elif answers is not None:
         made = written(answers, documents, protocol["write_with"])
     elif file:
         made = Made(read_queries(file), documents, {}, 0)

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -244,6 +245,35 @@ def test_bad_input_is_named(name, content, options, parts, tmp_path, invoke):
     result = invoke("data", "make-set", tmp_path / name, "-o", tmp_path / "set", *options, check=2)
     assert all(part in result.stderr for part in parts), result.stderr
     assert not (tmp_path / "set").exists()
+
+
+def test_what_is_read_is_not_replaced(to_judge, tmp_path, invoke):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for number, noun in enumerate(NOUNS):
+        (docs / f"{number}.md").write_text(f"# The old {noun} is here\n\nIt ran near the {noun}.\n")
+    assert "would replace" in invoke("data", "make-set", docs, "-o", docs, "--overwrite", check=2).stderr
+    assert len(list(docs.iterdir())) == len(NOUNS)
+    judgements = ["--judgements", to_judge / "judge.tsv"]
+    invoke("data", "make-set", tmp_path / "articles.jsonl", "-o", to_judge, *judgements, "--overwrite", check=2)
+    assert (to_judge / "judge.tsv").is_file()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname == "Darwin", reason="names of files are Unicode there")
+def test_a_file_whose_name_is_no_text_is_refused(tmp_path, invoke):
+    (tmp_path / "docs").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path / "docs") + b"/\xff.md")).write_text("# The old house here\n\nIt is old.\n")
+    result = invoke("data", "make-set", tmp_path / "docs", "-o", tmp_path / "set", check=2)
+    assert "UTF-8" in result.stderr and ".md" in result.stderr
+
+
+@pytest.mark.parametrize("key", ["a\tb", "a\nb", "", ["a"], None])
+def test_the_id_of_a_query_fits_into_the_tables(key, articles, tmp_path, tiny_bert, invoke):
+    rows = [{"id": "q", "text": "where is the old house"}, {"id": key, "text": "where is the old tree"}]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--queries", tmp_path / "asked.jsonl", "--judge", 2, "-m", tiny_bert]
+    result = invoke("data", "make-set", articles, "-o", tmp_path / "set", *options, check=2)
+    assert "asked.jsonl, line 2" in result.stderr
 
 
 def test_an_old_set_stays_until_the_new_one_is_whole(articles, tmp_path, invoke):

@@ -184,6 +184,14 @@ def test_answers_that_do_not_fit_are_refused(change, part, corpus, host, tmp_pat
     assert "answers.jsonl, line 3" in result.stderr and part in result.stderr
 
 
+def test_a_file_without_answers_makes_no_set_of_titles(tmp_path, invoke):
+    rows = [{"_id": f"d{n}", "title": f"The old house number {n}", "text": f"text {n}"} for n in range(12)]
+    (tmp_path / "titled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "written.jsonl").write_text("")
+    arguments = ["data", "make-set", tmp_path / "titled.jsonl", "--write-with", tmp_path / "written.jsonl"]
+    assert "written.jsonl" in invoke(*arguments, "-o", tmp_path / "set", check=2).stderr
+
+
 def test_a_seq2seq_model_on_this_machine_writes(corpus, tmp_path, invoke):
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
