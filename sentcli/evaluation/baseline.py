@@ -19,7 +19,7 @@ from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.score_files import pack, unpack
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.io.forms import read_json_form, write_json
+from sentcli.io.forms import Number, read_json_form, write_json
 from sentcli.model.canaries import Canaries
 from sentcli.version import __version__
 
@@ -35,7 +35,7 @@ class TaskBaseline:
     """The score of a model on a data set, with what a comparison needs."""
 
     metric: str
-    value: float
+    value: Number
     draws: str
     """The metric on random samples of the items, as `score_files.pack` writes it."""
     data: str
@@ -43,7 +43,7 @@ class TaskBaseline:
     protocol: dict[str, Any]
     items: list[str]
     """Ids of the queries of a retrieval set."""
-    values: list[float]
+    values: list[Number]
     """The metric of each of them."""
     hits: dict[str, list[str]]
     """Ids of the first documents of each query."""

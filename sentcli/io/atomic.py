@@ -97,15 +97,15 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
 
 
 def check_kept(output: Path, reads: Iterable[Path | str | None]) -> None:
-    """Refuse an output folder that is, or holds, something that is read: replacing it would delete that.
+    """Refuse an output that is, or holds, something that is read: replacing it would delete that.
 
     Args:
-        output: the folder.
+        output: the file or folder.
         reads: files and folders, or names of something else.
     """
     for name in reads:
         if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(output.resolve()):
-            raise InputError(f"-o {output} would replace {name}, which is read; choose another -o")
+            raise InputError(f"{output} would replace {name}, which is read; choose another output")
 
 
 def scheme_of_path(path: Path) -> str | None:

@@ -173,7 +173,7 @@ def evaluate(
     from sentcli.evaluation import costs, labelled_data, significance
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.io.atomic import check_output
+    from sentcli.io.atomic import check_kept, check_output
     from sentcli.pages.systems import Pattern, check_patterns
 
     if twin := next((name for name in model if model.count(name) > 1), None):
@@ -182,6 +182,8 @@ def evaluate(
         if draws.suffix != ".npz":
             raise InputError(f"--draws {draws}: the samples are written as .npz")
         check_output(draws, overwrite=overwrite)
+    if gate.save_baseline is not None:
+        check_kept(gate.save_baseline, files)
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)

@@ -150,6 +150,8 @@ def change(path, target, **entries):
         ({"draws": "AAAA"}, ["notes", "draws"]),
         ({"items": ["q1"]}, ["notes"]),
         ({"value": "high"}, ["value"]),
+        ({"value": float("nan")}, ["value"]),
+        ({"value": float("inf"), "items": [], "values": []}, ["value"]),
     ],
 )
 def test_a_baseline_that_does_not_fit_is_refused(entries, parts, searched, saved, tiny_bert, tmp_path, invoke):
@@ -168,6 +170,11 @@ def test_wrong_usage(searched, saved, tiny_bert, tmp_path, invoke):
     assert "--allow" in refused("--allow", 0.1)
     assert "--format" in refused("--format", "junit")
     assert "base.json" in refused("--save-baseline", saved)  # it exists
+    table = tmp_path / "own.tsv"
+    table.write_text("sentence1\tsentence2\tscore\n" + "".join(f"cat {n}\tdog {n}\t{n}\n" for n in range(12)))
+    assert "own.tsv" in invoke(
+        "evaluate", table, "-m", tiny_bert, "--save-baseline", table, "--overwrite", check=2
+    ).stderr and table.read_text().startswith("sentence1")
     assert "--save-baseline" in refused("-m", "other", "--save-baseline", tmp_path / "new.json")
     assert "--baseline" in refused("--save-baseline", tmp_path / "new.json", "--baseline", saved)
     (tmp_path / "renamed").mkdir()
