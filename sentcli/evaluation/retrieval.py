@@ -109,13 +109,13 @@ class RetrievalSet:
     queries: dict[str, str]
     """Texts of the judged queries by id."""
     qrels: Qrels
-    unjudged_queries: int
+    unjudged_queries: int = 0
     """Number of queries without a judgement in this split; they are left out."""
-    unknown_documents: int
+    unknown_documents: int = 0
     """Number of judgements whose document is not in the corpus; it counts as not found."""
-    unknown_queries: int
+    unknown_queries: int = 0
     """Number of judged queries that are not in queries.jsonl; they are left out."""
-    empty_documents: int
+    empty_documents: int = 0
     """Number of documents without title and text; they are encoded like others."""
     titled: bool = False
     """Whether a document has a title, which stands in front of its text."""
@@ -236,7 +236,7 @@ def load_collection(folder: Path, split: str | None = None) -> Collection:
     """
     name = folder.resolve().name
     facts = facts_of(name)
-    if not facts.forums or _exists(folder / "corpus.jsonl"):
+    if not facts.forums or is_beir(folder):
         return Collection(name, facts, {name: load_set(folder, split)})
     missing = [forum for forum in facts.forums if not (folder / forum).is_dir()]
     if missing and folder.is_dir():
@@ -324,7 +324,7 @@ def document_text(record: dict[str, Any], *, join_title: bool = True) -> str:
 
 def is_beir(folder: Path) -> bool:
     """Tell whether a folder holds a corpus in BEIR layout."""
-    return _exists(folder / "corpus.jsonl")
+    return beir_file(folder, "corpus.jsonl") is not None
 
 
 def splits_of(folder: Path) -> list[str]:
@@ -332,19 +332,13 @@ def splits_of(folder: Path) -> list[str]:
     return sorted({file.name.partition(".tsv")[0] for file in (folder / "qrels").glob("*.tsv*")})
 
 
-def _exists(path: Path) -> bool:
-    return path.exists() or _gzipped(path).exists()
-
-
-def _gzipped(path: Path) -> Path:
-    return path.with_name(path.name + ".gz")
+def beir_file(folder: Path, name: str) -> Path | None:
+    """Return the path of a file of a set, which may be gzipped, or None if it is missing."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.exists()), None)
 
 
 def _file(folder: Path, name: str) -> Path:
-    """Return the path of a file of a set, which may be gzipped."""
-    path = folder / name
-    if _exists(path):
-        found = path if path.exists() else _gzipped(path)
+    if (found := beir_file(folder, name)) is not None:
         regular(found)
         return found
     hint = ""
@@ -352,9 +346,9 @@ def _file(folder: Path, name: str) -> Path:
         splits = splits_of(folder)
         hint = f"; it has: {', '.join(splits)}" if splits else ", and nothing says which documents are relevant"
     elif name == "corpus.jsonl":
-        sets = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and _exists(entry / name))
+        sets = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and is_beir(entry))
         hint = f"; it holds sets: {', '.join(sets)}" if sets else ""
-    raise InputError(f"{path} is missing: {folder} is not in BEIR layout{hint}")
+    raise InputError(f"{folder / name} is missing: {folder} is not in BEIR layout{hint}")
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.retrieval import document_text, is_beir
+from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.formats import header, is_id, kind_of, records
 from sentcli.io.sources import Source, open_source
@@ -27,7 +27,7 @@ SUMMARY_FIELDS = ("summary", "abstract", "description", "lead", "teaser")
 """Columns that are a summary of the text, or the text itself where there is no other."""
 TITLE_FIELDS: dict[str, Structure] = {
     **dict.fromkeys(("title", "headline", "heading", "subject", "name"), "title"),
-    **dict.fromkeys(("question",), "question"),
+    "question": "question",
 }
 MARKDOWN_SUFFIXES, TEXT_SUFFIXES = (".md", ".markdown"), (".txt",)
 MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
@@ -97,8 +97,7 @@ def read_documents(corpus: Sequence[str], text_field: str | None = None, title_f
                 raise InputError(f"--text-field and --title-field are of tables, and {name} is a folder of files")
             _read_folder(folder, documents, f"{folder.resolve().name}/" if len(corpus) > 1 else "")
             continue
-        found = folder / "corpus.jsonl"
-        source = open_source(str(found if found.exists() else f"{found}.gz") if folder.is_dir() else name)
+        source = open_source(str(beir_file(folder, "corpus.jsonl") or name))
         documents.origins.append(source.identity())
         _read_table(source, documents, text_field, title_field)
     if not documents.ids:
@@ -175,14 +174,6 @@ def _single(source: Source, option: str, choices: Sequence[str], names: Sequence
     raise DataError(source.name, f"{problem}; say which with {option}: {', '.join(names)}")
 
 
-@dataclass(frozen=True)
-class _Link:
-    text: str
-    page: str
-    """The path of the page that it leads to, with slashes."""
-    anchor: str
-
-
 def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
     """Read the Markdown and text files of a folder: a section is a document, and a file without headings is one.
 
@@ -194,8 +185,8 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
             f"{folder} has no files {', '.join((*MARKDOWN_SUFFIXES, *TEXT_SUFFIXES))} and is not in BEIR layout"
         )
     before = len(documents.ids)
-    links: list[_Link] = []
-    targets: dict[tuple[str, str], int] = {}
+    links: list[tuple[str, tuple[str, str]]] = []
+    targets: dict[tuple[str, str], int] = {}  # the document at each page and anchor
     for path in paths:
         regular(path)
         page = path.relative_to(folder).as_posix()
@@ -208,7 +199,7 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
                 documents.add(free_id(source, prefix + page, documents.places), name, text.strip(), "file name")
             continue
         for heading, anchor, body, found in _sections(text):
-            links += [_Link(words, *goal) for words, address in found if (goal := _target(page, address))]
+            links += [(words, goal) for words, address in found if (goal := _target(page, address))]
             if body:
                 key = prefix + (f"{page}#{anchor}" if anchor else page)
                 position = documents.add(free_id(source, key, documents.places), heading, body, "heading")
@@ -217,9 +208,7 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
     documents.taken.append(
         f"{folder}: {len(paths):,} files, {len(documents.ids) - before:,} sections or files with a text"
     )
-    for link in links:
-        if (target := targets.get((link.page, link.anchor))) is not None:
-            documents.candidates.append(Candidate(link.text, target, "link"))
+    documents.candidates += [Candidate(words, targets[goal], "link") for words, goal in links if goal in targets]
 
 
 def _visible(folder: Path) -> Iterator[Path]:
@@ -278,7 +267,7 @@ def _front_matter(text: str) -> tuple[str, str]:
         return "", text
     try:
         facts = yaml.safe_load(found[1])
-    except yaml.YAMLError:  # a rule above a text
+    except (yaml.YAMLError, RecursionError):  # a rule above a text
         return "", text
     except ValueError:  # a date that there is not
         facts = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from sentcli.io.sources import open_source
 from sentcli.search.options import SearchOptions
 from sentcli.testset.documents import Documents, free_id
 from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal
+from sentcli.testset.writing import write_tsv
 
 DEPTH = 5
 """The first documents of each model that are judged."""
@@ -80,10 +80,6 @@ def pooled(
         ids=documents.ids,
         queries={query.id: query.text for query in queries},
         qrels={query.id: {} for query in queries},
-        unjudged_queries=0,
-        unknown_documents=0,
-        unknown_queries=0,
-        empty_documents=0,
     )
     search = SetSearch(data, SearchOptions(top_k=DEPTH))
     found = np.concatenate([search.by_vectors(EvaluatedModel(name)).hits.positions[:, :DEPTH] for name in models], 1)
@@ -97,12 +93,12 @@ def pooled(
 
 def write_table(path: Path, pool: Sequence[Pooled]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
-    with path.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
-        writer.writerow(JUDGED_COLUMNS)
-        for entry in pool:
-            for key, text in entry.documents:
-                writer.writerow([entry.query.id, _one_line(entry.query.text), key, _one_line(text), ""])
+    rows = [
+        (entry.query.id, _one_line(entry.query.text), key, _one_line(text), "")
+        for entry in pool
+        for key, text in entry.documents
+    ]
+    write_tsv(path, [JUDGED_COLUMNS, *rows])
 
 
 def _one_line(text: str) -> str:
@@ -142,7 +138,7 @@ def judged(file: str, documents: Documents) -> Made:
     left_out["queries without a grade"] = len(texts) - len(grades)
     if len(queries) < LEAST_QUERIES:
         raise InputError(f"{file}: {len(queries)} queries have a relevant document; {LEAST_QUERIES} are needed")
-    return Made(queries, documents, dict(+left_out), sum(map(len, neighbours.values())) // 2)
+    return Made(queries, documents, dict(+left_out), neighbours)
 
 
 def _unquoted(cell: Any, quoted: bool) -> Any:
@@ -162,11 +158,9 @@ def _graded_rows(file: str, known: Mapping[str, int]) -> Iterator[tuple[str, str
         if not any(record.values()):  # below the rows of a spreadsheet
             continue
         wrong = partial(DataError, source.name, line=line, unit=source.unit)
-        if missing := [
-            name for name in JUDGED_COLUMNS if name not in record or (name in JUDGED_COLUMNS[:3] and not record[name])
-        ]:
-            problem = f"{', '.join(missing)} is missing; the columns are {', '.join(JUDGED_COLUMNS)}"
-            raise wrong(problem)
+        empty = [name for name in JUDGED_COLUMNS[:3] if not record.get(name, True)]
+        if missing := [name for name in JUDGED_COLUMNS if name not in record] + empty:
+            raise wrong(f"{', '.join(missing)} is missing; the columns are {', '.join(JUDGED_COLUMNS)}")
         query, text, document = (str(record[name]) for name in JUDGED_COLUMNS[:3])
         if document not in known:
             raise wrong(f"there is no document {document!r} in the corpus")
@@ -175,6 +169,5 @@ def _graded_rows(file: str, known: Mapping[str, int]) -> Iterator[tuple[str, str
             raise wrong(f"the relevance {written!r} is no whole number from 0")
         grade = int(float(written)) if written else None
         if grade is not None and before.setdefault((query, document), grade) != grade:
-            problem = f"the document {document!r} has another relevance for the query {query!r} in a row before"
-            raise wrong(problem)
+            raise wrong(f"the document {document!r} has another relevance for the query {query!r} in a row before")
         yield query, text, document, grade

@@ -23,6 +23,8 @@ UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no blanks between words."""
 QUERY_WORD = re.compile(rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 """A word with its marks; of scripts without blanks between the words, a sign."""
+WORD_AND_SIGNS = re.compile(rf"({QUERY_WORD.pattern})[^\w<(\[{{]*")
+"""The same with what follows up to the next word, but for brackets that open."""
 SHINGLE, LEAST_SHARED = 3, 0.8
 """Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
 LEAST_COSINE = 0.9
@@ -31,8 +33,8 @@ WORD_VECTOR = 512
 """Dimensions of the word counts, into which words are hashed."""
 UNSTRUCTURED = (
     f"gives fewer than {LEAST_QUERIES} queries: it has no titles, headings, questions, links or sentences that may be "
-    "some. Name a column with --title-field, or give real queries and judge what is found (--queries FILE --judge N -m "
-    "MODEL), or give judgements that you have (--judgements FILE)"
+    "some. Name a column with --title-field, or let a model write queries (--write-with MODEL), or give real queries "
+    "and judge what is found (--queries FILE --judge N -m MODEL), or give judgements that you have (--judgements FILE)"
 )
 
 
@@ -56,8 +58,8 @@ class Made:
     documents: Documents
     left_out: dict[str, int]
     """The number of queries by the reason."""
-    near_equal: int
-    """The number of pairs of documents that are equal or nearly."""
+    near_equal: Mapping[int, set[int]]
+    """The positions of documents that are equal or nearly, by that of each document that has some."""
 
 
 def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made:
@@ -112,7 +114,7 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
         Query(f"q{number}", candidate.text, {bare.ids[d]: 1 for d in sorted(relevant)}, candidate.structure)
         for number, (candidate, relevant) in enumerate(drawn(usable, limit, seed), 1)
     ]
-    return Made(queries, bare, dict(+left_out), sum(map(len, neighbours.values())) // 2)
+    return Made(queries, bare, dict(+left_out), neighbours)
 
 
 def drawn(items: Sequence[Item], count: int, seed: int) -> list[Item]:
@@ -137,12 +139,20 @@ def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
     """Return documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:
-        if len(found := QUERY_WORD.findall(candidate.text)) >= LEAST_WORDS:
-            forms = [(word,) if word.lower() == word.casefold() else (word, word.casefold()) for word in found]
-            pattern = r"\W*".join(f"(?:{'|'.join(map(re.escape, f))})" if f[1:] else re.escape(f[0]) for f in forms)
-            pattern = rf"(?<!\w){pattern}(?!\w)[^\w<(\[{{]*"
-            left = re.sub(pattern, " ", texts[candidate.document], flags=re.IGNORECASE)
-            texts[candidate.document] = left.strip()
+        gone = [word.casefold() for word in QUERY_WORD.findall(candidate.text)]
+        if len(gone) < LEAST_WORDS:
+            continue
+        text, kept, end, place = texts[candidate.document], list[str](), 0, 0
+        found = list(WORD_AND_SIGNS.finditer(text))
+        folded = [word[1].casefold() for word in found]
+        while place + len(gone) <= len(found):
+            if folded[place : place + len(gone)] == gone:
+                kept.append(text[end : found[place].start()])
+                place += len(gone)
+                end = found[place - 1].end()
+            else:
+                place += 1
+        texts[candidate.document] = " ".join([*kept, text[end:]]).strip()
     return replace(documents, texts=texts)
 
 

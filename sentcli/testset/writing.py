@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,12 @@ def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) ->
     documents = made.documents
     folder.mkdir(parents=True)
     rows = zip(documents.ids, documents.titles, documents.texts, strict=True)
-    _write_jsonl(folder / "corpus.jsonl", [{"_id": key, "title": title, "text": text} for key, title, text in rows])
-    _write_jsonl(folder / "queries.jsonl", [{"_id": query.id, "text": query.text} for query in made.queries])
+    write_jsonl(folder / "corpus.jsonl", [{"_id": key, "title": title, "text": text} for key, title, text in rows])
+    write_jsonl(folder / "queries.jsonl", [{"_id": query.id, "text": query.text} for query in made.queries])
     judgements = [(query.id, key, grade) for query in made.queries for key, grade in query.relevant.items()]
     if judgements:
         (folder / "qrels").mkdir()
-        with (folder / "qrels" / "test.tsv").open("w", encoding="utf-8", newline="") as handle:
-            writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
-            writer.writerows([("query-id", "corpus-id", "score"), *judgements])
+        write_tsv(folder / "qrels" / "test.tsv", [("query-id", "corpus-id", "score"), *judgements])
     manifest = SetManifest(
         trust=trust,
         queries_from=dict(Counter(query.structure for query in made.queries)),
@@ -42,7 +40,7 @@ def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) ->
         queries=len(made.queries),
         judgements=len(judgements),
         left_out=made.left_out,
-        near_equal_pairs=made.near_equal,
+        near_equal_pairs=sum(map(len, made.near_equal.values())) // 2,
         made_from=documents.origins,
         taken=documents.taken,
         settings=settings,
@@ -51,6 +49,14 @@ def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) ->
     return manifest
 
 
-def _write_jsonl(path: Path, rows: Sequence[dict[str, str]]) -> None:
+def write_tsv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows whose cells have no tabs and ends of lines, without quotation marks, as BEIR has them."""
+    with path.open("w", encoding="utf-8", newline="") as handle:
+        writer = csv.writer(handle, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n")
+        writer.writerows(rows)
+
+
+def write_jsonl(path: Path, rows: Iterable[dict[str, str]]) -> None:
+    """Write objects, a line each."""
     with path.open("w", encoding="utf-8", newline="\n") as handle:
         handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -76,7 +76,7 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
         with kept.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:
             for (_, text), query in zip(missing, write([text for _, text in missing]), strict=True):
                 known[_digest(text)] = _query(query)
-                handle.write(json.dumps([_digest(text), known[_digest(text)]]) + "\n")
+                handle.write("\n" + json.dumps([_digest(text), known[_digest(text)]]))  # what was cut off ends here
                 handle.flush()
                 done += 1
                 progress(1)
@@ -84,11 +84,6 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
         held = f"{len(chosen) - len(missing) + done:,} of {len(chosen):,} answers are kept"
         raise SentcliError(f"{error}; {held}: the same command goes on") from error
     return [Answer(key, _digest(text), known[_digest(text)]) for key, text in chosen]
-
-
-def write_answers(path: Path, answers: Sequence[Answer]) -> None:
-    """Write answers as JSON Lines."""
-    path.write_text("".join(json.dumps(vars(answer), ensure_ascii=False) + "\n" for answer in answers), "utf-8")
 
 
 def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
@@ -120,7 +115,7 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
     if len(queries) < LEAST_QUERIES:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{name}: {len(queries)} of {len(answers)} answers are queries ({reasons})")
-    return Made(queries, documents, dict(left_out), sum(map(len, neighbours.values())) // 2)
+    return Made(queries, documents, dict(left_out), neighbours)
 
 
 def _texts(documents: Documents) -> dict[str, str]:

@@ -88,8 +88,8 @@ def make_set(
     from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.search.exact import require_faiss
     from sentcli.testset.documents import read_documents
-    from sentcli.testset.writing import write_set
-    from sentcli.testset.written import ANSWERS, PROMPT, answers_of, write_answers
+    from sentcli.testset.writing import write_jsonl, write_set
+    from sentcli.testset.written import ANSWERS, PROMPT, answers_of
 
     check_output(output, overwrite=overwrite, folder=True)
     check_kept(output, [*corpus, *(model or []), write_with, queries, judgements])
@@ -108,7 +108,7 @@ def make_set(
     with replacing(output) as folder:
         manifest = write_set(folder, made, trust, settings)
         if answers is not None:
-            write_answers(folder / ANSWERS, answers)
+            write_jsonl(folder / ANSWERS, map(vars, answers))
         if judge is not None:
             _write_judging(folder, output, made, model or [], seed)
     commands = [f"sentcli evaluate {quote(str(output))} -m MODEL -m OTHER_MODEL"]
@@ -125,18 +125,20 @@ def _made(
     corpus: list[str], documents: Documents, answers: list[Answer] | None, protocol: dict[str, Any]
 ) -> tuple[Made, str]:
     """Return queries and documents of the set, and how far to trust it."""
+    from sentcli.evaluation.retrieval import beir_file
     from sentcli.testset.judging import judged, read_queries
     from sentcli.testset.queries import Made, drawn, structured
     from sentcli.testset.written import written
 
-    own, judge, seed = Path(corpus[0]) / "queries.jsonl", protocol.get("judge"), protocol["seed"]
-    file = protocol.get("queries") or (str(own) if judge and len(corpus) == 1 and own.is_file() else None)
+    judge, seed = protocol.get("judge"), protocol["seed"]
+    own = beir_file(Path(corpus[0]), "queries.jsonl") if judge and len(corpus) == 1 else None
+    file = protocol.get("queries") or own
     if "judgements" in protocol:
         made = judged(protocol["judgements"], documents)
     elif answers is not None:
         made = written(answers, documents, protocol["write_with"])
     elif file:
-        made = Made(read_queries(file), documents, {}, 0)
+        made = Made(read_queries(str(file)), documents, {}, {})
     else:
         made = structured(documents, ", ".join(corpus), protocol["limit"], seed)
     if judge and len(made.queries) < judge:

@@ -1,6 +1,7 @@
 """``data make-set``: sets out of a corpus, what is left out, and judgements that go out and come back."""
 
 import csv
+import gzip
 import json
 import os
 import random
@@ -8,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sentcli.testset.documents import Candidate, Documents
@@ -112,6 +113,7 @@ def test_markdown_is_split_at_headings_and_links_ask_for_sections(tmp_path, invo
             f"---\ntitle: Page {page} of the manual\n---\n{sentence(generator)}\n\n{fence}{''.join(sections)}"
         )
         (tmp_path / "docs" / f"index{page}.md").write_text(f"# Where {page}\n\n{link}")
+    (tmp_path / "docs" / "nested.md").write_text(f"---\n{'[' * 5000}\n---\n\nno front matter\n")
     (tmp_path / "docs" / ".hidden.md").write_text("# Not a document at all\n\nhidden\n")
     invoke("data", "make-set", tmp_path / "docs", "-o", tmp_path / "set", check=0)
     corpus, queries, relevant = read_set(tmp_path / "set")
@@ -222,7 +224,7 @@ def test_a_document_of_signs_alone_has_no_query(tmp_path, invoke):
 @pytest.mark.parametrize(
     ("name", "content", "options", "parts"),
     [
-        ("lines.txt", "one line of text\n" * 20, [], ["lines.txt", "--title-field", "--judge", "--judgements"]),
+        ("lines.txt", "one line of text\n" * 20, [], ["--title-field", "--write-with", "--judge", "--judgements"]),
         ("two.csv", "text,body\na,b\n", [], ["two.csv", "--text-field", "text", "body"]),
         ("none.csv", "x,y\na,b\n", [], ["none.csv", "--text-field", "x, y"]),
         ("t.csv", "title,text\na,b\n", ["--title-field", "titel"], ["t.csv", "titel", "--title-field"]),
@@ -297,6 +299,16 @@ def to_judge(articles, tmp_path, tiny_bert, invoke):
     options = ["--queries", tmp_path / "asked.txt", "--judge", 11, "-m", tiny_bert]
     invoke("data", "make-set", articles, "-o", tmp_path / "to-judge", *options, check=0)
     return tmp_path / "to-judge"
+
+
+def test_the_queries_of_a_folder_are_judged_also_gzipped(articles, tmp_path, tiny_bert, invoke):
+    (tmp_path / "beir").mkdir()
+    articles.rename(tmp_path / "beir" / "corpus.jsonl")
+    rows = [{"_id": f"own{n}", "text": f"where is the {noun}"} for n, noun in enumerate(NOUNS)]
+    with gzip.open(tmp_path / "beir" / "queries.jsonl.gz", "wt") as handle:
+        handle.writelines(json.dumps(row) + "\n" for row in rows)
+    invoke("data", "make-set", tmp_path / "beir", "-o", tmp_path / "set", "--judge", 11, "-m", tiny_bert, check=0)
+    assert json.loads((tmp_path / "set" / "set.json").read_text())["queries_from"] == {"given": 11}
 
 
 def table(path):
@@ -382,6 +394,7 @@ TEXT = st.lists(WORD, min_size=3, max_size=8).map(" ".join)
 
 @settings(deadline=None)
 @given(TEXT, TEXT, TEXT, st.sampled_from([" ", ", ", "\n", ": "]))
+@example("0 0 0", "0 0 İﬀ", "0 0 0", " ")
 def test_no_document_holds_its_query(before, query, after, separator):
     documents = Documents(["a"], [""], [separator.join([before, query.upper(), after])])
     bare = without(documents, [Candidate(query, 0, "link")]).texts[0]
@@ -390,6 +403,11 @@ def test_no_document_holds_its_query(before, query, after, separator):
         assert gone not in [left[i : i + len(gone)] for i in range(len(left))] or gone in _overlaps(
             before, query, after
         )
+
+
+def test_a_query_is_taken_out_of_a_text_without_blanks():
+    documents = Documents(["a"], [""], ["これは東京タワーの案内です。東京（タワー）"])
+    assert without(documents, [Candidate("東京タワー", 0, "title")]).texts == ["これは の案内です。"]
 
 
 def _overlaps(before, query, after):
