@@ -74,22 +74,12 @@ class MtebEncoder:
         facts = [encoder.fingerprint(), encoder.describe(), encoder.spec.prompts]
         last = Path(encoder.model).name if Path(encoder.model).is_dir() else encoder.model.partition("://")[2]
         name = re.sub(r"[^\w.-]+", "-", last or encoder.model).strip("-")
-        return ModelMeta(
-            loader=None,
-            name=f"sentcli/{name}",
-            revision=hashlib.sha256(repr(facts).encode()).hexdigest()[:40],
-            release_date=None,
-            languages=None,
-            n_parameters=None,
-            memory_usage_mb=None,
-            max_tokens=encoder.spec.max_length,
-            embed_dim=encoder.dimension,
-            license=None,
-            open_weights=None,
-            public_training_code=None,
-            public_training_data=None,
-            framework=[],
-            similarity_fn_name="cosine",
-            use_instructions=any(encoder.spec.prompts.values()),
-            training_datasets=None,
-        )
+        known = {
+            "name": f"sentcli/{name}",
+            "revision": hashlib.sha256(repr(facts).encode()).hexdigest()[:40],
+            "max_tokens": encoder.spec.max_length,
+            "embed_dim": encoder.dimension,
+            "similarity_fn_name": "cosine",
+            "use_instructions": any(encoder.spec.prompts.values()),
+        }
+        return ModelMeta.create_empty(known)

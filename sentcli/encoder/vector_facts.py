@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -14,8 +14,6 @@ from sentcli.smaller import OutputType, Smaller
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-Facts = TypeVar("Facts", bound="VectorFacts")
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class VectorFacts:
         return cls(encoder.model, encoder.fingerprint(), *how, *made)
 
     @classmethod
-    def read(cls: type[Facts], title: str, settings: Mapping[str, Any]) -> Facts:
+    def read(cls, title: str, settings: Mapping[str, Any]) -> Self:
         """Read what stands beside vectors, which may be nothing; other keys are left out.
 
         Raises:

@@ -174,7 +174,7 @@ class Baseline:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
         compared = significance.compare_draws(score.value, before.value, draws, others)
         worst: list[Changed] = []
-        if score.items and len(before.values) == len(score.items):
+        if score.items:
             after = score.item_values[metric]
             for row in np.argsort(after - np.array(before.values), kind="stable")[:WORST].tolist():
                 if after[row] < before.values[row]:

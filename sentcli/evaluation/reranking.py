@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
+from sentcli.encoder import loading
 from sentcli.encoder.reranker import Reranker, read_reranker
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.stores import VectorStore, digest, model_key
 from sentcli.machine import usable_cores
@@ -58,8 +60,7 @@ class EvaluatedReranker:
     @cached_property
     def model(self) -> Reranker:
         """The model, which is loaded at first use."""
-        chosen = {name: value for name, value in vars(self.options).items() if name not in ("pooling", "normalize")}
-        return Reranker.load(self.name, **chosen, notice=console.note)
+        return Reranker(SentenceEncoder(loading.load(self.name, self.spec, self.options, console.note)))
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
         """Score pairs of query and document, or read their scores from the cache ``[n]``."""

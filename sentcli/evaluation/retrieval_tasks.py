@@ -14,8 +14,9 @@ import numpy as np
 
 from sentcli import console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.errors import InputError
 from sentcli.evaluation import significance
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
@@ -299,6 +300,19 @@ class RetrievalTask:
         shown = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
         score = replace(score, task=self.name, hits=shown).of_own_data(len(self.data.queries))
         return score if self.draws else replace(score, draws={}, intervals={})
+
+
+def retrieval_tasks(tasks: Sequence[OwnTask], option: str) -> list[RetrievalTask]:
+    """Return the user's own tasks for an option that is for retrieval sets alone.
+
+    Raises:
+        InputError: for data that are no retrieval set.
+    """
+    sets = [task for task in tasks if isinstance(task, RetrievalTask)]
+    if len(sets) < len(tasks):
+        other = next(task.name for task in tasks if task not in sets)
+        raise InputError(f"{option} is for retrieval sets, and {other} is none: leave one of them out")
+    return sets
 
 
 class Bench:

@@ -71,8 +71,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
         "prompts": [spec.usual_prompt, spec.role_prompt("query"), spec.role_prompt("document")],
         "options": options,
         "on cpu": on_cpu,
-        "code": _code(),
-        "versions": {name: machine.library_version(name) for name in machine.LIBRARIES},
+        "libraries": library_key(),
         "processor": machine.processor(),
     }
     return digest(identity)

@@ -132,8 +132,6 @@ class EncodedSet:
     """A set that was encoded in one way."""
 
     encoding: Encoding
-    prompt: str
-    """The text in front of each document."""
     queries: Vectors
     """``[queries, dim]``."""
     documents: Vectors
@@ -166,8 +164,6 @@ class Variant:
 
     encoding: Encoding
     storage: Storage
-    prompt: str
-    """The text in front of each document."""
     name: str
     values: Floats = field(repr=False)
     """The metric of each query ``[queries]``."""
@@ -276,9 +272,7 @@ def encode(
     if encoder.sent is not None:
         console.note(f"{model.name} was sent {encoder.sent}")
     one.release()
-    return EncodedSet(
-        encoding, prompts[1], asked.of(queries), np.concatenate(parts), normalized, cut / len(data.ids), speed
-    )
+    return EncodedSet(encoding, asked.of(queries), np.concatenate(parts), normalized, cut / len(data.ids), speed)
 
 
 def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
@@ -292,7 +286,6 @@ def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
     return Variant(
         encoding=encoded.encoding,
         storage=storage,
-        prompt=encoded.prompt,
         name=", ".join(filter(None, [encoded.encoding.name, name])),
         values=values[main_metric(HITS)],
         bytes_per_vector=row_bytes,

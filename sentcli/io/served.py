@@ -105,7 +105,8 @@ class Served:
                 async with session.post(f"{self.address}/{path}", json=request, allow_redirects=False) as response:
                     if response.status == 200:
                         return decode(await response.read())
-                    problem = f"status {response.status} {await self._reason(response)}".strip()
+                    reason = " ".join((await response.text(errors="replace"))[:300].split())
+                    problem = f"status {response.status} {reason}".strip()
                     if response.status in (401, 403):
                         problem += f" (the key comes from the variable {KEY})"
                     if response.status != 429 and response.status < 500:
@@ -124,7 +125,3 @@ class Served:
             if wait is not None:
                 await asyncio.sleep(wait)
         raise SentcliError(f"{self}: {without_secrets(problem)}")
-
-    @staticmethod
-    async def _reason(response: Any) -> str:
-        return " ".join((await response.text(errors="replace"))[:300].split())

@@ -18,8 +18,6 @@ from sentcli.model.spec import ModelSpec
 
 BATCH_TEXTS, BATCH_CHARACTERS = 32, 64_000
 """The most texts and characters of one request, which common servers take; a longer text is a request by itself."""
-FIRST_TEXT = "dimension"
-"""The text that is sent first, to learn the dimension of the vectors."""
 
 
 class Embedding(BaseModel):
@@ -93,7 +91,7 @@ class ServedModel:
         if chosen:
             raise served.lacks(", ".join(chosen))
         sent = Sent()
-        (first,) = _embeddings(served, [[FIRST_TEXT]], sent)
+        (first,) = _embeddings(served, [["dimension"]], sent)
         return cls(name, served, ServedBackend(first.shape[1]), sent)
 
     def encode(

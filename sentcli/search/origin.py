@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Annotated, Any
 
 import numpy as np
@@ -65,9 +66,8 @@ class Origin(VectorFacts):
         if not self.known:
             raise InputError(f"{self.name} does not say which model made its vectors: give that model with -m")
         if Served.parse(self.model) is not None:
-            raise InputError(
-                f"{self.name} was encoded with {self.model}, which is served: -m {self.model} sends it the queries"
-            )
+            command = f"-m {quote(self.model)} sends it the queries"
+            raise InputError(f"{self.name} was encoded with {self.model}, which is served: {command}")
         if not (is_remote(self.model) or on_this_machine(self.model)):
             raise InputError(
                 f"{self.name} was encoded with {self.model}, which is not on this machine: give the model with -m"

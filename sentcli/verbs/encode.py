@@ -143,7 +143,11 @@ def encode(
         missing = "INPUT..." if not inputs else "--model / -m" if not model else "--output / -o"
         raise InputError(f"missing {missing}; see sentcli encode --help")
     if output is None:
-        return _estimate(inputs, model, options, reading, vectors, writing, (prompt_name, prompt))
+        from sentcli.verbs.estimate import estimate as measured
+
+        files, shard_rows = _read_inputs(inputs, "vectors", reading, writing)
+        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
+        return measured(model, options, files, shard_rows, smaller, (prompt_name, prompt))
     name = _single(model)
     directory = output_kind(output) == "directory"
     if cluster.ray is not None:
@@ -199,22 +203,6 @@ def _single(models: list[str]) -> str:
     if len(models) > 1:
         raise InputError(f"-m {' -m '.join(models)}: one model makes the vectors; --estimate takes several")
     return models[0]
-
-
-def _estimate(
-    inputs: list[str],
-    models: list[str],
-    options: LoadOptions,
-    reading: InputOptions,
-    vectors: VectorOptions,
-    writing: WriteOptions,
-    prompt: tuple[str | None, str | None],
-) -> Result:
-    from sentcli.smaller import Smaller
-    from sentcli.verbs.estimate import estimate
-
-    files, shard_rows = _read_inputs(inputs, "vectors", reading, writing)
-    return estimate(models, options, files, shard_rows, Smaller(vectors.output_dtype, vectors.truncate_dim), prompt)
 
 
 def _prompt(encoder: SentenceEncoder, name: str | None, text: str | None) -> str:

@@ -29,22 +29,12 @@ LEAST_SECONDS, LEAST_PASSES, MOST_PASSES = 3.0, 2, 4
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """Rows of a corpus, and counts over all of it."""
-
-    texts: list[str]
-    """At most `SAMPLE` of the texts that are encoded, at random."""
-    rows: int
-    encoded: int
-    """Texts that are encoded: of those that are equal within a shard the first one."""
-
-
-@dataclass(frozen=True)
 class Estimate:
     """What one model takes in one precision."""
 
     model: str
     backend: str
+    device: str
     precision: str
     dimension: int
     tokens_per_text: float
@@ -59,11 +49,14 @@ class Estimate:
     """The size of all vectors."""
 
 
-def sample_rows(files: Inputs, shard_rows: int, seed: int = 0) -> Sampled:
-    """Read all rows once, count those that are encoded, and draw some of them (Vitter's algorithm R)."""
+def sample_rows(files: Inputs, shard_rows: int) -> tuple[list[str], int]:
+    """Read all rows once, and return some of the texts that are encoded, at random, and the number of all of them.
+
+    Of texts that are equal within a shard the first one is encoded. At most `SAMPLE` are drawn (Vitter's algorithm R).
+    """
     from sentcli.io.readers import blocks
 
-    random, texts, rows, encoded = np.random.default_rng(seed), list[str](), 0, 0
+    random, texts, encoded = np.random.default_rng(0), list[str](), 0
     shard, seen = -1, set[int]()
     with console.counting("reading", files.survey.rows) as progress:
         for block in blocks(files.sources, files.options, shard_rows=shard_rows):
@@ -79,9 +72,8 @@ def sample_rows(files: Inputs, shard_rows: int, seed: int = 0) -> Sampled:
                     texts[place] = text
                 elif place < SAMPLE:
                     texts.append(text)
-            rows += len(block)
             progress(len(block))
-    return Sampled(texts, rows, encoded)
+    return texts, encoded
 
 
 def estimate(
@@ -102,24 +94,31 @@ def estimate(
     """
     for served in filter(None, map(Served.parse, models)):
         raise served.lacks("--estimate, which measures this machine")
-    sampled = sample_rows(files, shard_rows)
-    result = Result("encode", ", ".join(models), {"estimate": True, "sample": len(sampled.texts), **smaller.protocol()})
+    texts, encoded = sample_rows(files, shard_rows)
+    counts = {"rows": files.survey.rows, "distinct": encoded, "duplicates": files.survey.rows - encoded}
+    result = Result("encode", ", ".join(models), {"estimate": True, "sample": len(texts), **smaller.protocol()})
     estimates: list[Estimate] = []
     for model in models:
         for precision in ("fp32", "int8") if options.precision == "auto" and options.on_cpu else (options.precision,):
             try:
-                estimates.append(_measure(model, replace(options, precision=precision), sampled, smaller, prompt))
+                load = replace(options, precision=precision)
+                estimates.append(_measure(model, load, texts, counts, smaller, prompt))
             except SentcliError as error:
                 if precision != "int8" or options.precision != "auto":
                     raise
                 console.note(f"{model}: no int8 here ({error})")
-    if len({e.backend for e in estimates}) == 1:
-        result.ran_on(options.device if options.device != "auto" else "cpu", None)
-    counts = {"rows": sampled.rows, "distinct": sampled.encoded, "duplicates": sampled.rows - sampled.encoded}
-    return result.finish({**counts, "models": [asdict(entry) for entry in estimates]}, [_table(sampled, estimates)])
+    result.ran_on(estimates[0].device, None)
+    notes = [
+        f"{counts['rows']:,} rows, of which {counts['duplicates']:,} repeat another one and are not encoded again; "
+        f"measured on {len(texts):,} of them, on this machine as it is busy now. Nothing was written."
+    ]
+    models_json = [asdict(entry) for entry in estimates]
+    return result.finish({**counts, "models": models_json}, [_table(estimates, notes)])
 
 
-def _measure(model: str, options: LoadOptions, sampled: Sampled, smaller: Smaller, prompt: Prompt) -> Estimate:
+def _measure(
+    model: str, options: LoadOptions, texts: Sequence[str], counts: dict[str, int], smaller: Smaller, prompt: Prompt
+) -> Estimate:
     from sentcli.encoder.announce import load_encoder
 
     load_encoder(model, options)  # an export that has to be made first is kept
@@ -127,38 +126,35 @@ def _measure(model: str, options: LoadOptions, sampled: Sampled, smaller: Smalle
     encoder: SentenceEncoder = load_encoder(model, options)
     loaded = time.perf_counter() - started
     front = encoder.prompt_text(*prompt)
-    tokens = encoder.tokenizer([front + text for text in sampled.texts])
+    tokens = encoder.tokenizer([front + text for text in texts])
     passes: list[float] = []
-    if sampled.texts:
-        encoder.encode_distinct(sampled.texts[:8], front)
+    if texts:
+        encoder.encode_distinct(texts[:8], front)
         while len(passes) < LEAST_PASSES or (sum(passes) < LEAST_SECONDS and len(passes) < MOST_PASSES):
             started = time.perf_counter()
-            encoder.encode_distinct(sampled.texts, front)
+            encoder.encode_distinct(texts, front)
             passes.append(time.perf_counter() - started)
-    speed = len(sampled.texts) / min(passes) if passes else 0.0
+    speed = len(texts) / min(passes) if passes else 0.0
     return Estimate(
         model=model,
         backend=encoder.backend.name,
+        device=encoder.backend.device,
         precision=encoder.backend.precision,
         dimension=smaller.truncate_dim or encoder.dimension,
-        tokens_per_text=float(tokens.lengths.mean()) if sampled.texts else 0.0,
-        cut_rows=float((tokens.beyond > 0).mean()) if sampled.texts else 0.0,
+        tokens_per_text=float(tokens.lengths.mean()) if texts else 0.0,
+        cut_rows=float((tokens.beyond > 0).mean()) if texts else 0.0,
         texts_per_second=speed,
         load_seconds=loaded,
-        seconds=loaded + (sampled.encoded / speed if speed else 0.0),
-        bytes=smaller.dimension(encoder.dimension) * np.dtype(smaller.dtype).itemsize * sampled.rows,
+        seconds=loaded + (counts["distinct"] / speed if speed else 0.0),
+        bytes=smaller.dimension(encoder.dimension) * np.dtype(smaller.dtype).itemsize * counts["rows"],
     )
 
 
-def _table(sampled: Sampled, estimates: Sequence[Estimate]) -> Table:
+def _table(estimates: Sequence[Estimate], notes: list[str]) -> Table:
     rows: list[list[Any]] = []
     for e in estimates:
         row = [e.model, e.precision, e.dimension, e.tokens_per_text, 100 * e.cut_rows, e.texts_per_second]
         rows.append([*row, console.duration(e.seconds), f"{e.bytes / 1e6:,.1f} MB"])
     columns = ["model", "precision", "dimensions", "tokens a text", "% cut", "texts a second", "time", "vectors"]
-    notes = [
-        f"{sampled.rows:,} rows, of which {sampled.rows - sampled.encoded:,} repeat another one and are not encoded "
-        f"again; measured on {len(sampled.texts):,} of them, on this machine as it is busy now. Nothing was written."
-    ]
     formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
     return Table("What encoding takes", columns, rows, formats=formats, notes=notes)

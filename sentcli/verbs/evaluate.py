@@ -21,9 +21,6 @@ from sentcli.verbs.slices import query_columns, sliced
 from sentcli.verbs.variants import compare_variants, read_grid
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.evaluated import OwnTask
-    from sentcli.evaluation.reranking import EvaluatedReranker
-    from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
@@ -103,20 +100,6 @@ def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
         np.savez_compressed(handle, **arrays)
 
 
-def _reranked_tasks(tasks: Sequence[OwnTask], reranker: EvaluatedReranker) -> list[RetrievalTask]:
-    """Return retrieval sets with their first hits ordered anew.
-
-    Raises:
-        InputError: for data that are no retrieval set.
-    """
-    from sentcli.evaluation.retrieval_tasks import RetrievalTask
-
-    sets = [task for task in tasks if isinstance(task, RetrievalTask)]
-    if others := [task.name for task in tasks if not isinstance(task, RetrievalTask)]:
-        raise InputError(f"--rerank orders the hits of retrieval sets, and {others[0]} is none; leave it out")
-    return [task.reranked(reranker) for task in sets]
-
-
 @verb(
     "evaluate",
     pages=True,
@@ -172,6 +155,7 @@ def evaluate(
     """  # noqa: D301
     from sentcli.evaluation import costs, labelled_data, significance
     from sentcli.evaluation.evaluated import score_model
+    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
     from sentcli.evaluation.scores import ModelScores
     from sentcli.io.atomic import check_kept, check_output
     from sentcli.pages.systems import Pattern, check_patterns
@@ -188,7 +172,7 @@ def evaluate(
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
     reranker = reranking.load(options, rerun=scoring.rerun)
-    reranked = [] if reranker is None else _reranked_tasks(tasks, reranker)
+    reranked = [] if reranker is None else [t.reranked(reranker) for t in retrieval_tasks(tasks, "--rerank")]
     baseline = gate.read(model, tasks, overwrite=overwrite)
     columns, grid = {} if by is None else query_columns(tasks, by), read_grid(variants, tasks)
     if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:

@@ -83,16 +83,7 @@ class Gate:
     def tables(self) -> Iterator[Table]:
         """Yield the comparisons, and the queries that lost the most where a model is not as good."""
         rows = [
-            [
-                model,
-                task,
-                c.value,
-                c.value + c.difference,
-                c.difference,
-                *c.interval,
-                -c.allow,
-                _judgement(c).removesuffix(" as").removesuffix(" than"),
-            ]
+            [model, task, c.value, c.value + c.difference, c.difference, *c.interval, -c.allow, _judgement(c)]
             for (model, task), c in self.comparisons.items()
         ]
         columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]

@@ -81,8 +81,11 @@ class Savings:
 
         storage, folder = variant.storage, f"{name}-vectors"
         load = _flags(vars(replace(self.models[model].options, **variant.encoding.options)), vars(LoadOptions()))
-        prompted = any(self.models[model].spec.prompts.values())
-        prompt = ["--prompt", variant.prompt] if prompted else []
+        spec, prompts, prompt = self.models[model].spec, list[str](), list[str]()
+        if not variant.encoding.prompts:
+            prompts, prompt = ["--query-prompt", "", "--doc-prompt", ""], ["--prompt", ""]
+        elif any(spec.prompts.values()):
+            prompt = ["--prompt", spec.role_prompt("document")]
 
         def encode(output: str, smaller: Smaller) -> str:
             flags = [*load, *prompt, *_flags(smaller.protocol(), Smaller().protocol())]
@@ -91,7 +94,6 @@ class Savings:
         commands = [encode(folder, storage.smaller)]
         if storage.rescored:
             commands.append(encode(f"{folder}-full", Smaller("float16")))
-            prompts = [] if variant.encoding.prompts or not prompted else ["--query-prompt", "", "--doc-prompt", ""]
             searched = ["--corpus", folder, "--rescore", f"{folder}-full", "--query", "your question"]
             commands.append(shlex.join(["sentcli", "retrieve", "-m", model, *load, *prompts, *searched]))
         if storage.index != "flat":
@@ -107,12 +109,10 @@ def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> VariantGrid | None:
     """
     if name is None:
         return None
-    from sentcli.evaluation.retrieval_tasks import RetrievalTask
+    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
     from sentcli.evaluation.variants import LEAST_TO_CHOOSE, VariantGrid
 
-    for task in tasks:
-        if not isinstance(task, RetrievalTask):
-            raise InputError(f"--variants searches retrieval sets in several ways; {task.name} is none")
+    for task in retrieval_tasks(tasks, "--variants"):
         if (count := len(task.data.queries)) < LEAST_TO_CHOOSE:
             raise InputError(
                 f"--variants chooses by half of the queries: {LEAST_TO_CHOOSE} at least, {task.name} has {count}"
@@ -137,9 +137,9 @@ def compare_variants(
         allow: the loss that is allowed, in units of the metric.
     """
     from sentcli.evaluation import variants
-    from sentcli.evaluation.retrieval_tasks import RetrievalTask
+    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
 
-    sets = {task.name: task.data for task in tasks if isinstance(task, RetrievalTask)}
+    sets = {task.name: task.data for task in retrieval_tasks(tasks, "--variants")}
     comparisons = {
         (model.name, name): variants.compare(model, data, name, grid, allow)
         for model in models

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -200,7 +201,7 @@ def test_what_a_directory_names_is_not_asked_unless_its_address_is_given(host, t
     invoke("encode", rows, "-o", tmp_path / "dir", "-m", host.model, check=0)
     before = len(host.requests)
     result = invoke("retrieve", "--corpus", tmp_path / "dir", "--query", "the cat", check=2)
-    assert f"-m {host.model}" in " ".join(result.stderr.split())
+    assert f"-m {shlex.quote(host.model)}" in " ".join(result.stderr.split())
     invoke("retrieve", "--corpus", tmp_path / "dir", "--query", "the cat", "-m", tiny_bert, check=2)
     invoke("encode", rows, "-o", tmp_path / "dir", "-m", tiny_bert, "--resume", check=2)
     assert len(host.requests) == before

@@ -141,9 +141,7 @@ def test_the_interval_of_the_chosen_way_holds_its_loss(allow, queries):
     generator, trials, held = np.random.default_rng(0), 300, 0
     values = np.array(list(REAL.values()))
     ways = [
-        variants.Variant(
-            variants.Encoding(), variants.Storage(Smaller(), name.endswith("d")), "", name, row, size, 1, 1, 1
-        )
+        variants.Variant(variants.Encoding(), variants.Storage(Smaller(), name.endswith("d")), name, row, size, 1, 1, 1)
         for name, row, size in zip(REAL, values, (1536, 768, 384, 48, 816, 256, 800, 128, 784), strict=True)
     ]
     for _ in range(trials):
@@ -161,7 +159,7 @@ def test_nothing_is_chosen_that_loses_more_on_the_half_by_which_it_is_chosen():
     values = np.random.default_rng(0).random(200)
     worse = np.clip(values - 0.05, 0, 1)
     ways = [
-        variants.Variant(variants.Encoding(), variants.Storage(), "", name, row, size, 1, 1, 1)
+        variants.Variant(variants.Encoding(), variants.Storage(), name, row, size, 1, 1, 1)
         for name, row, size in (("whole", values, 100), ("half", values, 50), ("worse", worse, 10))
     ]
     assert variants.VariantComparison("set", "ndcg@10", ways, 0.01).chosen.name == "half"
