@@ -6,7 +6,7 @@ A `Task` is what every evaluation scores it on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -169,8 +169,9 @@ class EvaluatedModel:
         return self._encoder
 
     def canaries(self) -> Canaries:
-        """Return the vectors of a few fixed texts, with the model's usual prompt."""
-        return Canaries.of(self.load().loaded, self.spec.usual_prompt)
+        """Return the vectors of a few fixed texts, with the model's usual prompt, and the prompts of its roles."""
+        made = Canaries.of(self.load().loaded, self.spec.usual_prompt)
+        return replace(made, choices={**made.choices, **self.spec.role_prompts})
 
     def release(self) -> None:
         """Free the memory of the loaded model; one that is served takes none, and goes on counting what it is sent."""

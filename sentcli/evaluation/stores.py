@@ -68,7 +68,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
         "tokenizer": exported.tokenizer_digest(spec.folder),
         "length": spec.max_length,
         "lowercase": spec.lowercase,
-        "prompts": [spec.usual_prompt, spec.role_prompt("query"), spec.role_prompt("document")],
+        "prompts": [spec.usual_prompt, *spec.role_prompts.values()],
         "options": options,
         "on cpu": on_cpu,
         "libraries": library_key(),

@@ -146,6 +146,11 @@ class ModelSpec:
         names = ("query",) if role == "query" else ("document", "passage", "corpus")
         return next((self.prompts[name] for name in (*names, self.default_prompt) if name in self.prompts), "")
 
+    @property
+    def role_prompts(self) -> dict[str, str]:
+        """The prompts of both roles, as protocols have them."""
+        return {f"{role}_prompt": self.role_prompt(role) for role in ("query", "document")}
+
 
 @dataclass(frozen=True)
 class EncoderSpec(ModelSpec):

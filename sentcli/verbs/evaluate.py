@@ -188,8 +188,7 @@ def evaluate(
     sample = costs.sample([task.all_texts for task in tasks])
     results = []
     for evaluated in models:
-        prompts = {f"{role}_prompt": evaluated.spec.role_prompt(role) for role in ("query", "document")}
-        protocol = {**choices, **prompts, "interval_draws": significance.DRAWS}
+        protocol = {**choices, **evaluated.spec.role_prompts, "interval_draws": significance.DRAWS}
         scores = score_model(evaluated, tasks, "evaluate", protocol)
         of_data = {task.name: task.caveats for task in tasks}
         scores.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in scores.tasks]

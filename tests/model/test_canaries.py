@@ -10,7 +10,8 @@ from safetensors.numpy import load_file, save_file
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.model.canaries import TEXTS, Canaries
-from tests.conftest import save_backbone
+from tests.conftest import WORDS, save_backbone
+from tests.evaluation.conftest import write_set
 
 QUERY = "query: "
 
@@ -227,6 +228,23 @@ def test_a_baseline_says_what_the_model_of_now_is(folders, invoke, tmp_path):
     base.write_text(json.dumps(kept))
     invoke(*command, "-m", folders["first"], "--baseline", base, "--allow", 1000, "--json", out, check=0)
     assert "model_is" not in json.loads(out.read_text())["results"]["pairs.tsv"]["baseline"]
+
+
+def test_a_baseline_tells_other_prompts_of_queries(tiny_bert, invoke, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    for name, query in (("one", "the woman finds "), ("two", "the dog sees ")):
+        prompted = SentenceTransformer(str(tiny_bert), device="cpu", prompts={"query": query})
+        prompted.save(str(tmp_path / name))
+    corpus = [{"_id": f"d{n}", "text": f"{word} is near {word}"} for n, word in enumerate(WORDS[:12])]
+    queries = [{"_id": f"q{n}", "text": word} for n, word in enumerate(WORDS[:12])]
+    qrels = "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td{n}\t1\n" for n in range(12))
+    folder = write_set(tmp_path / "set", corpus, queries, qrels)
+    base, out = tmp_path / "base.json", tmp_path / "out.json"
+    invoke("evaluate", folder, "-m", tmp_path / "one", "--save-baseline", base, check=0)
+    for name, kinship in (("one", "equal"), ("two", "another pooling or prompt")):
+        invoke("evaluate", folder, "-m", tmp_path / name, "--baseline", base, "--allow", 1, "--json", out, check=0)
+        assert json.loads(out.read_text())["results"]["set"]["baseline"]["model_is"] == kinship
 
 
 def test_collections_keep_those_of_their_directory(vectors, folders, made, invoke, tmp_path):
