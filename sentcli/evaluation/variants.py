@@ -258,7 +258,8 @@ def encode(
         sample: documents by which the speed is measured.
         label: of the progress bar.
     """
-    one = EvaluatedModel(model.name, replace(model.options, **encoding.options))
+    rerun = model.rerun and encoding != Encoding()  # the command has encoded its own way anew
+    one = EvaluatedModel(model.name, replace(model.options, **encoding.options), rerun=rerun)
     prompts = SearchOptions().prompts(one.spec) if encoding.prompts else ("", "")
     queries, parts, cut = list(data.queries.values()), list[Vectors](), 0
     encoder, texts = one.load(), data.texts()

@@ -97,7 +97,7 @@ class Gate:
 
     def _worst(self, model: str, task: str, comparison: BaselineComparison) -> Table:
         rows = [
-            [self._text(task, w.item), w.before, w.after, _hits(w.hits_before), _hits(w.hits_after)]
+            [self._text(task, w.item), w.before, w.after, ", ".join(w.hits_before[:5]), ", ".join(w.hits_after[:5])]
             for w in comparison.worst
         ]
         title = f"The queries of {task} on which {model} lost the most"
@@ -142,7 +142,7 @@ class Gate:
         counts = {"tests": str(len(self.comparisons)), "failures": str(failures)}
         suite = ElementTree.Element("testsuite", {"name": "sentcli evaluate", **counts})
         for ((model, task), comparison), sentence in zip(self.comparisons.items(), self.sentences(), strict=True):
-            case = ElementTree.SubElement(suite, "testcase", classname=model, name=task)
+            case = ElementTree.SubElement(suite, "testcase", classname=printable(model), name=printable(task))
             if comparison.passed:
                 ElementTree.SubElement(case, "system-out").text = printable(sentence)
                 continue
@@ -203,10 +203,6 @@ def _judgement(comparison: BaselineComparison) -> str:
     if comparison.passed:
         return "still as good"
     return "worse" if comparison.interval[1] < 0 else "not shown to be as good"
-
-
-def _hits(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:5])
 
 
 def _number(value: float) -> str:

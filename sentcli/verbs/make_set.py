@@ -118,7 +118,9 @@ def make_set(
         commands = [command]
     elif len(made.queries) < FEW_ITEMS:
         console.warn(f"{len(made.queries)} queries tell only large differences between models")
-    return result.finish({"output": str(output), **_facts(manifest), "commands": commands}, [_table(output, manifest)])
+    told = ("documents", "queries", "judgements", "queries_from", "left_out", "near_equal_pairs", "trust")
+    facts = {key: getattr(manifest, key) for key in told}
+    return result.finish({"output": str(output), **facts, "commands": commands}, [_table(output, manifest)])
 
 
 def _made(
@@ -180,11 +182,6 @@ def _command(output: Path) -> str:
         f"sentcli data make-set {quote(str(output))} -o {quote(f'{output}-judged')} "
         f"--judgements {quote(str(output / JUDGE_TABLE))}"
     )
-
-
-def _facts(manifest: SetManifest) -> dict[str, Any]:
-    kept = ("documents", "queries", "judgements", "queries_from", "left_out", "near_equal_pairs", "trust")
-    return {key: getattr(manifest, key) for key in kept}
 
 
 def _table(output: Path, manifest: SetManifest) -> Table:

@@ -4,6 +4,7 @@ import json
 import random
 import shlex
 import shutil
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +113,23 @@ def test_prompts_are_left_out_in_a_row_of_their_own(notes, tiny_bert, tmp_path, 
     own, bare = json.loads((tmp_path / "out.json").read_text())["results"]["notes"]["variants"]
     assert "--prompt 'the dog sees '" in own["command"] and "--prompt ''" in bare["command"]
     assert own["difference"] == 0 and bare["value"] != own["value"]
+
+
+def test_rerun_encodes_in_every_way_anew(notes, tiny_bert, tmp_path, invoke, monkeypatch):
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "cache"))
+    file, out = tmp_path / "grid.toml", tmp_path / "out.json"
+    file.write_text('dimensions = []\ntypes = ["float32"]\nindexes = []\nlengths = [8]\nprecisions = []\n')
+    command = ["evaluate", notes, "-m", tiny_bert, "--variants", file, "--json", out]
+
+    def values(*options):
+        invoke(*command, *options, check=0)
+        return [row["value"] for row in json.loads(out.read_text())["results"]["notes"]["variants"]]
+
+    before = values()
+    for path in (tmp_path / "cache" / "vectors").glob("*.db"):
+        with sqlite3.connect(path) as connection:  # vectors that are not those of the model
+            connection.execute("UPDATE vectors SET vector = zeroblob(length(vector))")
+    assert values("--rerun") == before and len(before) == 2
 
 
 def test_the_commands_of_a_way_of_encoding_search_what_they_made(notes, tiny_bert, tmp_path, invoke, monkeypatch):
