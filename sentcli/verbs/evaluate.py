@@ -157,7 +157,7 @@ def evaluate(
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.retrieval_tasks import retrieval_tasks
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.io.atomic import check_kept, check_output
+    from sentcli.io.atomic import check_output
     from sentcli.pages.systems import Pattern, check_patterns
 
     if twin := next((name for name in model if model.count(name) > 1), None):
@@ -166,14 +166,12 @@ def evaluate(
         if draws.suffix != ".npz":
             raise InputError(f"--draws {draws}: the samples are written as .npz")
         check_output(draws, overwrite=overwrite)
-    if gate.save_baseline is not None:
-        check_kept(gate.save_baseline, files)
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
     reranker = reranking.load(options, rerun=scoring.rerun)
     reranked = [] if reranker is None else [t.reranked(reranker) for t in retrieval_tasks(tasks, "--rerank")]
-    baseline = gate.read(model, tasks, overwrite=overwrite)
+    baseline = gate.read(model, files, tasks, overwrite=overwrite)
     columns, grid = {} if by is None else query_columns(tasks, by), read_grid(variants, tasks)
     if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:
         from sentcli.search.exact import require_faiss
@@ -190,8 +188,6 @@ def evaluate(
     for evaluated in models:
         protocol = {**choices, **evaluated.spec.role_prompts, "interval_draws": significance.DRAWS}
         scores = score_model(evaluated, tasks, "evaluate", protocol)
-        of_data = {task.name: task.caveats for task in tasks}
-        scores.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in scores.tasks]
         with console.working(f"{evaluated.name}: measuring the speed"):
             scores.cost = costs.measure(evaluated, sample)
         scores.finish()
@@ -199,13 +195,15 @@ def evaluate(
         if reranker is not None:
             again = score_model(evaluated, reranked, "evaluate", {**protocol, **reranker.protocol})
             again.model = again.label = f"{evaluated.name} + {reranker.name}"
-            again.tasks = [replace(score, details={**score.details, **of_data[score.task]}) for score in again.tasks]
             with console.working(f"{reranker.name}: measuring the speed"):
                 milliseconds = reranker.milliseconds(reranked[0].data)
             weights = (scores.cost["weight_bytes"] or 0) + costs.weight_bytes(reranker.spec)
             again.cost = scores.cost | {"weight_bytes": weights, "rerank_milliseconds": milliseconds}
             again.finish()
             results.append(again)
+    caveats = {task.name: task.caveats for task in tasks}
+    for scores in results:
+        scores.tasks = [replace(score, details={**score.details, **caveats[score.task]}) for score in scores.tasks]
     if draws is not None:
         write_draws(draws, results)
     compared = settle(models, results, tasks, baseline, gate)

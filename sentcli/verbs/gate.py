@@ -44,14 +44,17 @@ class GateOptions:
     allow: Annotated[float, Ge(0), Flag(needs="baseline variants")] = 0.01
     format: Annotated[Literal["github", "junit"] | None, Flag(needs="baseline")] = None
 
-    def read(self, models: Sequence[str], tasks: Sequence[OwnTask], *, overwrite: bool) -> Baseline | None:
+    def read(
+        self, models: Sequence[str], files: Sequence[str], tasks: Sequence[OwnTask], *, overwrite: bool
+    ) -> Baseline | None:
         """Read the baseline and check that it fits the data, before anything is encoded."""
         from sentcli.evaluation.baseline import Baseline
-        from sentcli.io.atomic import check_output
+        from sentcli.io.atomic import check_kept, check_output
 
         if self.save_baseline is not None:
             if len(models) > 1:
                 raise InputError(f"--save-baseline {self.save_baseline} keeps one model, and -m names {len(models)}")
+            check_kept(self.save_baseline, files)
             check_output(self.save_baseline, overwrite=overwrite)
         if self.baseline is None:
             return None
