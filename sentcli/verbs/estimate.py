@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
-from sentcli.errors import SentcliError
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.served import Served
 from sentcli.model.options import LoadOptions
 from sentcli.table import Table
@@ -90,11 +90,13 @@ def estimate(
         prompt: the name of one of the model's prompts, and the text in front of each row; see `prompt_text`.
 
     Raises:
-        InputError: for a model that is served.
+        InputError: for a model that is served, or a corpus without texts.
     """
     for served in filter(None, map(Served.parse, models)):
         raise served.lacks("--estimate, which measures this machine")
     texts, encoded = sample_rows(files, shard_rows)
+    if not texts:
+        raise InputError("no row has a text: there is nothing to estimate")
     counts = {"rows": files.survey.rows, "distinct": encoded, "duplicates": files.survey.rows - encoded}
     result = Result("encode", ", ".join(models), {"estimate": True, "sample": len(texts), **smaller.protocol()})
     estimates: list[Estimate] = []
@@ -128,24 +130,23 @@ def _measure(
     front = encoder.prompt_text(*prompt)
     tokens = encoder.tokenizer([front + text for text in texts])
     passes: list[float] = []
-    if texts:
-        encoder.encode_distinct(texts[:8], front)
-        while len(passes) < LEAST_PASSES or (sum(passes) < LEAST_SECONDS and len(passes) < MOST_PASSES):
-            started = time.perf_counter()
-            encoder.encode_distinct(texts, front)
-            passes.append(time.perf_counter() - started)
-    speed = len(texts) / min(passes) if passes else 0.0
+    encoder.encode_distinct(texts[:8], front)
+    while len(passes) < LEAST_PASSES or (sum(passes) < LEAST_SECONDS and len(passes) < MOST_PASSES):
+        started = time.perf_counter()
+        encoder.encode_distinct(texts, front)
+        passes.append(time.perf_counter() - started)
+    speed = len(texts) / min(passes)
     return Estimate(
         model=model,
         backend=encoder.backend.name,
         device=encoder.backend.device,
         precision=encoder.backend.precision,
         dimension=smaller.truncate_dim or encoder.dimension,
-        tokens_per_text=float(tokens.lengths.mean()) if texts else 0.0,
-        cut_rows=float((tokens.beyond > 0).mean()) if texts else 0.0,
+        tokens_per_text=float(tokens.lengths.mean()),
+        cut_rows=float((tokens.beyond > 0).mean()),
         texts_per_second=speed,
         load_seconds=loaded,
-        seconds=loaded + (counts["distinct"] / speed if speed else 0.0),
+        seconds=loaded + counts["distinct"] / speed,
         bytes=smaller.dimension(encoder.dimension) * np.dtype(smaller.dtype).itemsize * counts["rows"],
     )
 

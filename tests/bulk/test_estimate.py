@@ -51,6 +51,9 @@ def test_a_small_corpus_is_measured_whole(tmp_path, tiny_bert, invoke):
     assert (results["rows"], results["distinct"]) == (3, 2)
     (entry,) = results["models"]
     assert entry["tokens_per_text"] == tokens.mean() and entry["precision"] == "fp32"
+    (tmp_path / "null.jsonl").write_text('{"text": null}\n')
+    null = ["encode", tmp_path / "null.jsonl", "--on-null", "skip", "--estimate", "-m", tiny_bert]
+    assert "no row has a text" in invoke(*null, check=2).stderr
 
 
 def test_several_models_and_wrong_usage(corpus, tiny_bert, tiny_roberta, tmp_path, invoke):
