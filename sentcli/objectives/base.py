@@ -99,6 +99,8 @@ class Views:
     """The score of each pair of views, between 0 and 1, or the number of its class ``[B]``, if the data has any."""
     matched: Tensor | None = None
     """Whether the views of each row show the same sentence ``[B]``; None if all rows do."""
+    masked_words: Tensor | None = None
+    """The words that were masked in `inputs` ``[m * B, T]``, -100 elsewhere; None if nothing was."""
     paired: bool = False
     """Whether the views are an anchor, its positive and hard negatives, and not views of one sentence."""
 

@@ -135,11 +135,13 @@ class WordPrediction(StatefulObjective):
 
     Attributes:
         vocabulary: the token ids that masking needs.
-        rate: the share of masked words.
+            rate: the share of masked words.
+        in_place: whether all objectives see the masked text.
     """
 
     vocabulary: Vocabulary
     rate: float
+    in_place: bool = False
 
     @property
     def head(self) -> LMHead:
@@ -149,12 +151,15 @@ class WordPrediction(StatefulObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLM(Objective, name="mlm"):
-    """Predict masked words of a separate copy of the text, with the encoder itself."""
+    """Predict masked words with the encoder itself."""
 
     weight: float = 0.1
     rate: MaskRate = 0.15
     tie: bool = True
     """Whether the decoder is the table of word embeddings, as in BERT, or a copy of it, as in SimCSE's code."""
+    in_place: bool = False
+    """Whether the words are masked in the text that all other objectives see, as in InforMin-CL's code, and not in a
+    copy of it."""
 
     views: ClassVar[int] = 0
     requires: ClassVar[str] = "text"
@@ -174,7 +179,7 @@ class MaskedLMLoss(WordPrediction):
 
     def __init__(self, settings: MaskedLM, parts: Parts) -> None:
         super().__init__()
-        self.vocabulary, self.rate = parts.vocabulary, settings.rate
+        self.vocabulary, self.rate, self.in_place = parts.vocabulary, settings.rate, settings.in_place
         self.lm_head = LMHead(parts.backbone, tied=settings.tie)
         if not self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder)):
             self.note = "the start model holds no language-modelling head: a new one is trained"
@@ -185,9 +190,14 @@ class MaskedLMLoss(WordPrediction):
         return self.lm_head
 
     def forward(self, views: Views) -> Tensor:
-        """Return the loss of a freshly masked copy of all rows; with two encoders, the mean of both."""
-        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
-        inputs = {**views.inputs, "input_ids": masked}
+        """Return the loss of a freshly masked copy of all rows, or of rows that are masked already.
+
+        With two encoders, it is the mean of both.
+        """
+        inputs, labels = views.inputs, views.masked_words
+        if labels is None:
+            masked, labels = mask_tokens(inputs["input_ids"], self.vocabulary, self.rate)
+            inputs = {**inputs, "input_ids": masked}
         losses = []
         for encoder in views.encoders:
             hidden, words = chosen_states(inputs, labels, partial(_last_states, encoder.backbone))
