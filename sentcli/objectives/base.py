@@ -189,6 +189,11 @@ class Objective(Bounded):
     def check(self) -> None:
         """Raise InputError for values that exclude each other."""
 
+    @property
+    def note(self) -> str:
+        """A warning about these settings for the user, before the training starts."""
+        return ""
+
     def attention_layers(self, depth: int) -> tuple[int, ...]:
         """Return the layers, counted from 0, whose attention weights it needs."""
         return ()

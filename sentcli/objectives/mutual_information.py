@@ -46,6 +46,7 @@ def attention_mutual_information(
     *,
     log: bool = True,
     real_queries: bool = False,
+    replacement: bool = False,
 ) -> Tensor:
     """Mean mutual information between the attention of two views, over all slices of all sentences.
 
@@ -64,6 +65,7 @@ def attention_mutual_information(
         generator: the random generator of the draw.
         log: False takes ``(rho^2 - 1) / 2``, the form of eq. 9, eq. 11 and algorithm 1.
         real_queries: leave out the rows of padded queries also in layer pairs.
+        replacement: draw the positions with replacement, a multinomial sample as eq. 3 has it.
 
     Returns:
         A scalar in nats.
@@ -74,7 +76,7 @@ def attention_mutual_information(
     first, second, inside = slices(first, second, lengths, slicing, real_queries)
     joint = (first > SMALLEST) & (second > SMALLEST) & inside
     if samples is not None:
-        kept, positions = draw(joint, samples, generator)
+        kept, positions = (draw_with_replacement if replacement else draw)(joint, samples, generator)
         joint, inside = joint[kept], inside[kept]
     share = joint.sum().to(first.dtype) / inside.sum()
     if samples is not None:
@@ -121,12 +123,26 @@ def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) 
     Returns:
         The numbers of the kept slices ``[K]``, and the drawn positions of each ``[K, n]``.
     """
-    counts = joint.sum(dim=1)
-    kept = (counts >= samples).nonzero().squeeze(1)
-    if len(kept) == 0:
-        kept, samples = torch.arange(len(joint), device=joint.device), max(1, int(counts.min()))
+    kept, samples = _with_enough(joint, samples)
     keys = torch.rand(len(kept), joint.shape[1], device=joint.device, generator=generator)
     return kept, keys.masked_fill_(~joint[kept], -1.0).topk(samples, sorted=False).indices
+
+
+def draw_with_replacement(
+    joint: Tensor, samples: int, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw as `draw` does, but each position from all True ones."""
+    kept, samples = _with_enough(joint, samples)
+    return kept, torch.multinomial(joint[kept].float(), samples, replacement=True, generator=generator)
+
+
+def _with_enough(joint: Tensor, samples: int) -> tuple[Tensor, int]:
+    """Return the numbers of the slices that are kept, and how many positions are drawn from each."""
+    counts = joint.sum(dim=1)
+    kept = (counts >= samples).nonzero().squeeze(1)
+    if len(kept):
+        return kept, samples
+    return torch.arange(len(joint), device=joint.device), max(1, int(counts.min()))
 
 
 def mutual_information(first: Tensor, second: Tensor, mask: Tensor, *, log: bool = True) -> Tensor:
@@ -183,6 +199,8 @@ class AttentionMI(Objective, name="ami"):
     log: bool = True
     real_queries: bool = False
     """Whether the rows of padded queries are left out."""
+    replacement: bool = False
+    """Whether a position may be drawn several times, a multinomial sample as eq. 3 has it; the code draws each once."""
 
     requires: ClassVar[str] = "attention"
     one_sentence: ClassVar[bool] = True
@@ -218,6 +236,7 @@ class AttentionMI(Objective, name="ami"):
             self.scale_by_share,
             log=self.log,
             real_queries=self.real_queries,
+            replacement=self.replacement,
         )
 
 

@@ -140,6 +140,7 @@ def prepare(request: TrainRequest) -> Prepared:
             notes.append(f"{rows} and were left out" if request.data.no_leak else f"{rows}; --no-leak leaves them out")
         notes += _data_notes(request, method, corpus)
         notes += _pooling_notes(request, method, encoder)
+        notes += [objective.note for objective in method.objectives.values() if objective.note]
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(request, method, encoder, model, tokenizer, fingerprint, inputs, held_out_text, tuple(notes))

@@ -171,6 +171,8 @@ def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, messag
         ("simcse", ["--aux-init", "random"], "--aux-init: simcse .*infocse"),
         ("simcse", ["--set", "objectives-=contrastive"], "simcse .*objective"),
         ("is-bert", ["--set", "kernels=2,4"], r"kernels \(2, 4\)"),
+        ("micse", ["--set", "contrastive.denominator=both"], "'both'.*own-view, other-view"),
+        ("micse", ["--set", "denominator=own-view", "--set", "positives_only=true"], "positives_only"),
         ("is-bert", ["--set", "discriminator=cnn"], "'cnn'.*dot, bilinear, mlp"),
         ("simcse", ["--set", "objectives+=rtd", "--set", "generator=self"], "language-modelling head"),
         ("whitenedcse", ["--set", "views_from=shuffle", "--set", "views=span-mask"], "views_from=shuffle"),

@@ -28,7 +28,7 @@ from sentcli.objectives import (
     shuffled_group_whitening,
 )
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens
-from sentcli.objectives.mutual_information import chosen_layers, draw
+from sentcli.objectives.mutual_information import chosen_layers, draw, draw_with_replacement
 from tests.conftest import make_backbone
 
 
@@ -252,6 +252,18 @@ def test_draws_are_distinct_and_true(slices, width, samples, seed):
     enough = (joint.sum(dim=1) >= samples).nonzero().squeeze(1).tolist()
     assert kept.tolist() == (enough or list(range(slices)))
     assert positions.shape[1] == (samples if enough else int(joint.sum(dim=1).min()))
+
+
+def test_a_draw_with_replacement_takes_each_true_position_as_often():
+    joint = torch.tensor([[True, False, True, True, False], [False, True, False, False, False]])
+    kept, positions = draw_with_replacement(joint, 9000, torch.Generator().manual_seed(1))
+    assert kept.tolist() == [0, 1] and positions.shape == (2, 1)  # no slice has as many: the smallest count is drawn
+    joint = joint.repeat(1, 4000)
+    kept, positions = draw_with_replacement(joint, 3000, torch.Generator().manual_seed(1))
+    assert kept.tolist() == [0, 1] and joint.gather(1, positions).all()
+    assert len(positions[1].unique()) < 3000  # some twice
+    shares = torch.bincount(positions[0] % 5, minlength=5) / 3000
+    assert torch.allclose(shares, torch.tensor([1, 0, 1, 1, 0]) / 3, atol=0.03)
 
 
 @pytest.mark.parametrize(
