@@ -50,6 +50,22 @@ class Vocabulary:
     special: frozenset[int]
     """The ids of special tokens, which are never masked or predicted."""
     pad: int
+    continues: frozenset[int] = frozenset()
+    """The ids of tokens that go on with a word; empty where the tokenizer does not tell."""
+
+    @classmethod
+    def of(cls, tokenizer: Any, size: int, pad: int) -> Vocabulary:
+        """Return the vocabulary of a tokenizer of transformers.
+
+        WordPiece marks the tokens that go on with a word by ``##``; SentencePiece and byte-level BPE mark those that
+        begin one.
+        """
+        special, tokens = frozenset(tokenizer.all_special_ids), tokenizer.get_vocab()
+        continues = {number for token, number in tokens.items() if token.startswith("##")}
+        begin = {number for token, number in tokens.items() if token.startswith(("\u2581", "\u0120"))}
+        if begin and not continues:
+            continues = set(tokens.values()) - begin - special
+        return cls(size, tokenizer.mask_token_id, special, pad, frozenset(continues))
 
 
 @dataclass(frozen=True)

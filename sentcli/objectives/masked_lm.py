@@ -29,19 +29,27 @@ WORD_SCORES = 2**24
 (``benchmarks/masked_words.py``)."""
 
 
-def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tensor, Tensor]:
+def mask_tokens(
+    ids: Tensor, vocabulary: Vocabulary, rate: float, *, whole_words: bool = False
+) -> tuple[Tensor, Tensor]:
     """Choose tokens at random, of which 80 % become the mask token, 10 % become a random token, and 10 % stay.
 
     Args:
         ids: ``[B, T]``; special tokens and padding are never chosen.
         vocabulary: the ids of the mask and of special tokens, and the number of tokens.
         rate: the share of tokens that are chosen.
+        whole_words: choose all tokens of a word or none, as in BERT's later checkpoints and in Condenser's code.
 
     Returns:
         The changed ids, and the labels: the original id where a token was chosen, and -100 elsewhere.
     """
     special = torch.isin(ids, torch.tensor(sorted({*vocabulary.special, vocabulary.pad}), device=ids.device))
-    chosen = (torch.rand(ids.shape, device=ids.device) < rate) & ~special
+    drawn = torch.rand(ids.shape, device=ids.device)
+    if whole_words:
+        places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        goes_on = torch.isin(ids, torch.tensor(sorted(vocabulary.continues), device=ids.device))
+        drawn = drawn.gather(1, places.where(~goes_on, 0).cummax(dim=1).values)  # that of the first token of the word
+    chosen = (drawn < rate) & ~special
     kind = torch.rand(ids.shape, device=ids.device)
     assert vocabulary.mask is not None
     masked = ids.where(~(chosen & (kind < 0.8)), vocabulary.mask)
@@ -50,10 +58,17 @@ def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tenso
     return masked, ids.where(chosen, IGNORED)
 
 
-def need_mask_token(parts: Parts, name: str) -> None:
-    """Refuse a tokenizer without a mask token; `name` is the objective that needs one."""
+def need_mask_token(parts: Parts, name: str, *, whole_words: bool = False) -> None:
+    """Refuse a tokenizer without a mask token, or with `whole_words` one that does not tell where words begin.
+
+    `name` is the objective that needs it.
+    """
     if parts.vocabulary.mask is None:
         raise InputError(f"{name} masks words, and the tokenizer of this model has no mask token")
+    if whole_words and not parts.vocabulary.continues:
+        raise InputError(
+            f"{name}.whole_words: the tokenizer of this model does not tell which tokens go on with a word"
+        )
 
 
 class LMHead(nn.Module):
@@ -136,12 +151,18 @@ class WordPrediction(StatefulObjective):
     Attributes:
         vocabulary: the token ids that masking needs.
             rate: the share of masked words.
+        whole_words: whether all tokens of a word are masked together.
         in_place: whether all objectives see the masked text.
     """
 
     vocabulary: Vocabulary
     rate: float
+    whole_words: bool = False
     in_place: bool = False
+
+    def masked(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Mask ids ``[B, T]`` anew, and return them and the labels, as `mask_tokens` does."""
+        return mask_tokens(ids, self.vocabulary, self.rate, whole_words=self.whole_words)
 
     @property
     def head(self) -> LMHead:
@@ -157,6 +178,8 @@ class MaskedLM(Objective, name="mlm"):
     rate: MaskRate = 0.15
     tie: bool = True
     """Whether the decoder is the table of word embeddings, as in BERT, or a copy of it, as in SimCSE's code."""
+    whole_words: bool = False
+    """Whether all tokens of a word are masked together."""
     in_place: bool = False
     """Whether the words are masked in the text that all other objectives see, as in InforMin-CL's code, and not in a
     copy of it."""
@@ -168,7 +191,7 @@ class MaskedLM(Objective, name="mlm"):
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss module with its head, which starts from that of the checkpoint if there is one."""
-        need_mask_token(parts, "mlm")
+        need_mask_token(parts, "mlm", whole_words=self.whole_words)
         return MaskedLMLoss(self, parts)
 
 
@@ -179,7 +202,8 @@ class MaskedLMLoss(WordPrediction):
 
     def __init__(self, settings: MaskedLM, parts: Parts) -> None:
         super().__init__()
-        self.vocabulary, self.rate, self.in_place = parts.vocabulary, settings.rate, settings.in_place
+        self.vocabulary, self.rate = parts.vocabulary, settings.rate
+        self.whole_words, self.in_place = settings.whole_words, settings.in_place
         self.lm_head = LMHead(parts.backbone, tied=settings.tie)
         if not self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder)):
             self.note = "the start model holds no language-modelling head: a new one is trained"
@@ -196,7 +220,7 @@ class MaskedLMLoss(WordPrediction):
         """
         inputs, labels = views.inputs, views.masked_words
         if labels is None:
-            masked, labels = mask_tokens(inputs["input_ids"], self.vocabulary, self.rate)
+            masked, labels = self.masked(inputs["input_ids"])
             inputs = {**inputs, "input_ids": masked}
         losses = []
         for encoder in views.encoders:

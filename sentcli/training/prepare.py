@@ -187,8 +187,7 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     """Put encoder, head and objectives together, on the encoder's device."""
     tokenizer = encoder.hf_tokenizer
     words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
-    special = frozenset(tokenizer.all_special_ids)
-    vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
+    vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
     parts = Parts(encoder.torch_module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length)
     return TrainingModel(method, parts).to(encoder.backend.device)
 

@@ -16,7 +16,7 @@ from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
 from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.base import CPU_ROWS, by_length
-from sentcli.objectives.masked_lm import WordPrediction, mask_tokens
+from sentcli.objectives.masked_lm import WordPrediction
 from sentcli.precision import computing_in, widened
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class TrainingModel(nn.Module):
         masked_words = None
         for objective in self.stateful.values():
             if isinstance(objective, WordPrediction) and objective.in_place:
-                masked, masked_words = mask_tokens(inputs["input_ids"], objective.vocabulary, objective.rate)
+                masked, masked_words = objective.masked(inputs["input_ids"])
                 inputs = {**inputs, "input_ids": masked}
         views = self._encoded(inputs, labels, matched)
         return views if masked_words is None else replace(views, masked_words=masked_words)

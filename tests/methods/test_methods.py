@@ -378,6 +378,22 @@ def in_training(method, folder, sentences, views=1):
     return model, to_tensors(texts, tokenizer.pad_id, views, torch.device("cpu"))
 
 
+@pytest.mark.parametrize("method", ["mlm", "condenser-mlm"])
+def test_whole_words_of_the_tokenizer_are_masked(tiny_lm, method):
+    pretraining = METHODS["mlm"] if method == "mlm" else get_method("infocse", "pretrain")
+    chosen = configure(pretraining, [(f"{method}.whole_words", True), (f"{method}.rate", 0.4), ("batch_size", 8)])
+    encoder, _ = load_encoder(chosen, str(tiny_lm))
+    model = make_model(chosen, encoder)
+    tokens = encoder.hf_tokenizer(["the xyzq sees a qwert"] * 200, return_tensors="pt")
+    texts = encoder.hf_tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])
+    torch.manual_seed(1)
+    _, labels = model.objectives[method].masked(tokens["input_ids"])
+    masked = labels != -100
+    goes_on = [place for place, text in enumerate(texts) if text.startswith("##")]
+    assert len(goes_on) == 7 and all((masked[:, place] == masked[:, place - 1]).all() for place in goes_on)
+    assert 0.3 < masked[:, 2].float().mean() < 0.5 and (masked[:, 1] != masked[:, 2]).any()
+
+
 @pytest.mark.parametrize("in_place", [True, False])
 def test_words_are_masked_in_a_copy_or_in_the_text_that_all_objectives_see(tiny_lm, text, in_place):
     """InforMin-CL's code overwrites the ids that its contrastive term encodes with the masked ones."""

@@ -341,6 +341,18 @@ def test_masking_leaves_special_tokens_and_follows_the_shares():
     assert stayed == pytest.approx(0.1, abs=0.02)
 
 
+def test_whole_words_are_masked_together_and_as_often():
+    vocabulary = Vocabulary(1000, 4, frozenset({0, 2, 3, 4}), 0, frozenset(range(500, 1000)))
+    row = [2, *[10, 600, 700, 11, 12, 800] * 40, 3, 0, 0]
+    torch.manual_seed(0)
+    _, labels = mask_tokens(torch.tensor([row] * 200), vocabulary, 0.15, whole_words=True)
+    chosen = (labels != -100)[:, 1:-3].view(200, 40, 6)
+    assert (chosen[..., 0] == chosen[..., 1]).all() and (chosen[..., 1] == chosen[..., 2]).all()  # 10 600 700
+    assert (chosen[..., 4] == chosen[..., 5]).all() and (chosen[..., 3] != chosen[..., 4]).any()  # 11 | 12 800
+    assert chosen.float().mean() == pytest.approx(0.15, abs=0.01)
+    assert (labels[:, [0, -3, -2, -1]] == -100).all()
+
+
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"])
 def test_recorded_attention_is_what_transformers_returns(kind):
     backbone, _ = make_backbone(kind, layers=3)
