@@ -39,6 +39,9 @@ def train(
     eval_data: Path | str | None = None,
     eval_text: str | None = None,
     sts: bool = False,
+    senteval: Path | str | None = None,
+    senteval_tasks: str | None = None,
+    senteval_protocol: Literal['full', 'fast', 'lbfgs'] = 'full',
     batch_size: int | None = None,
     learning_rate: float | None = None,
     epochs: int | None = None,
@@ -79,7 +82,7 @@ def train(
         device: auto, cpu, cuda, cuda:1, mps.
         text_field: Column of a table that holds the text.
         pair_fields: Columns of labelled data: anchor, positive and perhaps negatives, both sentences and the score or label, or text and class; by default the usual names (docs/labelled.md).
-        text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of scored pairs.
+        text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of scored pairs; each is one run for each of the seven transfer tasks.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are one run for each.
         score_range: sts-regression: the scores that stand for unrelated and for equal, if not the usual range (0 to 1, 5, 10 or 100, or -1 to 1) that holds all of them.
         limit: Train on the first N sentences.
@@ -92,6 +95,9 @@ def train(
         eval_data: A SentEval data/downstream folder: scores STS-B dev, and keeps the best weights if there is no --dev.
         eval_text: mlm and other losses on masked words: log their perplexity on this text.
         sts: Score the seven STS tasks of --eval-data at the end.
+        senteval: A SentEval data/downstream folder: score its transfer tasks at the end.
+        senteval_tasks: Comma-separated, as for senteval; default: those of --text-of, else the seven of the papers.
+        senteval_protocol: As for senteval: full is the papers', fast takes a quarter of the time.
         batch_size: Sentences in a step.
         learning_rate: Peak rate.
         epochs: Passes over the data.

@@ -223,6 +223,8 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
     init: str = "random"
     tie: bool = True
     """Whether the word head decodes with the table of word embeddings, or with a copy of it."""
+    whole_words: bool = False
+    """Whether all tokens of a word are masked together, as in Condenser's code."""
 
     views: ClassVar[int] = 0
     all_rows: ClassVar[bool] = True
@@ -230,7 +232,7 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss module with its network."""
-        need_mask_token(parts, "condenser-mlm")
+        need_mask_token(parts, "condenser-mlm", whole_words=self.whole_words)
         return CondenserMLMLoss(self, parts)
 
 
@@ -239,6 +241,7 @@ class CondenserMLMLoss(_NetworkLoss, WordPrediction):
 
     def __init__(self, settings: CondenserMLM, parts: Parts) -> None:
         super().__init__(settings, parts, tied=settings.tie)
+        self.whole_words = settings.whole_words
 
     @property
     def head(self) -> LMHead:
@@ -247,7 +250,7 @@ class CondenserMLMLoss(_NetworkLoss, WordPrediction):
 
     def forward(self, views: Views) -> Tensor:
         """Return the sum of both losses on a freshly masked copy."""
-        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
+        masked, labels = self.masked(views.inputs["input_ids"])
         inputs = {**views.inputs, "input_ids": masked}
         return torch.stack([self._both(encoder.backbone, inputs, labels) for encoder in views.encoders]).mean()
 

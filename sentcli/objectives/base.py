@@ -50,6 +50,22 @@ class Vocabulary:
     special: frozenset[int]
     """The ids of special tokens, which are never masked or predicted."""
     pad: int
+    continues: frozenset[int] = frozenset()
+    """The ids of tokens that go on with a word; empty where the tokenizer does not tell."""
+
+    @classmethod
+    def of(cls, tokenizer: Any, size: int, pad: int) -> Vocabulary:
+        """Return the vocabulary of a tokenizer of transformers.
+
+        WordPiece marks the tokens that go on with a word by ``##``; SentencePiece and byte-level BPE mark those that
+        begin one.
+        """
+        special, tokens = frozenset(tokenizer.all_special_ids), tokenizer.get_vocab()
+        continues = {number for token, number in tokens.items() if token.startswith("##")}
+        begin = {number for token, number in tokens.items() if token.startswith(("\u2581", "\u0120"))}
+        if begin and not continues:
+            continues = set(tokens.values()) - begin - special
+        return cls(size, tokenizer.mask_token_id, special, pad, frozenset(continues))
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,8 @@ class Views:
     """The score of each pair of views, between 0 and 1, or the number of its class ``[B]``, if the data has any."""
     matched: Tensor | None = None
     """Whether the views of each row show the same sentence ``[B]``; None if all rows do."""
+    masked_words: Tensor | None = None
+    """The words that were masked in `inputs` ``[m * B, T]``, -100 elsewhere; None if nothing was."""
     paired: bool = False
     """Whether the views are an anchor, its positive and hard negatives, and not views of one sentence."""
 
@@ -186,6 +204,11 @@ class Objective(Bounded):
 
     def check(self) -> None:
         """Raise InputError for values that exclude each other."""
+
+    @property
+    def note(self) -> str:
+        """A warning about these settings for the user, before the training starts."""
+        return ""
 
     def attention_layers(self, depth: int) -> tuple[int, ...]:
         """Return the layers, counted from 0, whose attention weights it needs."""

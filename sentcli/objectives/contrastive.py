@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from sentcli.bounds import Positive, Share
+from sentcli.errors import InputError
 from sentcli.model.surgery import ema_update, freeze, reset, set_dropout
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.precision import widened
@@ -26,6 +27,8 @@ from sentcli.processes import gather, rank, widest
 
 if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
+
+InBatch = Literal["own-view", "other-view"]
 
 
 def info_nce(
@@ -96,6 +99,41 @@ def info_nce(
         return loss(parts[0]) / len(anchors)
     # keeping all cosines for the gradient would take more memory than the encoder, so parts of them are recomputed
     return torch.stack([checkpoint(loss, part, use_reentrant=False) for part in parts]).sum() / len(anchors)
+
+
+def printed_info_nce(
+    anchors: Tensor,
+    positives: Tensor,
+    temperature: float = 0.05,
+    negatives: Tensor | None = None,
+    *,
+    of_view: InBatch = "other-view",
+    cross_device: bool = False,
+) -> Tensor:
+    """InfoNCE as miCSE's eq. 2 prints it: a sum over the anchors, whose denominators have no positive.
+
+    It is unbounded below: the positive gains without end from being near, and nothing is normalised. Eq. 2 does not
+    say of which view the other sentences of the batch are.
+
+    Args:
+        anchors: ``[B, d]``.
+        positives: ``[B, d]``; row i belongs to anchor i.
+        temperature: tau.
+        negatives: ``[Q, d]`` further negatives for every anchor, for example a queue.
+        of_view: the vectors of the other sentences, those of ``own-view`` (anchors) or ``other-view`` (positives).
+        cross_device: take the sentences of all processes as negatives.
+
+    Returns:
+        A scalar in nats.
+    """
+    others, first = anchors if of_view == "own-view" else positives, 0
+    if cross_device:
+        others, first = gather(others), len(anchors) * rank()
+    own = torch.arange(first, first + len(anchors), device=anchors.device)[:, None]
+    candidates = others if negatives is None else torch.cat([others, negatives])
+    logits = (cosines(anchors, candidates) / temperature).scatter(1, own, -torch.inf)
+    positive = functional.cosine_similarity(widened(anchors), widened(positives), dim=-1) / temperature
+    return (logits.logsumexp(dim=1) - positive).sum()
 
 
 def equal_texts(texts: Tensor, rows: Tensor) -> Tensor:
@@ -238,8 +276,27 @@ class Contrastive(InBatchNegatives, name="contrastive"):
     positives_only: bool = False
     hard_negative_weight: Positive = 1.0
     """The weight alpha of an anchor's own hard negatives, for data that has them (supervised SimCSE)."""
+    denominator: Literal["all", "own-view", "other-view"] = "all"
+    """``all`` candidates, the positive included, or the negatives alone as in `printed_info_nce`."""
 
     takes_hard_negatives: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Refuse what the printed form does not have."""
+        if self.denominator != "all" and (
+            self.positives_only or self.mask_duplicates or self.hard_negative_weight != 1
+        ):
+            raise InputError(
+                f"denominator={self.denominator} is the printed form of miCSE's eq. 2, which has no positives_only, "
+                "mask_duplicates or hard_negative_weight"
+            )
+
+    @property
+    def note(self) -> str:
+        """A warning for the form that diverges."""
+        if self.denominator == "all":
+            return ""
+        return f"denominator={self.denominator} leaves the positive out of the denominator: the loss has no lower bound"
 
     def build(self, parts: Parts) -> Loss:
         """Return this objective, or the module with the queue."""
@@ -247,9 +304,16 @@ class Contrastive(InBatchNegatives, name="contrastive"):
 
     def __call__(self, views: Views, negatives: Tensor | None = None) -> Tensor:
         """Return the loss of views 1 and 2."""
+        first, second = views.projected[:2]
+        if self.denominator != "all":
+            if views.hard_negatives is not None:
+                raise InputError(f"denominator={self.denominator} takes no hard negatives: name two --pair-fields")
+            return printed_info_nce(
+                first, second, self.temperature, negatives, of_view=self.denominator, cross_device=self.cross_device
+            )
         return info_nce(
-            views.projected[0],
-            views.projected[1],
+            first,
+            second,
             self.temperature,
             negatives,
             hard_negatives=views.hard_negatives,

@@ -29,19 +29,27 @@ WORD_SCORES = 2**24
 (``benchmarks/masked_words.py``)."""
 
 
-def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tensor, Tensor]:
+def mask_tokens(
+    ids: Tensor, vocabulary: Vocabulary, rate: float, *, whole_words: bool = False
+) -> tuple[Tensor, Tensor]:
     """Choose tokens at random, of which 80 % become the mask token, 10 % become a random token, and 10 % stay.
 
     Args:
         ids: ``[B, T]``; special tokens and padding are never chosen.
         vocabulary: the ids of the mask and of special tokens, and the number of tokens.
         rate: the share of tokens that are chosen.
+        whole_words: choose all tokens of a word or none, as in BERT's later checkpoints and in Condenser's code.
 
     Returns:
         The changed ids, and the labels: the original id where a token was chosen, and -100 elsewhere.
     """
     special = torch.isin(ids, torch.tensor(sorted({*vocabulary.special, vocabulary.pad}), device=ids.device))
-    chosen = (torch.rand(ids.shape, device=ids.device) < rate) & ~special
+    drawn = torch.rand(ids.shape, device=ids.device)
+    if whole_words:
+        places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        goes_on = torch.isin(ids, torch.tensor(sorted(vocabulary.continues), device=ids.device))
+        drawn = drawn.gather(1, places.where(~goes_on, 0).cummax(dim=1).values)  # that of the first token of the word
+    chosen = (drawn < rate) & ~special
     kind = torch.rand(ids.shape, device=ids.device)
     assert vocabulary.mask is not None
     masked = ids.where(~(chosen & (kind < 0.8)), vocabulary.mask)
@@ -50,10 +58,17 @@ def mask_tokens(ids: Tensor, vocabulary: Vocabulary, rate: float) -> tuple[Tenso
     return masked, ids.where(chosen, IGNORED)
 
 
-def need_mask_token(parts: Parts, name: str) -> None:
-    """Refuse a tokenizer without a mask token; `name` is the objective that needs one."""
+def need_mask_token(parts: Parts, name: str, *, whole_words: bool = False) -> None:
+    """Refuse a tokenizer without a mask token, or with `whole_words` one that does not tell where words begin.
+
+    `name` is the objective that needs it.
+    """
     if parts.vocabulary.mask is None:
         raise InputError(f"{name} masks words, and the tokenizer of this model has no mask token")
+    if whole_words and not parts.vocabulary.continues:
+        raise InputError(
+            f"{name}.whole_words: the tokenizer of this model does not tell which tokens go on with a word"
+        )
 
 
 class LMHead(nn.Module):
@@ -135,11 +150,19 @@ class WordPrediction(StatefulObjective):
 
     Attributes:
         vocabulary: the token ids that masking needs.
-        rate: the share of masked words.
+            rate: the share of masked words.
+        whole_words: whether all tokens of a word are masked together.
+        in_place: whether all objectives see the masked text.
     """
 
     vocabulary: Vocabulary
     rate: float
+    whole_words: bool = False
+    in_place: bool = False
+
+    def masked(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Mask ids ``[B, T]`` anew, and return them and the labels, as `mask_tokens` does."""
+        return mask_tokens(ids, self.vocabulary, self.rate, whole_words=self.whole_words)
 
     @property
     def head(self) -> LMHead:
@@ -149,12 +172,17 @@ class WordPrediction(StatefulObjective):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLM(Objective, name="mlm"):
-    """Predict masked words of a separate copy of the text, with the encoder itself."""
+    """Predict masked words with the encoder itself."""
 
     weight: float = 0.1
     rate: MaskRate = 0.15
     tie: bool = True
     """Whether the decoder is the table of word embeddings, as in BERT, or a copy of it, as in SimCSE's code."""
+    whole_words: bool = False
+    """Whether all tokens of a word are masked together."""
+    in_place: bool = False
+    """Whether the words are masked in the text that all other objectives see, as in InforMin-CL's code, and not in a
+    copy of it."""
 
     views: ClassVar[int] = 0
     requires: ClassVar[str] = "text"
@@ -163,7 +191,7 @@ class MaskedLM(Objective, name="mlm"):
 
     def build(self, parts: Parts) -> Loss:
         """Return the loss module with its head, which starts from that of the checkpoint if there is one."""
-        need_mask_token(parts, "mlm")
+        need_mask_token(parts, "mlm", whole_words=self.whole_words)
         return MaskedLMLoss(self, parts)
 
 
@@ -175,6 +203,7 @@ class MaskedLMLoss(WordPrediction):
     def __init__(self, settings: MaskedLM, parts: Parts) -> None:
         super().__init__()
         self.vocabulary, self.rate = parts.vocabulary, settings.rate
+        self.whole_words, self.in_place = settings.whole_words, settings.in_place
         self.lm_head = LMHead(parts.backbone, tied=settings.tie)
         if not self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder)):
             self.note = "the start model holds no language-modelling head: a new one is trained"
@@ -185,9 +214,14 @@ class MaskedLMLoss(WordPrediction):
         return self.lm_head
 
     def forward(self, views: Views) -> Tensor:
-        """Return the loss of a freshly masked copy of all rows; with two encoders, the mean of both."""
-        masked, labels = mask_tokens(views.inputs["input_ids"], self.vocabulary, self.rate)
-        inputs = {**views.inputs, "input_ids": masked}
+        """Return the loss of a freshly masked copy of all rows, or of rows that are masked already.
+
+        With two encoders, it is the mean of both.
+        """
+        inputs, labels = views.inputs, views.masked_words
+        if labels is None:
+            masked, labels = self.masked(inputs["input_ids"])
+            inputs = {**inputs, "input_ids": masked}
         losses = []
         for encoder in views.encoders:
             hidden, words = chosen_states(inputs, labels, partial(_last_states, encoder.backbone))

@@ -7,8 +7,9 @@ logarithms, the mutual information of two slices is ``-ln(1 - rho^2) / 2`` with 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
 Slicing = Literal["layer-pairs", "head-pairs"]
+Discriminator: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Scores tokens ``[N, d]`` and sentences ``[B, d]``, as ``[N, B]``."""
 SMALLEST = 1e-30
 """Attention weights below this count as zero, because the gradient of their logarithm would overflow."""
 SMALLEST_UNEXPLAINED = 1e-6
@@ -43,6 +46,7 @@ def attention_mutual_information(
     *,
     log: bool = True,
     real_queries: bool = False,
+    replacement: bool = False,
 ) -> Tensor:
     """Mean mutual information between the attention of two views, over all slices of all sentences.
 
@@ -61,6 +65,7 @@ def attention_mutual_information(
         generator: the random generator of the draw.
         log: False takes ``(rho^2 - 1) / 2``, the form of eq. 9, eq. 11 and algorithm 1.
         real_queries: leave out the rows of padded queries also in layer pairs.
+        replacement: draw the positions with replacement, a multinomial sample as eq. 3 has it.
 
     Returns:
         A scalar in nats.
@@ -71,7 +76,7 @@ def attention_mutual_information(
     first, second, inside = slices(first, second, lengths, slicing, real_queries)
     joint = (first > SMALLEST) & (second > SMALLEST) & inside
     if samples is not None:
-        kept, positions = draw(joint, samples, generator)
+        kept, positions = (draw_with_replacement if replacement else draw)(joint, samples, generator)
         joint, inside = joint[kept], inside[kept]
     share = joint.sum().to(first.dtype) / inside.sum()
     if samples is not None:
@@ -118,12 +123,26 @@ def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) 
     Returns:
         The numbers of the kept slices ``[K]``, and the drawn positions of each ``[K, n]``.
     """
-    counts = joint.sum(dim=1)
-    kept = (counts >= samples).nonzero().squeeze(1)
-    if len(kept) == 0:
-        kept, samples = torch.arange(len(joint), device=joint.device), max(1, int(counts.min()))
+    kept, samples = _with_enough(joint, samples)
     keys = torch.rand(len(kept), joint.shape[1], device=joint.device, generator=generator)
     return kept, keys.masked_fill_(~joint[kept], -1.0).topk(samples, sorted=False).indices
+
+
+def draw_with_replacement(
+    joint: Tensor, samples: int, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw as `draw` does, but each position from all True ones."""
+    kept, samples = _with_enough(joint, samples)
+    return kept, torch.multinomial(joint[kept].float(), samples, replacement=True, generator=generator)
+
+
+def _with_enough(joint: Tensor, samples: int) -> tuple[Tensor, int]:
+    """Return the numbers of the slices that are kept, and how many positions are drawn from each."""
+    counts = joint.sum(dim=1)
+    kept = (counts >= samples).nonzero().squeeze(1)
+    if len(kept):
+        return kept, samples
+    return torch.arange(len(joint), device=joint.device), max(1, int(counts.min()))
 
 
 def mutual_information(first: Tensor, second: Tensor, mask: Tensor, *, log: bool = True) -> Tensor:
@@ -180,6 +199,8 @@ class AttentionMI(Objective, name="ami"):
     log: bool = True
     real_queries: bool = False
     """Whether the rows of padded queries are left out."""
+    replacement: bool = False
+    """Whether a position may be drawn several times, a multinomial sample as eq. 3 has it; the code draws each once."""
 
     requires: ClassVar[str] = "attention"
     one_sentence: ClassVar[bool] = True
@@ -215,13 +236,21 @@ class AttentionMI(Objective, name="ami"):
             self.scale_by_share,
             log=self.log,
             real_queries=self.real_queries,
+            replacement=self.replacement,
         )
 
 
-def jensen_shannon_terms(tokens: Tensor, sentences: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return E_pos and E_neg, whose difference is `jensen_shannon_mi_loss`."""
+def dot_products(tokens: Tensor, sentences: Tensor) -> Tensor:
+    """Return the dot products of tokens ``[N, d]`` and sentences ``[B, d]``, as ``[N, B]``."""
     with torch.autocast(tokens.device.type, enabled=False):
-        scores = widened(tokens)[mask.bool()] @ widened(sentences).T
+        return widened(tokens) @ widened(sentences).T
+
+
+def jensen_shannon_terms(
+    tokens: Tensor, sentences: Tensor, mask: Tensor, discriminator: Discriminator = dot_products
+) -> tuple[Tensor, Tensor]:
+    """Return E_pos and E_neg, whose difference is `jensen_shannon_mi_loss`."""
+    scores = discriminator(tokens[mask.bool()], sentences)
     owner = mask.bool().nonzero()[:, 0]
     own = functional.one_hot(owner, len(sentences)).bool()
     positive = (math.log(2) - functional.softplus(-scores[own])).mean()
@@ -229,19 +258,22 @@ def jensen_shannon_terms(tokens: Tensor, sentences: Tensor, mask: Tensor) -> tup
     return positive, negative
 
 
-def jensen_shannon_mi_loss(tokens: Tensor, sentences: Tensor, mask: Tensor) -> Tensor:
-    """Tell each token's own sentence from the others of the batch, by the plain dot product of their vectors.
+def jensen_shannon_mi_loss(
+    tokens: Tensor, sentences: Tensor, mask: Tensor, discriminator: Discriminator = dot_products
+) -> Tensor:
+    """Tell each token's own sentence from the others of the batch, by the score of both.
 
     Args:
         tokens: local vectors ``[B, T, d]``.
         sentences: global vectors ``[B, d]``; gradients flow into both.
         mask: 1 for real tokens ``[B, T]``.
+        discriminator: returns the scores ``[N, B]`` of the N real tokens and the sentences.
 
     Returns:
         ``E_neg - E_pos``: the mean of ``softplus(s) - ln 2`` over all pairs of a token with another sentence, minus
         the mean of ``ln 2 - softplus(-s)`` over all pairs of a token with its own. 0 where all scores are 0.
     """
-    positive, negative = jensen_shannon_terms(tokens, sentences, mask)
+    positive, negative = jensen_shannon_terms(tokens, sentences, mask, discriminator)
     return negative - positive
 
 
@@ -249,36 +281,65 @@ def jensen_shannon_mi_loss(tokens: Tensor, sentences: Tensor, mask: Tensor) -> T
 class JensenShannon(Objective, name="jsd"):
     """`jensen_shannon_mi_loss` of the tokens and the vector of the first view; with two encoders, the mean of both."""
 
-    discriminator: Literal["dot", "bilinear"] = "dot"
-    """``dot`` as in the authors' code, or ``bilinear`` with a trained matrix between the two vectors."""
+    discriminator: Literal["dot", "bilinear", "mlp"] = "dot"
+    """What scores a token and a sentence: the ``dot`` product as in the authors' code, ``bilinear`` with a trained
+    matrix between the two vectors, or ``mlp``, a network with a hidden layer on both vectors."""
+    over_tokens: Literal["mean", "sum"] = "mean"
+    """The mean over all tokens of the batch, as in the authors' code, or the mean over sentences of the ``sum`` over
+    their tokens, as eq. 3 prints it."""
 
     views: ClassVar[int] = 1
     requires: ClassVar[str] = "tokens"
 
     def build(self, parts: Parts) -> Loss:
-        """Return this objective, or the module with the bilinear discriminator."""
+        """Return the loss module with its discriminator."""
         if parts.token_width != parts.dimension:
             raise InputError(f"jsd compares tokens ({parts.token_width}) with sentences ({parts.dimension}): no fit")
-        return BilinearJensenShannon(parts.dimension) if self.discriminator == "bilinear" else self
+        return JensenShannonLoss(self, parts.dimension)
 
-    def __call__(self, views: Views) -> Tensor:
+
+class JensenShannonLoss(StatefulObjective):
+    """The loss of `JensenShannon`, with its discriminator."""
+
+    def __init__(self, settings: JensenShannon, dimension: int) -> None:
+        super().__init__()
+        self.sums = settings.over_tokens == "sum"
+        networks = {"bilinear": Bilinear, "mlp": Perceptron}
+        chosen = settings.discriminator
+        self.discriminator: Discriminator = dot_products if chosen == "dot" else networks[chosen](dimension)
+
+    def forward(self, views: Views) -> Tensor:
         """Return the loss of view 1."""
-        return _mean_over_encoders(views, views.tokens)
+        losses = []
+        for tokens, sentences, mask, _ in zip(views.tokens, views.pooled, views.mask, views.encoders, strict=False):
+            loss = jensen_shannon_mi_loss(tokens, sentences, mask, self.discriminator)
+            losses.append(loss * (mask.sum() / len(mask)) if self.sums else loss)
+        return torch.stack(losses).mean()
 
 
-def _mean_over_encoders(views: Views, tokens: Tensor) -> Tensor:
-    losses = [jensen_shannon_mi_loss(tokens[i], views.pooled[i], views.mask[i]) for i in range(len(views.encoders))]
-    return torch.stack(losses).mean()
-
-
-class BilinearJensenShannon(StatefulObjective):
-    """The bound with the score ``t^T W g``; W starts as the identity, where it equals the dot product."""
+class Bilinear(nn.Module):
+    """The score ``t^T W g``; W starts as the identity, where it equals the dot product."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
         self.bilinear = nn.Linear(dimension, dimension, bias=False)
         nn.init.eye_(self.bilinear.weight)
 
-    def forward(self, views: Views) -> Tensor:
-        """Return the loss of view 1."""
-        return _mean_over_encoders(views, self.bilinear(views.tokens))
+    def forward(self, tokens: Tensor, sentences: Tensor) -> Tensor:
+        """Return scores ``[N, B]``."""
+        return dot_products(self.bilinear(tokens), sentences)
+
+
+class Perceptron(nn.Module):
+    """The score ``v^T relu(W [t; g] + b) + c`` of a network with as many hidden units as a vector has dimensions."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.of_token = nn.Linear(dimension, dimension)
+        self.of_sentence = nn.Linear(dimension, dimension, bias=False)
+        self.score = nn.Linear(dimension, 1)
+
+    def forward(self, tokens: Tensor, sentences: Tensor) -> Tensor:
+        """Return scores ``[N, B]``, of one sentence after the other, since all hidden units would take N x B x d."""
+        hidden, own = self.of_token(tokens), self.of_sentence(sentences)
+        return widened(torch.cat([self.score(functional.relu(hidden + sentence)) for sentence in own], dim=1))

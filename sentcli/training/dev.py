@@ -24,7 +24,7 @@ from sentcli.io.labelled_kinds import columns_of, head
 from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
 from sentcli.model.tokenizing import pad
-from sentcli.objectives.masked_lm import IGNORED, WordPrediction, mask_tokens, masked_loss
+from sentcli.objectives.masked_lm import IGNORED, WordPrediction, masked_loss
 from sentcli.training.observer import STSB_DEV, dev_title, shown
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class HeldOutText:
             for first in range(0, len(rows), HELD_OUT_ROWS):
                 arrays = pad(tokens, rows[first : first + HELD_OUT_ROWS], tokenizer.pad_id)
                 inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-                masked, labels = mask_tokens(inputs["input_ids"], self.prediction.vocabulary, self.prediction.rate)
+                masked, labels = self.prediction.masked(inputs["input_ids"])
                 self.batches.append(({**inputs, "input_ids": masked}, labels))
         self.count = sum(int((labels != IGNORED).sum()) for _, labels in self.batches)
         if not self.count:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.transfer import load_tasks
+from sentcli.evaluation.transfer import AVERAGED, TransferTask, load_tasks
 from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
@@ -41,6 +41,15 @@ class RunInputs:
     """The seven STS tasks, if they are scored at the end."""
     leaked: int = 0
     """The number of labelled rows with a text of the dev or test sets."""
+    transfer: tuple[TransferTask, ...] = ()
+    """The transfer tasks that are scored at the end."""
+
+    def lacks_scores(self, results: Mapping[str, Any]) -> bool:
+        """Tell whether the results of a finished run, as JSON, lack scores that are asked for now."""
+        lacks_sts = self.test is not None and results.get("sts") is None
+        lacks_held_out = self.held_out is not None and results.get("held_out_spearman") is None
+        known = {(task, results.get("senteval_protocol")) for task in results.get("senteval") or {}}
+        return lacks_sts or lacks_held_out or any((task.name, task.protocol) not in known for task in self.transfer)
 
 
 def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
@@ -49,15 +58,15 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
         check_run_folder(request.output, overwrite=request.log.overwrite, resume=request.log.resume)
     of_objectives = [folder for objective in method.objectives.values() for folder in objective.reads()]
     scored = request.evaluation
-    files = (*request.files, *(scored.dev or []), request.model, scored.eval_data, scored.eval_text, *of_objectives)
-    check_kept(request.output, files)
+    folders = (scored.eval_data, scored.senteval, *of_objectives)
+    check_kept(request.output, (*request.files, *(scored.dev or []), request.model, scored.eval_text, *folders))
     subset = request.subset(method.settings.seed)
     corpus, held_out = _read_data(request, method, subset)
     if method.fit is None:
         _check_objectives(method, corpus)
         method.settings.check(len(corpus.sentences), launched())
     test = sts.load_tasks(scored.eval_data, None, "test") if scored.sts and scored.eval_data else None
-    dev = read_dev(request)
+    dev, transfer = read_dev(request), read_transfer(request)
     leaked = []
     if len(corpus.texts) > 1 or corpus.scores is not None:
         tested = sts.sentences([pairs for subsets in (test or {}).values() for pairs in subsets])
@@ -66,7 +75,22 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
         corpus = without_rows(corpus, leaked)
         if not corpus.sentences:
             raise InputError("--no-leak leaves nothing to train on: every row holds a text of the dev or test sets")
-    return RunInputs(corpus, subset, held_out, dev, test, len(leaked))
+    return RunInputs(corpus, subset, held_out, dev, test, len(leaked), transfer)
+
+
+def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:
+    """Read the transfer tasks of ``--senteval``: those that are named, else those of ``--text-of``, else the seven."""
+    scored, text_of = request.evaluation, request.data.text_of
+    if scored.senteval is None:
+        return ()
+    named = scored.senteval_tasks or (text_of if text_of != TEXT_OF_PAIRS else None) or ",".join(AVERAGED)
+    return tuple(
+        TransferTask(examples, scored.senteval_protocol) for examples in load_tasks(scored.senteval, _names(named))
+    )
+
+
+def _names(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
@@ -141,6 +165,8 @@ def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[T
 
 TEXT_OF_PAIRS = "pairs"
 """The value of ``--text-of`` that trains on the sentences of scored pairs, without the scores."""
+EACH = "each"
+"""The value of ``--text-of`` that makes one run for each of the transfer tasks that papers average."""
 
 
 def read_task_text(
@@ -170,8 +196,8 @@ def read_task_text(
     elif len(data) != 1 or hold_out is not None:
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:
-        names = [part.strip() for part in name.split(",") if part.strip()]
-        parts = [task.splits.get("all") or task.splits["train"] for task in load_tasks(Path(data[0]), names)]
+        tasks = load_tasks(Path(data[0]), _names(name))
+        parts = [task.splits.get("all") or task.splits["train"] for task in tasks]
         texts = [text for examples in parts for example in examples for text in example.texts]
     sentences = list(dict.fromkeys(text for text in texts if text.strip()))
     if name != TEXT_OF_PAIRS:

@@ -122,6 +122,11 @@ class TrainResult:
     sts: dict[str, float] | None = None
     """Spearman times 100 of the kept weights on the seven STS tasks, if they are scored."""
     sts_average: float | None = None
+    senteval: dict[str, dict[str, float]] | None = None
+    """The accuracies times 100 of classifiers on the vectors of the kept weights on transfer tasks, if they are scored:
+    ``accuracy`` on the test examples, ``dev_accuracy`` that by which the penalty was chosen."""
+    senteval_average: float | None = None
+    senteval_protocol: str | None = None
     held_out_spearman: float | None = None
     """Spearman times 100 of the kept weights on the pairs that were held out."""
     held_out_pearson: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
@@ -57,7 +57,7 @@ class DataOptions:
         pair_fields: Columns of labelled data: anchor, positive and perhaps negatives, both sentences and the score or
             label, or text and class; by default the usual names (docs/labelled.md).
         text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of
-            scored pairs.
+            scored pairs; each is one run for each of the seven transfer tasks.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are
             one run for each.
         score_range: sts-regression: the scores that stand for unrelated and for equal, if not the usual range (0 to
@@ -70,7 +70,7 @@ class DataOptions:
 
     text_field: str = "text"
     pair_fields: Annotated[str | None, Flag(metavar="A,B[,C...]")] = None
-    text_of: Annotated[str | None, Flag(metavar="TASK,...|pairs")] = None
+    text_of: Annotated[str | None, Flag(metavar="TASK,...|each|pairs")] = None
     hold_out: Annotated[str | None, Flag(metavar="NAME|N/K|topics|K-fold")] = None
     score_range: Annotated[str | None, Flag(metavar="LOW,HIGH")] = None
     limit: Annotated[int | None, Ge(1)] = None
@@ -112,6 +112,9 @@ class EvaluationOptions:
         eval_data: A SentEval data/downstream folder: scores STS-B dev, and keeps the best weights if there is no --dev.
         eval_text: mlm and other losses on masked words: log their perplexity on this text.
         sts: Score the seven STS tasks of --eval-data at the end.
+        senteval: A SentEval data/downstream folder: score its transfer tasks at the end.
+        senteval_tasks: Comma-separated, as for senteval; default: those of --text-of, else the seven of the papers.
+        senteval_protocol: As for senteval: full is the papers', fast takes a quarter of the time.
     """
 
     dev: Annotated[list[str] | None, Flag(metavar="FILE|DIR")] = None
@@ -120,6 +123,9 @@ class EvaluationOptions:
     eval_data: Annotated[Path | None, Flag(metavar="DIR")] = None
     eval_text: Annotated[str | None, Flag(metavar="FILE")] = None
     sts: Annotated[bool, Flag(needs="eval_data")] = False
+    senteval: Annotated[Path | None, Flag(metavar="DIR")] = None
+    senteval_tasks: Annotated[str | None, Flag(metavar="A,B", needs="senteval")] = None
+    senteval_protocol: Annotated[Literal["full", "fast", "lbfgs"], Flag(needs="senteval")] = "full"
 
 
 @dataclass(frozen=True)

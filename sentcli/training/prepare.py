@@ -140,6 +140,7 @@ def prepare(request: TrainRequest) -> Prepared:
             notes.append(f"{rows} and were left out" if request.data.no_leak else f"{rows}; --no-leak leaves them out")
         notes += _data_notes(request, method, corpus)
         notes += _pooling_notes(request, method, encoder)
+        notes += [objective.note for objective in method.objectives.values() if objective.note]
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(request, method, encoder, model, tokenizer, fingerprint, inputs, held_out_text, tuple(notes))
@@ -186,8 +187,7 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     """Put encoder, head and objectives together, on the encoder's device."""
     tokenizer = encoder.hf_tokenizer
     words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
-    special = frozenset(tokenizer.all_special_ids)
-    vocabulary = Vocabulary(words, tokenizer.mask_token_id, special, encoder.tokenizer.pad_id)
+    vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
     parts = Parts(encoder.torch_module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length)
     return TrainingModel(method, parts).to(encoder.backend.device)
 

@@ -176,34 +176,37 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
     ]
 
 
+PARTS = {"hold_out": ("held_out_spearman", "held_out_pearson"), "text_of": ("senteval_average",)}
+"""The settings that runs of one experiment differ in, such as the topic that is held out, and the numbers of which the
+experiment has the mean."""
+
+
 @dataclass(frozen=True)
-class HeldOutMean:
-    """The mean over the topics or folds that were held out in turn."""
+class PartsMean:
+    """The mean over the topics or folds that were held out in turn, or over the tasks that were trained on in turn."""
 
     point: dict[str, Any]
     """The other values that the sweep varies."""
-    held_out: list[str]
-    spearman: float
-    pearson: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return dict(vars(self))
+    parts: list[str]
+    numbers: dict[str, float]
 
 
-def held_out_means(summaries: Iterable[Summary]) -> list[HeldOutMean]:
-    """Return the means over points that differ only in `hold_out`."""
+def parts_means(summaries: Iterable[Summary], key: str) -> list[PartsMean]:
+    """Return the means over points that differ only in `key`, one of `PARTS`.
+
+    Of the tasks of ``text_of`` there is one where each run was scored on its own, as in IS-BERT's table 3.
+    """
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
-        if summary.mean.get("held_out_spearman") is not None and "hold_out" in summary.point:
-            rest = {key: value for key, value in summary.point.items() if key != "hold_out"}
+        own = key != "text_of" or ",".join(summary.mean.get("senteval") or {}) == summary.point.get(key)
+        if key in summary.point and own and all(summary.mean.get(name) is not None for name in PARTS[key]):
+            rest = {name: value for name, value in summary.point.items() if name != key}
             groups.setdefault(json.dumps(rest, sort_keys=True), []).append(summary)
     return [
-        HeldOutMean(
-            {key: value for key, value in group[0].point.items() if key != "hold_out"},
-            [summary.point["hold_out"] for summary in group],
-            statistics.fmean(summary.mean["held_out_spearman"] for summary in group),
-            statistics.fmean(summary.mean["held_out_pearson"] for summary in group),
+        PartsMean(
+            {name: value for name, value in group[0].point.items() if name != key},
+            [summary.point[key] for summary in group],
+            {name: statistics.fmean(summary.mean[name] for summary in group) for name in PARTS[key]},
         )
         for group in groups.values()
         if len(group) > 1

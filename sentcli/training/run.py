@@ -12,7 +12,8 @@ from torch import nn
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.score_kinds import SIMILARITY
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.score_kinds import SIMILARITY, TRANSFER
 from sentcli.evaluation.scores import average
 from sentcli.io.atomic import room_explained
 from sentcli.machine import bytes_depend_on, environment
@@ -60,9 +61,7 @@ def _folder(prepared: Prepared) -> RunFolder:
 
 def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> TrainResult:
     """Return the results of a finished run, with the scores that are asked for now and were not then."""
-    lacks_sts = prepared.inputs.test is not None and result.sts is None
-    lacks_held_out = prepared.inputs.held_out is not None and result.held_out_spearman is None
-    if not (lacks_sts or lacks_held_out):
+    if not prepared.inputs.lacks_scores(result.to_dict()):
         return result
     encoder = SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device)
     result = _with_test_scores(prepared, encoder, result)
@@ -71,19 +70,29 @@ def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> Tra
 
 
 def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
-    """Return the results with the scores of held-out pairs and of the seven STS tasks, if the run asks for them."""
+    """Return the results with the scores of held-out pairs and of STS and transfer tasks, if the run asks for them."""
     if prepared.inputs.held_out is not None:
         held_out = {"held out": [prepared.inputs.held_out]}
         metrics = agree(sts.evaluate(encoder, held_out)["held out"].metrics if is_first() else None)
         assert metrics is not None
         result = replace(result, held_out_spearman=metrics["spearman"], held_out_pearson=metrics["pearson"])
-    if prepared.inputs.test is None:
-        return result
-    scores = agree(list(sts.evaluate(encoder, prepared.inputs.test).values()) if is_first() else None)
-    assert scores is not None
-    return replace(
-        result, sts={score.task: score.value for score in scores}, sts_average=average(scores, SIMILARITY, least=1)
-    )
+    if prepared.inputs.test is not None:
+        scores = agree(list(sts.evaluate(encoder, prepared.inputs.test).values()) if is_first() else None)
+        assert scores is not None
+        values = {score.task: score.value for score in scores}
+        result = replace(result, sts=values, sts_average=average(scores, SIMILARITY, least=1))
+    if transfer := prepared.inputs.transfer:
+        features = EvaluatedModel.of(encoder.with_normalize(False))
+        scores = agree(features.measure(transfer) if is_first() else None)
+        assert scores is not None
+        accuracies = {score.task: dict(score.metrics) for score in scores}
+        result = replace(
+            result,
+            senteval=accuracies,
+            senteval_average=average(scores, TRANSFER, least=1),
+            senteval_protocol=transfer[0].protocol,
+        )
+    return result
 
 
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
@@ -210,7 +219,7 @@ def first_stage(request: TrainRequest) -> Prepared | None:
             fraction=subset.fraction,
             subset_seed=subset.seed,
         ),
-        evaluation=replace(request.evaluation, eval_data=None, sts=False),
+        evaluation=replace(request.evaluation, eval_data=None, sts=False, senteval=None),
         log=replace(request.log, log_geometry=False, resume=request.log.resume or not request.log.overwrite),
         assignments=[("settings.seed", method.settings.seed), *request.first_assignments],
     )

@@ -294,7 +294,7 @@ def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver
     prepared = prepare(request)
     key = digest(prepared.identity(changed_only=True))
     record = None if run.request.log.overwrite and not run.request.log.resume else known.get(key)
-    if record is not None and not (run.request.evaluation.sts and record["results"].get("sts") is None):
+    if record is not None and not prepared.inputs.lacks_scores(record["results"]):
         return record, False
     result = runs.run(prepared, observer.starts(run, prepared))
     settings = prepared.method.settings

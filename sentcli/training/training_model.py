@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -15,6 +16,7 @@ from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
 from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.base import CPU_ROWS, by_length
+from sentcli.objectives.masked_lm import WordPrediction
 from sentcli.precision import computing_in, widened
 
 if TYPE_CHECKING:
@@ -96,6 +98,15 @@ class TrainingModel(nn.Module):
 
     def encode_views(self, inputs: Inputs, labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
         """Encode the m * B rows of all views in one pass, or by two encoders, and apply the head."""
+        masked_words = None
+        for objective in self.stateful.values():
+            if isinstance(objective, WordPrediction) and objective.in_place:
+                masked, masked_words = objective.masked(inputs["input_ids"])
+                inputs = {**inputs, "input_ids": masked}
+        views = self._encoded(inputs, labels, matched)
+        return views if masked_words is None else replace(views, masked_words=masked_words)
+
+    def _encoded(self, inputs: Inputs, labels: Tensor | None, matched: Tensor | None) -> Views:
         if not self.encodes:
             return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
         if inputs["input_ids"].device.type == "cpu" and not (self.attention_layers or "tokens" in self.requires):

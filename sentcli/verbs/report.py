@@ -30,10 +30,13 @@ RESULTS = {
     "best_step": "at step",
     "final": "last dev",
     "sts_average": "STS average",
+    "senteval_average": "transfer average",
     "held_out_perplexity": "perplexity",
     "steps": "steps",
     "sentences_per_second": "sentences/s",
 }
+AT_THE_END = ("senteval_average", "held_out_perplexity")
+"""Results that only some runs have, whose columns are left out where none has them."""
 WHOLE_NUMBERS = ("best_step", "steps", "sentences_per_second")
 """Results that are shown without decimals."""
 
@@ -220,8 +223,8 @@ def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[st
 
     results = {name: _results_of(run, configs[name].get("results") or {}) for name, run in metrics.items()}
     measures = {name: values.get("metric", STSB_DEV[1]) for name, values in results.items()}
-    has_perplexity = any(values.get("held_out_perplexity") for values in results.values())
-    keys = [key for key in RESULTS if key != "held_out_perplexity" or has_perplexity]
+    known = {key for values in results.values() for key, value in values.items() if value is not None}
+    keys = [key for key in RESULTS if key in known or key not in AT_THE_END]
     rows = [
         {
             "run": name,

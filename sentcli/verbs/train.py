@@ -99,7 +99,7 @@ def train(
 
     recipe = None if changes.recipe is None else load_recipe(changes.recipe)
     files = input_files(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
-    sweep = sweep_of(runs, reading.hold_out, files)
+    sweep = sweep_of(runs, reading, files)
     varied = {key for point in sweep.points for key in point}
     _check_runs(sweep, runs, training.seed, cluster.ray, method)
     if sweep.asha is not None and not (evaluation.dev or evaluation.eval_data):
@@ -133,6 +133,7 @@ def train(
                 evaluation,
                 dev=input_files(map(located_name, evaluation.dev or [])),
                 eval_data=None if evaluation.eval_data is None else located(evaluation.eval_data),
+                senteval=None if evaluation.senteval is None else located(evaluation.senteval),
                 eval_text=None if evaluation.eval_text is None else located_name(evaluation.eval_text),
             ),
             log=log,

@@ -17,7 +17,7 @@ from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.training.observer import Observer
-    from sentcli.training.options import SweepOptions
+    from sentcli.training.options import DataOptions, SweepOptions
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
     from sentcli.training.sweep import Asha, Sweep, SweepResult, SweepRun
@@ -62,7 +62,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
     from sentcli.training import sweep
-    from sentcli.training.records import held_out_means, summarize
+    from sentcli.training.records import parts_means, summarize
 
     points, seeds = varied.points, varied.seeds
     try:
@@ -89,9 +89,14 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     results_by_point = [summary.to_dict() for summary in summaries]
     report: dict[str, Any] = {"points": results_by_point}
     if len(points) == 1 and summaries:
-        report = results_by_point[0]
-    if means := held_out_means(summaries):
-        report = {**report, "held_out": [mean.to_dict() for mean in means]}
+        report = dict(results_by_point[0])
+    for name, key in (("held_out", "hold_out"), ("text_of", "text_of")):
+        if means := parts_means(summaries, key):
+            report[name] = [
+                {"point": mean.point, name: mean.parts}
+                | {number.removeprefix("held_out_"): value for number, value in mean.numbers.items()}
+                for mean in means
+            ]
     outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
     outcome.ran_on(request.device, "")
     title = "runs" if len(points) > 1 else "seeds"
@@ -186,17 +191,19 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def sweep_of(options: SweepOptions, hold_out: str | None, files: Sequence[str]) -> Sweep:
+def sweep_of(options: SweepOptions, data: DataOptions, files: Sequence[str]) -> Sweep:
     """Return what several runs vary; for a single run there are no points.
 
     Args:
         options: the grid and the seeds.
-        hold_out: of ``--hold-out``; ``topics`` and ``10-fold`` make several points.
+        data: of which ``--hold-out`` topics and 10-fold and ``--text-of`` each make several points.
         files: the data, whose topics are held out.
 
     Raises:
         InputError: if the seeds are no whole numbers, or one is repeated; as `read_sweep`.
     """
+    from sentcli.evaluation.transfer import AVERAGED
+    from sentcli.training.inputs import EACH
     from sentcli.training.pairs import every_hold_out
     from sentcli.training.sweep import Sweep, read_sweep
 
@@ -210,6 +217,10 @@ def sweep_of(options: SweepOptions, hold_out: str | None, files: Sequence[str]) 
         if len(set(seeds)) < len(seeds):
             raise InputError(f"--seeds {options.seeds}: a seed stands twice")
         points = points or [{}]
-    if hold_out is not None and len(held_out := every_hold_out(hold_out, files)) > 1:
-        points = [{**point, "hold_out": part} for point in points or [{}] for part in held_out]
+    for key, parts in (
+        ("hold_out", every_hold_out(data.hold_out, files) if data.hold_out else []),
+        ("text_of", list(AVERAGED) if data.text_of == EACH else []),
+    ):
+        if len(parts) > 1:
+            points = [{**point, key: part} for point in points or [{}] for part in parts]
     return replace(sweep, points=points, seeds=seeds)

@@ -151,6 +151,8 @@ def summary(result: TrainResult, output: Path) -> None:
         scores += f"; held out: Pearson {result.held_out_pearson:.2f}, Spearman {result.held_out_spearman:.2f}"
     if result.sts_average is not None:
         scores += f"; STS average {result.sts_average:.2f}"
+    if result.senteval_average is not None:
+        scores += f"; transfer average {result.senteval_average:.2f} ({', '.join(result.senteval or ())})"
     console.note(f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s{scores}; model in {output}")
     if result.best_step == 0 < result.steps:
         console.warn(
@@ -161,7 +163,7 @@ def summary(result: TrainResult, output: Path) -> None:
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
     """Return a table with mean and standard deviation of each point."""
-    from sentcli.training.records import held_out_means
+    from sentcli.training.records import PARTS, parts_means
 
     points = [summary.point for summary in summaries]
     varied = dict.fromkeys(key for point in points for key in point)
@@ -175,16 +177,18 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
         return [*own, *([rest] if others else [])] or ["all"]
 
     columns = {"start": "start", "best": "best dev", "best_step": "at step", "final": "last dev"}
-    more = {"sts_average": "STS avg", "held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
+    more = {"sts_average": "STS avg", "senteval_average": "transfer avg"}
+    more |= {"held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
     columns |= {key: name for key, name in more.items() if any(s.mean.get(key) is not None for s in summaries)}
     rows = []
     for summary in summaries:
         seeds = zip(summary.seeds, summary.runs, strict=True)
         shown = [f"{seed} (ended early)" if result.get("ended_early") else str(seed) for seed, result in seeds]
         rows.append([*settings(summary.point), ", ".join(shown), *(_mean_and_sd(summary, key) for key in columns)])
-    for mean in held_out_means(summaries):
-        of_all = {"held_out_pearson": f"{mean.pearson:.2f}", "held_out_spearman": f"{mean.spearman:.2f}"}
-        rows.append([*settings({**mean.point, "hold_out": "mean"}), "", *[of_all.get(key, "") for key in columns]])
+    for part in PARTS:
+        for mean in parts_means(summaries, part):
+            numbers = (f"{mean.numbers[key]:.2f}" if key in mean.numbers else "" for key in columns)
+            rows.append([*settings({**mean.point, part: "mean"}), "", *numbers])
     return Table(title, [*head, "seeds", *columns.values()], rows)
 
 

@@ -10,48 +10,14 @@ from sentcli.errors import InputError
 from sentcli.evaluation import transfer
 from sentcli.evaluation.evaluated import TextVectors, encode
 from sentcli.evaluation.transfer import AVERAGED, Example, load_tasks
+from tests.evaluation.conftest import write_downstream
 
-QUESTIONS = transfer.LAYOUTS["TREC"].classes
 JUDGEMENTS = transfer.LAYOUTS["SICKEntailment"].classes
-LATIN = "caf\xe9 \x85 au lait"
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A small SentEval ``downstream`` folder with every task."""
-
-    def write(name, text, encoding="utf-8"):
-        path = tmp_path / "downstream" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode(encoding))
-
-    good = [f"a good , fine film {'very ' * (n % 5)}number {n}" for n in range(40)]
-    bad = [f"a bad and dull one {'most ' * (n % 7)}number {n}" for n in range(40)]
-    for name, (positive, negative) in {
-        "MR": ("rt-polarity.pos", "rt-polarity.neg"),
-        "CR": ("custrev.pos", "custrev.neg"),
-        "SUBJ": ("subj.objective", "subj.subjective"),
-        "MPQA": ("mpqa.pos", "mpqa.neg"),
-    }.items():
-        write(f"{name}/{positive}", "\n".join([*good, LATIN, ""]) + "\n", "latin-1")
-        write(f"{name}/{negative}", "\n".join(bad) + "\n", "latin-1")
-    questions = "".join(f"{c}:x what is the {c.lower()} of {n} ?\n" for n in range(12) for c in QUESTIONS)
-    write("TREC/train_5500.label", questions, "latin-1")
-    write("TREC/TREC_10.label", questions[: questions.index("\n", 900) + 1], "latin-1")
-    for split in ("train", "dev", "test"):
-        write(f"SST/binary/sentiment-{split}", "".join(f"{g}\t1\n{b}\t0\n" for g, b in zip(good, bad, strict=True)))
-        write(f"SST/fine/sentiment-{split}", "".join(f"{n % 5} {text}\n" for n, text in enumerate(good + bad)))
-    pairs = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + "".join(
-        f"{n % 2}\t{n}\t{n}\t{good[n]}\t{(good if n % 2 else bad)[n]}\n" for n in range(40)
-    )
-    for split in ("train", "test"):
-        write(f"MRPC/msr_paraphrase_{split}.txt", "\ufeff" + pairs)
-    sick = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + "".join(
-        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer.LAYOUTS['SICKEntailment'].classes[n % 3]}\n" for n in range(40)
-    )
-    for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
-        write(f"SICK/{name}", sick)
-    return tmp_path / "downstream"
+    return write_downstream(tmp_path / "downstream")
 
 
 def test_lines_end_at_line_feeds_and_the_order_is_the_toolkits(folder):

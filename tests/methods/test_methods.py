@@ -16,7 +16,7 @@ from sentcli.methods import METHODS, configure, get_method
 from sentcli.methods.modules import whitening_transform
 from sentcli.methods.views import RandomPairs, SpanMask
 from sentcli.model import stored_heads
-from sentcli.objectives import OBJECTIVES
+from sentcli.objectives import OBJECTIVES, Views
 from sentcli.training.data import TrainingSentences
 from sentcli.training.prepare import load_encoder, make_model, prepare
 from sentcli.training.request import TrainRequest
@@ -171,7 +171,9 @@ def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, messag
         ("simcse", ["--aux-init", "random"], "--aux-init: simcse .*infocse"),
         ("simcse", ["--set", "objectives-=contrastive"], "simcse .*objective"),
         ("is-bert", ["--set", "kernels=2,4"], r"kernels \(2, 4\)"),
-        ("is-bert", ["--set", "discriminator=mlp"], "'mlp'.*dot, bilinear"),
+        ("micse", ["--set", "contrastive.denominator=both"], "'both'.*own-view, other-view"),
+        ("micse", ["--set", "denominator=own-view", "--set", "positives_only=true"], "positives_only"),
+        ("is-bert", ["--set", "discriminator=cnn"], "'cnn'.*dot, bilinear, mlp"),
         ("simcse", ["--set", "objectives+=rtd", "--set", "generator=self"], "language-modelling head"),
         ("whitenedcse", ["--set", "views_from=shuffle", "--set", "views=span-mask"], "views_from=shuffle"),
         ("ct", ["--set", "views=copies", "--set", "views.count=3"], "views: .*ct .*2 .*3"),
@@ -363,8 +365,8 @@ def test_the_auxiliary_losses_reach_the_encoder_through_the_sentence_vector_alon
         assert float(gradient[:, 1:].abs().sum()) == 0
 
 
-def in_training(method, folder, sentences):
-    """The model of a method, in training mode, and a batch of sentences in one view."""
+def in_training(method, folder, sentences, views=1):
+    """The model of a method, in training mode, and a batch of sentences."""
     from sentcli.methods.views import BatchTexts
     from sentcli.model.torch_backend import text_tokenizer
     from sentcli.training.batches import Batch, to_tensors
@@ -373,7 +375,75 @@ def in_training(method, folder, sentences):
     model = make_model(method, encoder).train()
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
     texts = Batch([tokenizer(sentences)], BatchTexts([]))
-    return model, to_tensors(texts, tokenizer.pad_id, 1, torch.device("cpu"))
+    return model, to_tensors(texts, tokenizer.pad_id, views, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("method", ["mlm", "condenser-mlm"])
+def test_whole_words_of_the_tokenizer_are_masked(tiny_lm, method):
+    pretraining = METHODS["mlm"] if method == "mlm" else get_method("infocse", "pretrain")
+    chosen = configure(pretraining, [(f"{method}.whole_words", True), (f"{method}.rate", 0.4), ("batch_size", 8)])
+    encoder, _ = load_encoder(chosen, str(tiny_lm))
+    model = make_model(chosen, encoder)
+    tokens = encoder.hf_tokenizer(["the xyzq sees a qwert"] * 200, return_tensors="pt")
+    texts = encoder.hf_tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])
+    torch.manual_seed(1)
+    _, labels = model.objectives[method].masked(tokens["input_ids"])
+    masked = labels != -100
+    goes_on = [place for place, text in enumerate(texts) if text.startswith("##")]
+    assert len(goes_on) == 7 and all((masked[:, place] == masked[:, place - 1]).all() for place in goes_on)
+    assert 0.3 < masked[:, 2].float().mean() < 0.5 and (masked[:, 1] != masked[:, 2]).any()
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_words_are_masked_in_a_copy_or_in_the_text_that_all_objectives_see(tiny_lm, text, in_place):
+    """InforMin-CL's code overwrites the ids that its contrastive term encodes with the masked ones."""
+    from sentcli.objectives.masked_lm import mask_tokens
+
+    plain = [("head", "none"), ("batch_size", 8)]
+    with_words = [*plain, ("objectives+", "mlm"), ("mlm.in_place", in_place), ("mlm.rate", 0.4)]
+    sentences = text.read_text().splitlines()[:8]
+    model, batch = in_training(configure(METHODS["informin-cl"], with_words), tiny_lm, sentences, views=2)
+    other, _ = in_training(configure(METHODS["informin-cl"], plain), tiny_lm, sentences, views=2)
+    model.eval(), other.eval()  # without dropout the two views differ by their masks alone
+    torch.manual_seed(5)
+    _, terms = model(batch)
+    torch.manual_seed(5)
+    objective = model.objectives["mlm"]
+    masked, words = mask_tokens(batch["input_ids"], objective.vocabulary, 0.4)
+    _, expected = other({**batch, "input_ids": masked if in_place else batch["input_ids"]})
+    for name, term in expected.items():
+        assert torch.allclose(terms[name], term, atol=1e-6), name
+    of_masked = Views({**batch, "input_ids": masked}, model.encoder, masked_words=words)
+    assert torch.allclose(terms["mlm"], objective(of_masked), atol=1e-6)
+
+
+@pytest.mark.parametrize(("discriminator", "over_tokens"), [("dot", "sum"), ("mlp", "mean"), ("bilinear", "mean")])
+def test_the_bound_of_is_bert_as_eq_3_prints_it(tiny_bert, text, discriminator, over_tokens):
+    """The mean over sentences of the sum over tokens, and a network that is trained as the discriminator."""
+    settings = [("jsd.discriminator", discriminator), ("jsd.over_tokens", over_tokens), ("batch_size", 4)]
+    method = configure(METHODS["is-bert"], settings)
+    model, batch = in_training(method, tiny_bert, text.read_text().splitlines()[:4])
+    views, objective = model.encode_views(batch), model.objectives["jsd"]
+    tokens, sentences, mask = views.tokens[0], views.pooled[0], views.mask[0].bool()
+    own, others, network = [], [], objective.discriminator
+    for i in range(4):
+        scores = torch.stack([network(tokens[i, j : j + 1], sentences)[0] for j in range(int(mask[i].sum()))])
+        of_own = np.log(2) - torch.nn.functional.softplus(-scores[:, i])
+        rest = torch.nn.functional.softplus(scores[:, [b for b in range(4) if b != i]]) - np.log(2)
+        own.append(of_own)
+        others.append(rest.mean(dim=1))
+    if over_tokens == "sum":
+        expected = (
+            torch.stack([part.sum() for part in others]).mean() - torch.stack([part.sum() for part in own]).mean()
+        )
+    else:
+        expected = torch.cat(others).mean() - torch.cat(own).mean()
+    assert torch.allclose(objective(views), expected, atol=1e-5)
+    loss, _ = model(batch)
+    loss.backward()
+    gradients = [p.grad for p in objective.parameters()]
+    assert len(gradients) == {"dot": 0, "bilinear": 1, "mlp": 5}[discriminator]
+    assert all(g is not None and torch.isfinite(g).all() for g in gradients)
 
 
 def test_stage_1_is_condensers(tiny_lm):

@@ -28,7 +28,7 @@ from sentcli.objectives import (
     shuffled_group_whitening,
 )
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens
-from sentcli.objectives.mutual_information import chosen_layers, draw
+from sentcli.objectives.mutual_information import chosen_layers, draw, draw_with_replacement
 from tests.conftest import make_backbone
 
 
@@ -254,6 +254,18 @@ def test_draws_are_distinct_and_true(slices, width, samples, seed):
     assert positions.shape[1] == (samples if enough else int(joint.sum(dim=1).min()))
 
 
+def test_a_draw_with_replacement_takes_each_true_position_as_often():
+    joint = torch.tensor([[True, False, True, True, False], [False, True, False, False, False]])
+    kept, positions = draw_with_replacement(joint, 9000, torch.Generator().manual_seed(1))
+    assert kept.tolist() == [0, 1] and positions.shape == (2, 1)  # no slice has as many: the smallest count is drawn
+    joint = joint.repeat(1, 4000)
+    kept, positions = draw_with_replacement(joint, 3000, torch.Generator().manual_seed(1))
+    assert kept.tolist() == [0, 1] and joint.gather(1, positions).all()
+    assert len(positions[1].unique()) < 3000  # some twice
+    shares = torch.bincount(positions[0] % 5, minlength=5) / 3000
+    assert torch.allclose(shares, torch.tensor([1, 0, 1, 1, 0]) / 3, atol=0.03)
+
+
 @pytest.mark.parametrize(
     ("text", "depth", "layers"),
     [
@@ -327,6 +339,18 @@ def test_masking_leaves_special_tokens_and_follows_the_shares():
     stayed = (masked[chosen] == ids[chosen]).float().mean().item()
     assert became_mask == pytest.approx(0.8, abs=0.03)
     assert stayed == pytest.approx(0.1, abs=0.02)
+
+
+def test_whole_words_are_masked_together_and_as_often():
+    vocabulary = Vocabulary(1000, 4, frozenset({0, 2, 3, 4}), 0, frozenset(range(500, 1000)))
+    row = [2, *[10, 600, 700, 11, 12, 800] * 40, 3, 0, 0]
+    torch.manual_seed(0)
+    _, labels = mask_tokens(torch.tensor([row] * 200), vocabulary, 0.15, whole_words=True)
+    chosen = (labels != -100)[:, 1:-3].view(200, 40, 6)
+    assert (chosen[..., 0] == chosen[..., 1]).all() and (chosen[..., 1] == chosen[..., 2]).all()  # 10 600 700
+    assert (chosen[..., 4] == chosen[..., 5]).all() and (chosen[..., 3] != chosen[..., 4]).any()  # 11 | 12 800
+    assert chosen.float().mean() == pytest.approx(0.15, abs=0.01)
+    assert (labels[:, [0, -3, -2, -1]] == -100).all()
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"])

@@ -26,7 +26,7 @@ from sentcli.objectives import (
     reconstruction_loss,
     shuffled_group_whitening,
 )
-from sentcli.objectives.contrastive import MomentumContrastive
+from sentcli.objectives.contrastive import MomentumContrastive, printed_info_nce
 from sentcli.objectives.mutual_information import draw, mutual_information, slices
 
 FOLDER = Path(os.environ.get("SENTCLI_GOLDEN") or Path(__file__).parent / "golden")
@@ -65,6 +65,14 @@ def test_info_nce_with_a_queue_of_negatives():
     close(second.grad, z["grad_z2"])
     close(queue.grad, z["grad_queue_if_not_detached"])
     close(info_nce(first, second, float(z["tau"])).detach(), z["code_loss_no_queue"])
+
+
+@pytest.mark.parametrize(("of_view", "name"), [("own-view", "negE1"), ("other-view", "negE2")])
+def test_info_nce_as_eq_2_of_micse_prints_it(of_view, name):
+    z = golden("micse_queue_infonce")
+    first, second, queue = leaf(z["z1"]), leaf(z["z2"]), leaf(z["queue"])
+    loss = printed_info_nce(first, second, float(z["tau"]), queue, of_view=of_view)
+    close(loss.detach(), z[f"paper_eq2_sum_{name}"])
 
 
 def test_simcse_head():

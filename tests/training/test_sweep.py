@@ -9,10 +9,12 @@ import pytest
 from filelock import FileLock
 
 from sentcli.errors import DataError, InputError
+from sentcli.evaluation.transfer import AVERAGED
 from sentcli.training import sweep
 from sentcli.training.data import Subset, read_corpus
 from sentcli.training.records import append_record, over_runs, read_results, summarize
 from sentcli.verbs import training_view
+from tests.evaluation.conftest import write_downstream
 
 
 def train(invoke, model, text, out, *options, check=0):
@@ -394,3 +396,56 @@ def test_the_table_shows_small_numbers_and_runs_that_ended_early():
     ]
     table = training_view.sweep_table("runs", summarize(records))
     assert table.rows[0][:2] == ["3e-05", "1 (ended early), 2"]
+
+
+def test_transfer_tasks_are_scored_as_senteval_scores_the_trained_model(invoke, tiny_bert, text, tmp_path):
+    downstream = write_downstream(tmp_path / "downstream")
+    options = ["--senteval", downstream, "--senteval-tasks", "MR,TREC", "--senteval-protocol", "lbfgs"]
+    call = ["--method", "simcse", "--seeds", "1,2"]
+    report = tmp_path / "r.json"
+    train(invoke, tiny_bert, text, tmp_path / "m", *call, *options, "--json", report)
+    results = json.loads(report.read_text())["results"]
+    scores = [tmp_path / "m" / f"seed={seed}" for seed in (1, 2)]
+    for run, folder in zip(results["runs"], scores, strict=True):
+        alone = ["senteval", "-m", folder, "--data", downstream, "--tasks", "MR,TREC", "--protocol", "lbfgs"]
+        invoke(*alone, "--json", report, check=0)
+        scored = json.loads(report.read_text())
+        assert {task: of["accuracy"] for task, of in run["senteval"].items()} == {
+            task: pytest.approx(of["accuracy"]) for task, of in scored["results"].items()
+        }
+        assert run["senteval_average"] == pytest.approx(scored["average"])
+    first, second = (run["senteval"]["MR"]["accuracy"] for run in results["runs"])
+    assert results["mean"]["senteval"]["MR"]["accuracy"] == pytest.approx((first + second) / 2)
+    steps = (tmp_path / "m" / "seed=1" / "metrics.jsonl").read_bytes()
+    more = [*options[:3], "MR,TREC,MRPC", *options[4:], "--resume", "--json", report]
+    train(invoke, tiny_bert, text, tmp_path / "m", *call, *more)
+    run = json.loads(report.read_text())["results"]["runs"][0]
+    assert list(run["senteval"]) == ["MR", "TREC", "MRPC"] and run["senteval"]["MR"]["accuracy"] == first
+    assert (tmp_path / "m" / "seed=1" / "metrics.jsonl").read_bytes() == steps  # it was not trained again
+
+
+def test_each_task_is_trained_on_and_scored_in_turn(invoke, tiny_bert, tmp_path):
+    """As in table 3 of IS-BERT's paper (Zhang et al., 2020), with the mean of all below."""
+    downstream, report = write_downstream(tmp_path / "downstream"), tmp_path / "r.json"
+    call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", downstream, "--text-of", "each", "--max-steps", 1]
+    call += ["--batch-size", 4, "--senteval", downstream, "--senteval-protocol", "lbfgs"]
+    out = invoke(*call, "-o", tmp_path / "m", "--json", report, check=0).stdout
+    results = json.loads(report.read_text())["results"]
+    scored = {point["point"]["text_of"]: point["mean"]["senteval"] for point in results["points"]}
+    assert list(scored) == list(AVERAGED) and all(list(scores) == [task] for task, scores in scored.items())
+    (mean,) = results["text_of"]
+    values = [round(scores[task]["accuracy"], 2) for task, scores in scored.items()]
+    assert mean["text_of"] == list(AVERAGED) and mean["senteval_average"] == pytest.approx(np.mean(values))
+    assert f"{mean['senteval_average']:.2f}" in out
+
+
+def test_tasks_of_another_folder_are_refused_before_anything_is_trained(invoke, tiny_bert, text, tmp_path):
+    call = ["--method", "simcse"]
+    for options in (["--senteval", tmp_path], ["--senteval-tasks", "MR"], ["--senteval-protocol", "fast"]):
+        result = train(invoke, tiny_bert, text, tmp_path / "m", *call, *options, check=2)
+        assert (str(tmp_path) if options[0] == "--senteval" else "--senteval") in result.stderr
+    downstream = write_downstream(tmp_path / "downstream")
+    result = train(
+        invoke, tiny_bert, text, tmp_path / "m", *call, "--senteval", downstream, "--senteval-tasks", "RM", check=2
+    )
+    assert "RM" in result.stderr and not (tmp_path / "m").exists()

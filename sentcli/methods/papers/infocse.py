@@ -17,6 +17,8 @@ Where paper and code differ:
     start     the extra layers from stage 1 (paper), the encoder's last two (its "directly using" ablation; default),
               or random, which the published code falls into for a hub id                   --aux-init random
     detach    ablation on STS-B dev: without 84.41, with 85.49          --set auxiliary-mlm.detach=false
+    words     stage 1 masks tokens one by one; Condenser's code all tokens of a word together
+                                                                        --set condenser-mlm.whole_words=true
     RTD       table 12, DiffCSE's term added                                                --set objectives+=rtd
 """
 

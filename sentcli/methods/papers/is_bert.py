@@ -5,11 +5,12 @@ Loss: the Jensen-Shannon bound on the mutual information of local and global vec
 negatives (eq. 3). The convolutions are part of the encoder: without them there is no IS-BERT vector.
 
 Where paper and code differ:
-    discriminator   a network (paper); the dot product (code, default)      --set jsd.discriminator=bilinear
+    discriminator   a network (paper); the dot product (code, default)      --set jsd.discriminator=mlp (or bilinear)
     ReLU            after the convolutions (paper); none (code, default)    --set cnn.relu=true
     learning rate   1e-6 (paper, default), 2e-6 (code)                      --learning-rate 2e-6
     kernels         3, 5, 7 on AFS                                          --set cnn.kernels=3,5,7
-    tokens          mean over all tokens (code); mean over sentences of sums (paper), no switch
+    tokens          mean over all tokens (code, default); mean over sentences of sums (paper, eq. 3)
+                                                                            --set jsd.over_tokens=sum
 """
 
 from sentcli.methods.heads import NoHead

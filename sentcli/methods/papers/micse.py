@@ -4,7 +4,9 @@ L = InfoNCE with a queue of past vectors (eq. 2) - lambda x the mutual informati
 queue of 384 is filled by a momentum encoder (m = 0.995, dropout 0.3) through the online head (sec. 3.1).
 
 Where paper and code differ (the code has no queue; ESimCSE's, which it credits, gives order and form):
-    InfoNCE   a sum without the positive in the denominator (eq. 2, unbounded); mean cross-entropy (code, default)
+    InfoNCE   a sum without the positive in the denominator (eq. 2, unbounded, so that it warns); mean cross-entropy
+              (code, default)                              --set contrastive.denominator=other-view (or own-view)
+    draw      multinomial (eq. 3); without replacement (code)                     --set ami.replacement=true
     layers    "8 to 12" in the text, 8 to 11 in the recipes: the four before the last    --set ami.layers=8:12
     slices    one head in layers l and l + 2 (code, default); two adjacent heads (paper) --set ami.slicing=head-pairs
     log       -ln(1 - rho^2) / 2 (eq. 4, code); without ln (eq. 9, algorithm 1)          --set ami.log=false
