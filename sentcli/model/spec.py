@@ -30,10 +30,11 @@ from sentcli.model.modules import (
 from sentcli.model.modules.base import OWN
 from sentcli.model.modules.classifier import LAYERS
 from sentcli.model.modules.dense import OPERATORS
+from sentcli.model.stored_heads import has_batch_norm
 
 POOLINGS = {
     "cls": "the last layer's first token",
-    "cls-head": "cls through the head that was trained with it (a dense layer and tanh)",
+    "cls-head": "cls through the head that was trained with it (a dense layer and tanh, or two with batch norm)",
     "mean": "mean of the last layer over the tokens",
     "max": "maximum of the last layer over the tokens",
     "first-last-avg": "mean over the tokens of (embedding layer + last layer) / 2, as in SimCSE's published tables",
@@ -208,7 +209,7 @@ class EncoderSpec(ModelSpec):
             name = f"cnn{'-relu' * relu}+{name}"
         name += "".join(f"+{m.name}" for m in modules if not (m.in_sentence_transformers or m.pools))
         dense = [m for m in modules if isinstance(m, DenseSpec) and not m.on_tokens]
-        if len(dense) == 1 and dense[0].from_head:
+        if dense and all(layer.from_head for layer in dense):
             return f"{name}-head"
         return name + "+dense" * len(dense)
 
@@ -239,7 +240,12 @@ class EncoderSpec(ModelSpec):
         token_pooling = {"first-last-avg": "mean", "layer1-last-avg": "mean", "cls-head": "cls"}.get(name, name)
         modules.append(PoolingSpec((token_pooling,), self.includes_prompt))
         if name == "cls-head":
-            modules.append(DenseSpec(self.hidden_size, self.hidden_size, from_head=True))
+            size = self.hidden_size
+            if has_batch_norm(self.folder):
+                modules.append(DenseSpec(size, 2 * size, activation="torch.nn.modules.activation.ReLU", from_head=True))
+                modules.append(DenseSpec(2 * size, size, activation="torch.nn.modules.linear.Identity", from_head=True))
+            else:
+                modules.append(DenseSpec(size, size, from_head=True))
         if self.normalizes:
             modules.append(NormalizeSpec())
         return replace(self, modules=tuple(modules), assumed_pooling=False)

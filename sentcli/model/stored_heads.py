@@ -18,39 +18,70 @@ if TYPE_CHECKING:
 HEAD_FOLDER = "training_head"
 HEAD_KEYS = ("mlp.dense", "pooler.dense")
 """The keys of the trained [CLS] head in published checkpoints: from SimCSE's training, and converted."""
+BATCH_NORM = "net.1"
+"""The key of the first normalisation in a head of two layers with batch normalisation."""
 
 
-def head_weights(folder: Path, state: StateDict) -> StateDict:
-    """Return ``weight`` and ``bias`` of the head that was trained on the [CLS] vector.
+def has_batch_norm(folder: Path) -> bool:
+    """Tell whether the head of a folder is two layers with batch normalisation, as InfoCSE's and DiffCSE's."""
+    stored = folder / HEAD_FOLDER / "model.safetensors"
+    if stored.exists():
+        return f"{BATCH_NORM}.weight" in load_weights(stored)
+    return has_weights(folder) and any(name.endswith(f"mlp.{BATCH_NORM}.weight") for name in tensor_names(folder))
 
-    It is in the ``training_head`` folder that `sentcli train` writes, or under the keys of published checkpoints.
+
+def head_weights(folder: Path, state: StateDict) -> list[StateDict]:
+    """Return ``weight`` and ``bias`` of each layer of the head that was trained on the [CLS] vector.
+
+    It is in the ``training_head`` folder that `sentcli train` writes, or under the keys of published checkpoints. With
+    batch normalisation there are two layers, into which its running statistics are multiplied.
 
     Args:
         folder: the folder of the transformer.
         state: the weights in that folder.
 
     Raises:
-        InputError: if there is no such head, or it is not a dense layer.
+        InputError: if there is no such head, or it is of another form.
     """
     stored = folder / HEAD_FOLDER / "model.safetensors"
     if stored.exists():
         head = load_weights(stored)
+        if f"{BATCH_NORM}.weight" in head:
+            return _without_batch_norm(head, "")
         if "dense.weight" not in head:
-            raise InputError(f"{folder}: its training head is not a dense layer and cannot encode: use --pooling cls")
-        return {name: head[f"dense.{name}"] for name in ("weight", "bias")}
-    for stem in HEAD_KEYS:
+            raise InputError(f"{folder}: its training head is of a form that cannot encode: use --pooling cls")
+        return [{name: head[f"dense.{name}"] for name in ("weight", "bias")}]
+    for stem in (f"mlp.{BATCH_NORM}", *HEAD_KEYS):
         for key in state:
             if key.endswith(f"{stem}.weight"):
                 prefix = key.removesuffix("weight")
-                return {name: state[prefix + name] for name in ("weight", "bias")}
+                if stem not in HEAD_KEYS:
+                    return _without_batch_norm(state, prefix.removesuffix(f"{BATCH_NORM}."))
+                return [{name: state[prefix + name] for name in ("weight", "bias")}]
     raise InputError(f"{folder} has no trained head ({HEAD_FOLDER}/, {', '.join(HEAD_KEYS)}): use --pooling cls")
+
+
+def _without_batch_norm(state: StateDict, prefix: str) -> list[StateDict]:
+    """Return two linear layers that compute what linear layers and batch normalisation by running statistics do."""
+    import torch
+
+    layers = []
+    for linear, norm in (("net.0", "net.1"), ("net.3", "net.4")):
+        names = (f"{linear}.weight", f"{norm}.running_mean", f"{norm}.running_var")
+        weight, mean, variance = (state[prefix + name] for name in names)
+        gain = state.get(f"{prefix}{norm}.weight", torch.ones_like(mean))
+        gain = gain / (variance + torch.nn.BatchNorm1d(1).eps).sqrt()
+        shift = state.get(f"{prefix}{norm}.bias", torch.zeros_like(mean))
+        layers.append({"weight": weight * gain[:, None], "bias": shift - mean * gain})
+    return layers
 
 
 def head_is_pooler(folder: Path) -> bool:
     """Tell whether the head of a folder is the checkpoint's pooler, which a plain language model has as well."""
     if (folder / HEAD_FOLDER / "model.safetensors").exists():
         return False
-    return not any(name.endswith(f"{HEAD_KEYS[0]}.weight") for name in tensor_names(folder))
+    trained = (HEAD_KEYS[0], f"mlp.{BATCH_NORM}")
+    return not any(name.endswith(tuple(f"{key}.weight" for key in trained)) for name in tensor_names(folder))
 
 
 LM_HEADS = (

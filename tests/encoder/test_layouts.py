@@ -72,6 +72,20 @@ def test_infocse_training_output(folder, expected):
     )
 
 
+def test_published_heads_with_batch_norm(folder, expected):
+    """As InfoCSE's and DiffCSE's training writes them, under ``mlp.net``."""
+    from sentcli.methods.heads import BatchNormLayers
+
+    torch.manual_seed(0)
+    head = BatchNormLayers(32)
+    head(torch.randn(2, 50, 32) * 3 + 1)  # running statistics other than those of the start
+    as_simcse_output(folder, head="other", extra={f"mlp.{name}": value for name, value in head.state_dict().items()})
+    encoder = SentenceEncoder.load(folder, pooling="cls-head")
+    with torch.no_grad():
+        wanted = head.eval()(torch.tensor(expected)[None])[0].numpy()
+    np.testing.assert_allclose(encoder.encode(["the cat sat", "a dog"]), wanted, atol=1e-5)
+
+
 def test_roberta_prefix_and_head(tmp_path):
     folder = save_backbone(tmp_path / "roberta", kind="roberta")
     before = SentenceEncoder.load(folder, pooling="cls").encode(["the cat"])

@@ -87,6 +87,29 @@ def test_the_training_head_never_encodes_unasked(invoke, tiny_bert, text, tmp_pa
     assert not (tmp_path / "n" / "training_head").exists()
 
 
+def test_a_head_with_batch_norm_encodes_by_its_running_statistics(invoke, tiny_bert, text, tmp_path, sentences):
+    """As in InfoCSE's table 9; DiffCSE's head is the same."""
+    from safetensors.torch import load_file
+    from sentence_transformers import SentenceTransformer
+
+    from sentcli.methods.heads import BatchNormLayers
+
+    train(invoke, tiny_bert, text, tmp_path / "m", "--max-steps", 5, "--set", "head=batchnorm")
+    head = BatchNormLayers(32)
+    head.load_state_dict(load_file(tmp_path / "m" / "training_head" / "model.safetensors"))
+    plain = SentenceEncoder.load(tmp_path / "m").encode(sentences)
+    with torch.no_grad():
+        expected = head.eval()(torch.tensor(plain)[None])[0].numpy()
+    with_head = SentenceEncoder.load(tmp_path / "m", pooling="cls-head", backend="torch")
+    np.testing.assert_allclose(with_head.encode(sentences), expected, atol=1e-5)
+    assert with_head.spec.pooling == "cls-head"
+    exported = SentenceEncoder.load(tmp_path / "m", pooling="cls-head", backend="onnx")
+    np.testing.assert_allclose(exported.encode(sentences), expected, atol=1e-4)
+    with_head.save(tmp_path / "saved")
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(again.encode(sentences), expected, atol=1e-5)
+
+
 def test_same_seed_same_bytes(invoke, tiny_bert, text, tmp_path):
     digests = {}
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):

@@ -29,7 +29,7 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
     bias: bool = True
     activation: str = "torch.nn.modules.activation.Tanh"
     from_head: bool = False
-    """Whether the weights are those of the head stored with the checkpoint (``mlp.dense.*`` or ``pooler.dense.*``)."""
+    """Whether the weights are those of the head stored with the checkpoint; see `head_weights`."""
     on_tokens: bool = False
     """Whether the layer is applied to every token vector, before the pooling."""
 
@@ -89,7 +89,11 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         """Return the weights in the module's folder, or those of the head that was trained with the checkpoint."""
         if not self.from_head:
             return super().stored_weights(transformer, state)
-        return {f"linear.{name}": value for name, value in head_weights(transformer, state).items()}
+        shape = (self.out_features, self.in_features)
+        layers = [layer for layer in head_weights(transformer, state) if tuple(layer["weight"].shape) == shape]
+        if not layers:
+            raise InputError(f"{transformer}: its trained head has no layer of {shape[1]} to {shape[0]} dimensions")
+        return {f"linear.{name}": value for name, value in layers[0].items()}
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
         """Return the settings under sentence-transformers' names."""
