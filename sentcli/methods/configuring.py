@@ -16,7 +16,7 @@ from sentcli.objectives import OBJECTIVES
 ADD, REMOVE = "objectives+", "objectives-"
 SECTIONS: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
 """The parts of a method that are replaced as a whole, with the kinds of each."""
-VALUE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "whole numbers"}
+VALUE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "numbers"}
 """The name of a setting's type in messages."""
 
 
@@ -117,7 +117,8 @@ def _find(method: Method, key: str) -> tuple[str, str]:
 def _convert(key: str, value: Any, part: Any, field: str) -> object:
     """Convert a value to the type of a field; one that may be None is a number otherwise."""
     current = getattr(part, field)
-    optional = "None" in str(next(f.type for f in fields(part) if f.name == field))
+    declared = str(next(f.type for f in fields(part) if f.name == field))
+    optional, item_kind = "None" in declared, float if "float" in declared else int
     if optional and str(value).lower() == "none":
         return None
     kind: type[Any] = float if optional else type(current)
@@ -126,7 +127,7 @@ def _convert(key: str, value: Any, part: Any, field: str) -> object:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
         if kind is tuple:
-            return tuple(int(item) for item in text.strip("()[]").split(",") if item)
+            return tuple(item_kind(item) for item in text.strip("()[]").split(",") if item)
         return kind(text)
     except (ValueError, KeyError) as error:
         raise InputError(f"--set {key}={value}: expected {VALUE_NAMES[kind]}, like {current!r}") from error

@@ -205,6 +205,9 @@ class Objective(Bounded):
     def check(self) -> None:
         """Raise InputError for values that exclude each other."""
 
+    def check_positives(self, count: int) -> None:
+        """Raise InputError for settings that do not fit the number of positives of each anchor."""
+
     @property
     def note(self) -> str:
         """A warning about these settings for the user, before the training starts."""

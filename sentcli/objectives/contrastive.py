@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -158,23 +159,27 @@ def cosines(first: Tensor, second: Tensor) -> Tensor:
         return functional.normalize(widened(first), dim=-1) @ functional.normalize(widened(second), dim=-1).T
 
 
-def multi_positive_info_nce(views: Tensor, temperature: float = 0.05, **options: Any) -> Tensor:
-    """Sum of InfoNCE between the first view and each of the others (WhitenedCSE eq. 7 with every lambda_m = 1).
+def multi_positive_info_nce(
+    views: Tensor, temperature: float = 0.05, lambdas: Sequence[float] = (), **options: Any
+) -> Tensor:
+    """Sum of InfoNCE between the first view and each of the others (WhitenedCSE eq. 7).
 
     Args:
         views: ``[m, N, d]``; row i of every view is the same sentence, or a positive of the first view's.
         temperature: tau.
+        lambdas: lambda_m, the weight of each view after the first; 1 for all if it is empty.
         **options: as for `info_nce`.
 
     Returns:
         A scalar in nats, the mean over the N anchors.
 
     Raises:
-        ValueError: if there are fewer than two views.
+        ValueError: if there are fewer than two views, or another number of lambdas than of views after the first.
     """
     if views.ndim != 3 or len(views) < 2:
         raise ValueError(f"views {tuple(views.shape)} must be [m, N, d] with m >= 2")
-    return torch.stack([info_nce(views[0], view, temperature, **options) for view in views[1:]]).sum()
+    pairs = zip(lambdas or (1.0,) * (len(views) - 1), views[1:], strict=True)
+    return torch.stack([weight * info_nce(views[0], view, temperature, **options) for weight, view in pairs]).sum()
 
 
 def nt_xent(
@@ -387,14 +392,23 @@ class MomentumContrastive(StatefulObjective):
 class MultiPositive(InBatchNegatives, name="multi-positive"):
     """`multi_positive_info_nce` of all views (WhitenedCSE)."""
 
+    lambdas: tuple[float, ...] = ()
+    """lambda_m, the weight of each view after the first; 1 for all if it is empty, as in the authors' code."""
+
     every_view: ClassVar[bool] = True
     takes_hard_negatives: ClassVar[bool] = True
+
+    def check_positives(self, count: int) -> None:
+        """Refuse another number of lambdas than of positives."""
+        if self.lambdas and len(self.lambdas) != count:
+            raise InputError(f"lambdas {self.lambdas}: expected {count}, one for each view after the first")
 
     def __call__(self, views: Views) -> Tensor:
         """Return the sum over the positives."""
         positives = views.projected[:2] if views.paired else views.projected
         options = {"hard_negatives": views.hard_negatives, "cross_device": self.cross_device}
-        return multi_positive_info_nce(positives, self.temperature, texts=self.texts(views), **options)
+        texts = self.texts(views)
+        return multi_positive_info_nce(positives, self.temperature, self.lambdas, texts=texts, **options)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,9 @@ class TrainingModel(nn.Module):
         self._check_caching()
 
     def _check_views(self) -> None:
-        """Refuse views that the head or a second encoder cannot serve."""
+        """Refuse views that the objectives, the head or a second encoder cannot serve."""
+        for objective in self.method.objectives.values():
+            objective.check_positives(self.views - 1 if self.method.views.one_sentence else 1)
         copies = isinstance(self.method.views, Copies)
         if self.single_pass and (self.attention_layers or not copies or self.second is not None):
             raise InputError(

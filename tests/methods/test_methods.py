@@ -171,6 +171,8 @@ def test_settings_that_cannot_be(invoke, tiny_bert, text, tmp_path, pair, messag
         ("simcse", ["--aux-init", "random"], "--aux-init: simcse .*infocse"),
         ("simcse", ["--set", "objectives-=contrastive"], "simcse .*objective"),
         ("is-bert", ["--set", "kernels=2,4"], r"kernels \(2, 4\)"),
+        ("whitenedcse", ["--set", "lambdas=1,x"], "lambdas=1,x"),
+        ("whitenedcse", ["--set", "lambdas=1,0.5,2", "--max-steps", "1"], r"lambdas \(1.0, 0.5, 2.0\): expected 2"),
         ("micse", ["--set", "contrastive.denominator=both"], "'both'.*own-view, other-view"),
         ("micse", ["--set", "denominator=own-view", "--set", "positives_only=true"], "positives_only"),
         ("is-bert", ["--set", "discriminator=cnn"], "'cnn'.*dot, bilinear, mlp"),

@@ -254,6 +254,13 @@ def test_draws_are_distinct_and_true(slices, width, samples, seed):
     assert positions.shape[1] == (samples if enough else int(joint.sum(dim=1).min()))
 
 
+def test_each_positive_of_whitenedcse_may_have_its_own_weight():
+    views = random(3, 6, 8)
+    first, second = (info_nce(views[0], views[m]) for m in (1, 2))
+    torch.testing.assert_close(multi_positive_info_nce(views, lambdas=(1.0, 0.25)), first + 0.25 * second)
+    torch.testing.assert_close(multi_positive_info_nce(views), first + second)
+
+
 def test_a_draw_with_replacement_takes_each_true_position_as_often():
     joint = torch.tensor([[True, False, True, True, False], [False, True, False, False, False]])
     kept, positions = draw_with_replacement(joint, 9000, torch.Generator().manual_seed(1))

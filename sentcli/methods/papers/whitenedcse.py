@@ -16,6 +16,7 @@ Where paper and code differ:
     whitening  table 3: without shuffle, or all columns with running statistics (eq. 13)
                                                                              --set head.kind=group|zca|pca
     test       raw [CLS] (what the code selects by); "output of the MLP" in the text: encode with --pooling cls-head
+    lambda_m   1 for every view (code, default; not stated in the paper)    --set multi-positive.lambdas=1,0.5
     eq. 8      another form of the loss, which is 37 for views whose eq. 7 is 8e-5; not offered
 """
 
