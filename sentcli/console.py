@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -112,17 +112,21 @@ def show(table: Table) -> None:
     """
     entries = [[safe(_entry(table, row, i)) for i in range(len(table.columns))] for row in range(len(table.rows))]
     headings, console = [safe(column) for column in table.columns], output()
-    words = [[word for entry in column for word in entry.split()] for column in zip(headings, *entries, strict=True)]
-    longest = [max(map(len, of_column), default=0) for of_column in words]
-    narrow = sum(longest) + 3 * len(longest) >= console.width
+    longest = [_longest_word(row[i] for row in entries) for i in range(len(headings))]
+    narrow = sum(map(max, longest, map(_longest_word, zip(headings)))) + 3 * len(headings) >= console.width
     drawn = RichTable(title=Text(safe(table.title)), title_justify="left", padding=(0, 0 if narrow else 1))
     for i, heading in enumerate(headings):
-        is_number = table.numeric(i)
-        number = max((len(word) for row in entries for word in row[i].split()), default=None) if is_number else None
-        drawn.add_column(Text(heading), justify="right" if is_number else "left", overflow="fold", min_width=number)
+        if table.numeric(i):
+            drawn.add_column(Text(heading), justify="right", overflow="fold", min_width=longest[i])
+        else:
+            drawn.add_column(Text(heading), overflow="fold")
     for row in entries:
         drawn.add_row(*map(Text, row))
     console.print(drawn)
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((len(word) for text in texts for word in text.split()), default=0)
 
 
 def conclude(sentence: str) -> None:

@@ -308,11 +308,9 @@ def retrieval_tasks(tasks: Sequence[OwnTask], option: str) -> list[RetrievalTask
     Raises:
         InputError: for data that are no retrieval set.
     """
-    sets = [task for task in tasks if isinstance(task, RetrievalTask)]
-    if len(sets) < len(tasks):
-        other = next(task.name for task in tasks if task not in sets)
-        raise InputError(f"{option} is for retrieval sets, and {other} is none: leave one of them out")
-    return sets
+    if others := [task.name for task in tasks if not isinstance(task, RetrievalTask)]:
+        raise InputError(f"{option} is for retrieval sets, and {others[0]} is none: leave one of them out")
+    return [task for task in tasks if isinstance(task, RetrievalTask)]
 
 
 class Bench:

@@ -87,21 +87,22 @@ def load_state_dict(folder: Path) -> StateDict:
 
 
 def tensor_names(folder: Path) -> set[str]:
-    """Return the names of all weights of a folder; of safetensors files without reading the weights."""
+    """Return the names of all weights of a folder; see `names_in`."""
+    return set().union(*map(names_in, weight_files(folder)))
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the names of the weights in a file; of a safetensors file without reading the weights."""
     from safetensors import SafetensorError, safe_open
 
-    names: set[str] = set()
-    for path in weight_files(folder):
-        if path.suffix != ".safetensors":
-            names.update(load_weights(path))
-            continue
-        try:
-            regular(path)
-            with safe_open(path, "numpy") as file:
-                names.update(file.keys())
-        except (SafetensorError, OSError) as error:
-            raise InputError(f"{path} is damaged: {_first_line(error)}") from error
-    return names
+    if path.suffix != ".safetensors":
+        return set(load_weights(path))
+    try:
+        regular(path)
+        with safe_open(path, "numpy") as file:
+            return set(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is damaged: {_first_line(error)}") from error
 
 
 def load_weights(path: Path) -> StateDict:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli.errors import InputError
-from sentcli.io.weights import has_weights, load_state_dict, load_weights, tensor_names
+from sentcli.io.weights import has_weights, load_state_dict, load_weights, names_in, tensor_names
 
 if TYPE_CHECKING:
     from sentcli.io.weights import StateDict
@@ -26,7 +26,7 @@ def has_batch_norm(folder: Path) -> bool:
     """Tell whether the head of a folder is two layers with batch normalisation, as InfoCSE's and DiffCSE's."""
     stored = folder / HEAD_FOLDER / "model.safetensors"
     if stored.exists():
-        return f"{BATCH_NORM}.weight" in load_weights(stored)
+        return f"{BATCH_NORM}.weight" in names_in(stored)
     return has_weights(folder) and any(name.endswith(f"mlp.{BATCH_NORM}.weight") for name in tensor_names(folder))
 
 

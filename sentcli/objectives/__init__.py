@@ -10,11 +10,9 @@ from sentcli.objectives.contrastive import (
     InBatchNegatives,
     MultiPositive,
     NTXent,
-    SupervisedContrastive,
     info_nce,
     multi_positive_info_nce,
     nt_xent,
-    supervised_contrastive_loss,
 )
 from sentcli.objectives.masked_lm import MaskedLM
 from sentcli.objectives.mutual_information import (
@@ -38,6 +36,7 @@ from sentcli.objectives.pairs import (
     reconstruction_loss,
 )
 from sentcli.objectives.replaced_token import ReplacedTokenDetection
+from sentcli.objectives.supervised import SupervisedContrastive, supervised_contrastive_loss
 from sentcli.objectives.whitening import shuffled_group_whitening
 
 for _module in iter_modules(__path__):  # importing a file registers its objectives

@@ -50,8 +50,8 @@ class Vocabulary:
     special: frozenset[int]
     """The ids of special tokens, which are never masked or predicted."""
     pad: int
-    continues: frozenset[int] = frozenset()
-    """The ids of tokens that go on with a word; empty where the tokenizer does not tell."""
+    continues: Tensor | None = None
+    """Whether each token goes on with a word, by its id; None where the tokenizer does not tell."""
 
     @classmethod
     def of(cls, tokenizer: Any, size: int, pad: int) -> Vocabulary:
@@ -61,11 +61,13 @@ class Vocabulary:
         begin one.
         """
         special, tokens = frozenset(tokenizer.all_special_ids), tokenizer.get_vocab()
-        continues = {number for token, number in tokens.items() if token.startswith("##")}
+        found = [number for token, number in tokens.items() if token.startswith("##")]
         begin = {number for token, number in tokens.items() if token.startswith(("\u2581", "\u0120"))}
-        if begin and not continues:
-            continues = set(tokens.values()) - begin - special
-        return cls(size, tokenizer.mask_token_id, special, pad, frozenset(continues))
+        if begin and not found:
+            found = sorted(set(tokens.values()) - begin - special)
+        continues = torch.zeros(max(tokens.values()) + 1, dtype=torch.bool)
+        continues[found] = True
+        return cls(size, tokenizer.mask_token_id, special, pad, continues if found else None)
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,8 @@ class Objective(Bounded):
     def check(self) -> None:
         """Raise InputError for values that exclude each other."""
 
-    def check_positives(self, count: int) -> None:
-        """Raise InputError for settings that do not fit the number of positives of each anchor."""
+    def check_views(self, positives: int, hard_negatives: int) -> None:
+        """Raise InputError for settings that do not fit the numbers of positives and hard negatives of each anchor."""
 
     @property
     def note(self) -> str:

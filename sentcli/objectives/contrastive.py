@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sentcli.objectives.base import Loss, Parts
 
 InBatch = Literal["own-view", "other-view"]
+"""The view whose vectors of the other sentences are negatives."""
 
 
 def info_nce(
@@ -214,35 +215,6 @@ def nt_xent(
     return functional.cross_entropy(logits.scatter(1, itself, -torch.inf), target)
 
 
-def supervised_contrastive_loss(
-    views: Tensor, labels: Tensor, temperature: float = 0.1, *, cross_device: bool = False
-) -> Tensor:
-    """InfoNCE in which all vectors of a class are positives of each other (Khosla et al., NeurIPS 2020, eq. 2, L_out).
-
-    Each of the mB vectors is an anchor. Its loss is the mean over its positives of the cross-entropy of picking that
-    positive among all other vectors.
-
-    Args:
-        views: ``[m, B, d]`` with m >= 2, so that no class is alone.
-        labels: the number of the class of each row ``[B]``.
-        temperature: tau; 0.1 in the paper.
-        cross_device: take the vectors of all processes as candidates.
-
-    Returns:
-        A scalar in nats, the mean over the mB anchors.
-    """
-    count, start = len(labels), rank() * len(labels) if cross_device else 0
-    anchors, own = views.flatten(0, 1), labels.repeat(len(views))
-    columns = [gather(view) for view in views] if cross_device else list(views)
-    everyone = (gather(labels[:, None])[:, 0] if cross_device else labels).repeat(len(views))
-    rows = torch.arange(start, start + count, device=views.device)
-    itself = torch.cat([rows + i * len(columns[0]) for i in range(len(views))])[:, None]
-    logits = (cosines(anchors, torch.cat(columns)) / temperature).scatter(1, itself, -torch.inf)
-    positives = (own[:, None] == everyone).scatter(1, itself, False)
-    likelihoods = functional.log_softmax(logits, dim=1).masked_fill(~positives, 0.0)
-    return -(likelihoods.sum(dim=1) / positives.sum(dim=1)).mean()
-
-
 LARGEST_QUEUE = 10_000_000
 LARGEST_TABLE = 2**22
 """The largest number of cosines in memory at a time."""
@@ -281,7 +253,7 @@ class Contrastive(InBatchNegatives, name="contrastive"):
     positives_only: bool = False
     hard_negative_weight: Positive = 1.0
     """The weight alpha of an anchor's own hard negatives, for data that has them (supervised SimCSE)."""
-    denominator: Literal["all", "own-view", "other-view"] = "all"
+    denominator: Literal["all", InBatch] = "all"
     """``all`` candidates, the positive included, or the negatives alone as in `printed_info_nce`."""
 
     takes_hard_negatives: ClassVar[bool] = True
@@ -295,6 +267,11 @@ class Contrastive(InBatchNegatives, name="contrastive"):
                 f"denominator={self.denominator} is the printed form of miCSE's eq. 2, which has no positives_only, "
                 "mask_duplicates or hard_negative_weight"
             )
+
+    def check_views(self, positives: int, hard_negatives: int) -> None:
+        """Refuse hard negatives, which the printed form does not have."""
+        if hard_negatives and self.denominator != "all":
+            raise InputError(f"denominator={self.denominator} takes no hard negatives: name two --pair-fields")
 
     @property
     def note(self) -> str:
@@ -311,8 +288,6 @@ class Contrastive(InBatchNegatives, name="contrastive"):
         """Return the loss of views 1 and 2."""
         first, second = views.projected[:2]
         if self.denominator != "all":
-            if views.hard_negatives is not None:
-                raise InputError(f"denominator={self.denominator} takes no hard negatives: name two --pair-fields")
             return printed_info_nce(
                 first, second, self.temperature, negatives, of_view=self.denominator, cross_device=self.cross_device
             )
@@ -398,10 +373,10 @@ class MultiPositive(InBatchNegatives, name="multi-positive"):
     every_view: ClassVar[bool] = True
     takes_hard_negatives: ClassVar[bool] = True
 
-    def check_positives(self, count: int) -> None:
+    def check_views(self, positives: int, hard_negatives: int) -> None:
         """Refuse another number of lambdas than of positives."""
-        if self.lambdas and len(self.lambdas) != count:
-            raise InputError(f"lambdas {self.lambdas}: expected {count}, one for each view after the first")
+        if self.lambdas and len(self.lambdas) != positives:
+            raise InputError(f"lambdas {self.lambdas}: expected {positives}, one for each view after the first")
 
     def __call__(self, views: Views) -> Tensor:
         """Return the sum over the positives."""
@@ -422,22 +397,3 @@ class NTXent(InBatchNegatives, name="nt-xent"):
         texts = self.texts(views)
         first, second = views.projected[0], views.projected[1]
         return nt_xent(first, second, self.temperature, texts=texts, cross_device=self.cross_device)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SupervisedContrastive(Objective, name="supcon"):
-    """`supervised_contrastive_loss` of all views of texts with classes."""
-
-    temperature: Positive = 0.1
-    cross_device: bool = True
-    """Whether the texts of the other processes are compared, too."""
-
-    every_view: ClassVar[bool] = True
-    needs_classes: ClassVar[bool] = True
-
-    def __call__(self, views: Views) -> Tensor:
-        """Return the loss."""
-        assert views.labels is not None
-        return supervised_contrastive_loss(
-            views.projected, views.labels, self.temperature, cross_device=self.cross_device
-        )

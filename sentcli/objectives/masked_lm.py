@@ -47,7 +47,8 @@ def mask_tokens(
     drawn = torch.rand(ids.shape, device=ids.device)
     if whole_words:
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        goes_on = torch.isin(ids, torch.tensor(sorted(vocabulary.continues), device=ids.device))
+        assert vocabulary.continues is not None
+        goes_on = vocabulary.continues.to(ids.device)[ids]
         drawn = drawn.gather(1, places.where(~goes_on, 0).cummax(dim=1).values)  # that of the first token of the word
     chosen = (drawn < rate) & ~special
     kind = torch.rand(ids.shape, device=ids.device)
@@ -65,7 +66,7 @@ def need_mask_token(parts: Parts, name: str, *, whole_words: bool = False) -> No
     """
     if parts.vocabulary.mask is None:
         raise InputError(f"{name} masks words, and the tokenizer of this model has no mask token")
-    if whole_words and not parts.vocabulary.continues:
+    if whole_words and parts.vocabulary.continues is None:
         raise InputError(
             f"{name}.whole_words: the tokenizer of this model does not tell which tokens go on with a word"
         )
@@ -150,7 +151,7 @@ class WordPrediction(StatefulObjective):
 
     Attributes:
         vocabulary: the token ids that masking needs.
-            rate: the share of masked words.
+        rate: the share of masked words.
         whole_words: whether all tokens of a word are masked together.
         in_place: whether all objectives see the masked text.
     """

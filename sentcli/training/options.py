@@ -114,7 +114,7 @@ class EvaluationOptions:
         sts: Score the seven STS tasks of --eval-data at the end.
         senteval: A SentEval data/downstream folder: score its transfer tasks at the end.
         senteval_tasks: Comma-separated, as for senteval; default: those of --text-of, else the seven of the papers.
-        senteval_protocol: As for senteval: full is the papers', fast takes a quarter of the time.
+        senteval_protocol: As for senteval: full is the papers', fast trains a quarter of the classifiers.
     """
 
     dev: Annotated[list[str] | None, Flag(metavar="FILE|DIR")] = None

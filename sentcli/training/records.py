@@ -176,7 +176,7 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
     ]
 
 
-PARTS = {"hold_out": ("held_out_spearman", "held_out_pearson"), "text_of": ("senteval_average",)}
+IN_TURN = {"hold_out": ("held_out_spearman", "held_out_pearson"), "text_of": ("senteval_average",)}
 """The settings that runs of one experiment differ in, such as the topic that is held out, and the numbers of which the
 experiment has the mean."""
 
@@ -192,21 +192,21 @@ class PartsMean:
 
 
 def parts_means(summaries: Iterable[Summary], key: str) -> list[PartsMean]:
-    """Return the means over points that differ only in `key`, one of `PARTS`.
+    """Return the means over points that differ only in `key`, one of `IN_TURN`.
 
     Of the tasks of ``text_of`` there is one where each run was scored on its own, as in IS-BERT's table 3.
     """
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
         own = key != "text_of" or ",".join(summary.mean.get("senteval") or {}) == summary.point.get(key)
-        if key in summary.point and own and all(summary.mean.get(name) is not None for name in PARTS[key]):
+        if key in summary.point and own and all(summary.mean.get(name) is not None for name in IN_TURN[key]):
             rest = {name: value for name, value in summary.point.items() if name != key}
             groups.setdefault(json.dumps(rest, sort_keys=True), []).append(summary)
     return [
         PartsMean(
             {name: value for name, value in group[0].point.items() if name != key},
             [summary.point[key] for summary in group],
-            {name: statistics.fmean(summary.mean[name] for summary in group) for name in PARTS[key]},
+            {name: statistics.fmean(summary.mean[name] for summary in group) for name in IN_TURN[key]},
         )
         for group in groups.values()
         if len(group) > 1

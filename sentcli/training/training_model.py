@@ -70,8 +70,9 @@ class TrainingModel(nn.Module):
 
     def _check_views(self) -> None:
         """Refuse views that the objectives, the head or a second encoder cannot serve."""
+        positives = self.views - 1 if self.method.views.one_sentence else 1
         for objective in self.method.objectives.values():
-            objective.check_positives(self.views - 1 if self.method.views.one_sentence else 1)
+            objective.check_views(positives, self.views - 1 - positives)
         copies = isinstance(self.method.views, Copies)
         if self.single_pass and (self.attention_layers or not copies or self.second is not None):
             raise InputError(

@@ -293,6 +293,7 @@ def _check(
     from sentcli.io.dataset_writer import check_dataset, require_whole
     from sentcli.io.folder import open_folder
     from sentcli.io.places import is_remote
+    from sentcli.io.writers import SUFFIXES
     from sentcli.model.exported import check_files, read_export
     from sentcli.search.vector_file import open_vectors
 
@@ -301,7 +302,7 @@ def _check(
         raise InputError(
             f"--check {folder}: there is no such directory or file; it verifies what encode or export wrote"
         )
-    if Path(folder).suffix and not Path(folder).is_dir():
+    if Path(folder).is_file() or (is_remote(folder) and Path(folder).suffix in SUFFIXES):
         vectors = open_vectors(folder)
         result.model, canaries = vectors.origin.model, vectors.origin.recorded()["canaries"]
         rows, dimension = len(vectors.blocks), vectors.blocks.dimension

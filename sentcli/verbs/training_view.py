@@ -163,7 +163,7 @@ def summary(result: TrainResult, output: Path) -> None:
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
     """Return a table with mean and standard deviation of each point."""
-    from sentcli.training.records import PARTS, parts_means
+    from sentcli.training.records import IN_TURN, parts_means
 
     points = [summary.point for summary in summaries]
     varied = dict.fromkeys(key for point in points for key in point)
@@ -185,7 +185,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
         seeds = zip(summary.seeds, summary.runs, strict=True)
         shown = [f"{seed} (ended early)" if result.get("ended_early") else str(seed) for seed, result in seeds]
         rows.append([*settings(summary.point), ", ".join(shown), *(_mean_and_sd(summary, key) for key in columns)])
-    for part in PARTS:
+    for part in IN_TURN:
         for mean in parts_means(summaries, part):
             numbers = (f"{mean.numbers[key]:.2f}" if key in mean.numbers else "" for key in columns)
             rows.append([*settings({**mean.point, part: "mean"}), "", *numbers])

@@ -454,3 +454,13 @@ def test_a_dev_set_has_the_named_columns_whatever_their_case(invoke, tiny_bert, 
     options = ("--pair-fields", "q,a,v", "--dev", dev, "--batch-size", 6, "--max-steps", 1)
     result = train(invoke, tables["named"], tiny_bert, tmp_path / "m", *options, method="online-contrastive")
     assert re.search(r"dev\.csv: .*Q, A, V.*\b6 .*12 ", said(result))
+
+
+def test_the_printed_form_of_eq_2_refuses_hard_negatives_before_anything_is_written(invoke, tiny_bert, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("anchor,positive,negative\n" + "".join(f"a cat {i},the cat {i},a dog {i}\n" for i in range(20)))
+    call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", table, "-o", tmp_path / "m", "--max-steps", 1]
+    call += ["--set", "denominator=other-view", "--set", "mask_duplicates=false", "--batch-size", 8]
+    message = invoke(*call, check=2).stderr
+    assert "denominator=other-view" in message and "--pair-fields" in message and not (tmp_path / "m").exists()
+    invoke(*call, "--pair-fields", "anchor,positive", check=0)
