@@ -265,7 +265,7 @@ class Contrastive(InBatchNegatives, name="contrastive"):
         ):
             raise InputError(
                 f"denominator={self.denominator} is the printed form of miCSE's eq. 2, which has no positives_only, "
-                "mask_duplicates or hard_negative_weight"
+                "mask_duplicates (on for labelled pairs: --set mask_duplicates=false before it) or hard_negative_weight"
             )
 
     def check_views(self, positives: int, hard_negatives: int) -> None:

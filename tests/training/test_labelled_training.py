@@ -460,7 +460,7 @@ def test_the_printed_form_of_eq_2_refuses_hard_negatives_before_anything_is_writ
     table = tmp_path / "t.csv"
     table.write_text("anchor,positive,negative\n" + "".join(f"a cat {i},the cat {i},a dog {i}\n" for i in range(20)))
     call = ["train", "--method", "simcse", "-m", tiny_bert, "--data", table, "-o", tmp_path / "m", "--max-steps", 1]
-    call += ["--set", "denominator=other-view", "--set", "mask_duplicates=false", "--batch-size", 8]
+    call += ["--set", "mask_duplicates=false", "--set", "denominator=other-view", "--batch-size", 8]
     message = invoke(*call, check=2).stderr
     assert "denominator=other-view" in message and "--pair-fields" in message and not (tmp_path / "m").exists()
     invoke(*call, "--pair-fields", "anchor,positive", check=0)
