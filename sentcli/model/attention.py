@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sentcli.model.kernels import attention_weights
+
 IMPLEMENTATION = "sentcli"
 
 
@@ -78,16 +80,7 @@ def attention(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
     else:
-        scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-        if attention_mask is None:
-            weights = scores.softmax(dim=-1)
-        elif attention_mask.dtype == torch.bool:
-            # not -inf: padding outside a sliding window attends to no key at all, and its weights become 0
-            hidden = ~attention_mask
-            weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(hidden, 0)
-        else:
-            weights = (scores + attention_mask).softmax(dim=-1)
-        weights = nn.functional.dropout(weights, dropout)
+        weights = nn.functional.dropout(attention_weights(query, key, attention_mask, scaling), dropout)
         recorder.weights[layer] = weights
         output = (weights @ value).transpose(1, 2).contiguous()
     rate = _head_drop.get()

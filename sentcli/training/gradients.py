@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from sentcli.model.kernels import dense_gradients
 from sentcli.processes import average_gradients, gathered, process_count
 from sentcli.training.training_model import TrainingModel, in_order, unpacked
 
@@ -56,6 +57,7 @@ class Gradients:
             shares, names = shares or measured, list(terms)
             values = torch.stack([loss, *terms.values()]).detach()
             sums = values if sums is None else sums + values
+        dense_gradients(self.trained)
         average_gradients(self.trained)
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.trained, self.settings.clip_norm or math.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sentcli.errors import InputError
 from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
+from sentcli.model.kernels import CpuKernels
 from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.base import CPU_ROWS, by_length
 from sentcli.objectives.masked_lm import WordPrediction
@@ -193,7 +194,8 @@ class TrainingModel(nn.Module):
         settings = self.method.settings
         precision = settings.precision if half else "fp32"
         device = next(self.encoder.parameters()).device
-        with attention.dropping_heads(settings.drop_heads), computing_in(precision, device):
+        kernels = CpuKernels() if device.type == "cpu" and not settings.compile else nullcontext()
+        with attention.dropping_heads(settings.drop_heads), computing_in(precision, device), kernels:
             yield
 
     def _features(self, encoder: TorchEncoder, rows: Inputs) -> Features:

@@ -1,0 +1,122 @@
+"""Operations of training on a CPU that are faster than torch's own: dropout, and the gradient of word embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import FunctionCtx
+from torch.nn.functional import dropout, embedding, scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+
+LEVELS = 2**16
+"""Dropout draws 16 bits for each number, so that its rate is exact to 1/65,536."""
+LARGE = 2000
+"""The least number of rows of a table of embeddings whose gradient is sparse."""
+
+
+class CpuKernels(TorchFunctionMode):
+    """Inside this context some of torch's functions are replaced by faster ones, which act on tensors of a CPU.
+
+    * Dropout, also that of attention weights, takes its bits from NumPy's SFC64, which is seeded by a number of torch's
+      generator: so the random numbers of training still follow from torch's seed and state.
+    * The gradient of a large table of embeddings has the rows that were looked up, and not a zero for every other.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call what replaces a function of torch, or the function."""
+        return REPLACED.get(func, func)(*args, **(kwargs or {}))
+
+
+def sparse_embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Look up embeddings ``[..., d]``; the gradient of a large table on a CPU is sparse."""
+    large = weight.device.type == "cpu" and len(weight) >= LARGE and not scale_grad_by_freq
+    return embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse or large)
+
+
+def dense_gradients(parameters: Iterable[Tensor]) -> None:
+    """Replace sparse gradients, which the optimisers and the clipping do not take, by dense ones."""
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.to_dense()
+
+
+def fast_dropout(states: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Set each number to zero with probability `p` and scale up the others; not in place even if it is asked for."""
+    if not (training and 0 < p < 1 and states.device.type == "cpu"):
+        return dropout(states, p, training, inplace)
+    return Dropout.apply(states, p)  # type: ignore[no-untyped-call]
+
+
+class Dropout(Function):
+    """Dropout with 16 random bits a number."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, states: Tensor, rate: float) -> Tensor:
+        """Return the states with some set to zero and the others scaled."""
+        seed = int(torch.randint(2**62, (1,)))
+        bits = np.random.SFC64(seed).random_raw(-(-states.numel() // 4)).view(np.uint16)[: states.numel()]
+        dropped = round(rate * LEVELS)
+        kept = torch.from_numpy((bits >= dropped).view(np.uint8)).view(states.shape)
+        ctx.kept, ctx.scale = kept, LEVELS / (LEVELS - dropped)  # type: ignore[attr-defined]
+        return scaled(states, kept, ctx.scale)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Return the gradient of the states."""
+        return scaled(gradients[0], ctx.kept, ctx.scale), None
+
+
+def scaled(states: Tensor, kept: Tensor, scale: float) -> Tensor:
+    """Return the states that are kept, scaled, and zeros."""
+    return kept.to(states.dtype).mul_(states).mul_(scale)
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, **others: Any
+) -> Tensor:
+    """Return scaled dot-product attention ``[..., T, d]``, with the weights' dropout by `fast_dropout`."""
+    plain = not others.get("is_causal") and not others.get("enable_gqa")
+    if not (plain and dropout_p and query.device.type == "cpu"):
+        return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, **others)
+    return fast_dropout(attention_weights(query, key, attn_mask, others.get("scale")), dropout_p) @ value
+
+
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
+    """Return the attention weights ``[..., T, T]`` after softmax; a row that may attend to nothing has zeros.
+
+    Args:
+        query: ``[..., T, d]``.
+        key: ``[..., T, d]``.
+        mask: True or 0 where a key counts, broadcastable to ``[..., T, T]``.
+        scale: the factor of the scores; None takes ``1 / sqrt(d)``.
+    """
+    scores = query * (query.shape[-1] ** -0.5 if scale is None else scale) @ key.transpose(-2, -1)
+    if mask is None:
+        return scores.softmax(dim=-1)
+    if mask.dtype != torch.bool:
+        return (scores + mask).softmax(dim=-1)
+    # not -inf: padding outside a sliding window attends to no key at all
+    hidden = ~mask
+    return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(hidden, 0)
+
+
+REPLACED: dict[Any, Callable[..., Any]] = {
+    dropout: fast_dropout,
+    embedding: sparse_embedding,
+    scaled_dot_product_attention: attention,
+}
