@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, choose, rates, methods, controls,
+# effects, second-wash, lengths, fitted, scores, further, compare. All goes to study/washed/.
+# Interrupt a step at any time and start it again; start a step of training twice, and two cores share its runs. A run
+# whose line is in docs/results/washed/STEP.jsonl is not made again: remove its line first to make its model.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+step=$1
+here=docs/results/washed
+study="python $here/study.py"
+corpus=$SENTCLI_DATA/corpus
+general=()
+for file in "$corpus"/general/*.txt.gz; do   # wiki_science is held out
+  [[ $file == *wiki_science* ]] || general+=("$file")
+done
+text=(--data "$corpus/wiki.txt" "${general[@]}")
+dev=(--eval-data "$SENTCLI_DATA/senteval")
+training=(--batch-size 64 --max-length 32 --max-steps 250 --eval-every 125 --save-every 0 --set precision=bf16
+  --set keep_start=false --set warmup_steps=0)
+
+sweep() {                     # NAME, further options
+  sentcli train --sweep "$here/$1.toml" --results "$here/$1.jsonl" -o "study/washed/$1" --resume \
+    -m study/washed/start "${text[@]}" "${dev[@]}" "${training[@]}" "${@:2}"
+}
+
+wash() {                      # STEPS, SEED, NAME
+  sentcli train --method mlm -m minilm "${text[@]}" --eval-text "$corpus/general/wiki_science.txt.gz" --batch-size 64 \
+    --max-length 64 --max-steps "$1" --eval-every "$1" --learning-rate 5e-4 --set precision=bf16 --seed "$2" \
+    --save-every 100 -o "study/washed/$3" --json "$here/$3.json" --resume
+}
+
+case $step in
+  wash)
+    for steps in 100 300 900; do wash $steps 1 wash-$steps; done
+    sentcli train --sweep $here/starts.toml --results $here/starts.jsonl -o study/washed/starts --resume \
+      "${text[@]}" --limit 20000 "${dev[@]}"
+    ;;
+  choose) ln -sfn "$($study choose)" study/washed/start ;;
+  rates | methods | effects | lengths) sweep "$step" ;;
+  second-wash)
+    wash "$($study steps)" 2 wash-second
+    sweep "$step" -m study/washed/wash-second
+    ;;
+  controls)
+    sweep controls            # the same objective as the wash, for as many steps more
+    $study pair-randomly study/washed/random-pairs.csv "$corpus/wiki.txt" "${general[@]}"
+    sentcli train --sweep $here/random-pairs.toml --results $here/random-pairs.jsonl -o study/washed/random-pairs \
+      --resume -m study/washed/start --data study/washed/random-pairs.csv "${dev[@]}" "${training[@]}"
+    ;;
+  fitted)
+    sentcli train --sweep $here/fitted.toml --results $here/fitted.jsonl -o study/washed/fitted --resume \
+      -m study/washed/start "${text[@]}" --limit 20000 "${dev[@]}"
+    ;;
+  scores)                     # the seven STS tasks and STS-B's pairs as a retrieval set, of every model
+    mapfile -t models < <($study models)
+    sentcli sts-eval "${models[@]}" --data "$SENTCLI_DATA/senteval" --json study/washed/sts.json
+    sentcli retrieve "${models[@]}" --in-domain "$SENTCLI_DATA/senteval/STS/STSBenchmark/sts-test.csv" \
+      --json study/washed/in-domain.json
+    ;;
+  further)                    # seven transfer tasks and the geometry, of one seed of each method
+    mapfile -t models < <($study models --first-seed)
+    sentcli senteval "${models[@]}" --data "$SENTCLI_DATA/senteval" --protocol fast --json $here/transfer.json
+    sentcli analyze geometry "${models[@]}" --data "$SENTCLI_DATA/senteval" -o study/washed/geometry
+    cp study/washed/geometry/geometry.csv $here/geometry.csv
+    ;;
+  compare) $study compare > $here/compared.json ;;
+  *)
+    echo "no step $step" >&2
+    exit 2
+    ;;
+esac
