@@ -13,6 +13,7 @@ from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
 from sentcli.io.copies import FolderCopy
 from sentcli.io.places import is_remote
 from sentcli.io.served import Served
+from sentcli.io.word_vectors import word_vector_folder
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ def on_this_machine(model: str) -> bool:
 def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     """Find the folder of a model: a local directory, one in an object store, a short name, or a hub id.
 
+    A text file of word vectors becomes such a folder in the cache.
+
     Nothing opens the network when the model is on this machine.
 
     Raises:
@@ -104,7 +107,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         _check_pin(path, zoo().get(model))
         return path, None
     if path.exists():
-        raise InputError(f"{model} is a file; a model is a folder")
+        return word_vector_folder(path), None
     entry = find_entry(model)
     parts = model.split("/")
     is_hub_id = len(parts) == 2 and all(parts) and not model.startswith((".", "~"))

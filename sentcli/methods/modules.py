@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
+from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +16,7 @@ from annotated_types import Ge, Le
 
 from sentcli.bounds import Bounded, Count
 from sentcli.errors import InputError
+from sentcli.io.word_vectors import write_static_folder
 from sentcli.model.modules import CNNSpec, DenseSpec, NormalizeSpec, PoolingSpec
 from sentcli.model.spec import EncoderSpec
 
@@ -133,3 +139,56 @@ def whitening_transform(
     kept = dimensions or rank
     weight = (axes[:, :kept] / np.sqrt(values[:kept])).T
     return weight.astype(np.float32), (-weight @ mean).astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagOfWordsFit(Bounded):
+    """A vector of weighted words, which needs no training: the baseline that every model has to beat.
+
+    The start model only says how a text is cut into words. If there are more words than dimensions, they are hashed
+    (Weinberger et al., Feature hashing for large scale multitask learning, ICML 2009).
+    """
+
+    weights: Literal["tf-idf", "counts", "content-words"] = "tf-idf"
+    """What a word counts: ``tf-idf`` ln((1 + n) / (1 + df)) + 1, for n sentences of which df have it, as scikit-learn
+    does; ``counts`` 1; ``content-words`` 1, but 0 for function words and for what has no letter or digit.
+    """
+    dimensions: Annotated[int, Ge(1), Le(65_536)] = 1024
+    words: Annotated[int, Ge(1), Le(1_000_000)] = 30_000
+    """The most words of the vocabulary, the ones that are in most sentences first."""
+
+    needs_data = True
+
+    def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
+        """Return an encoder whose vector is the mean of the vectors of a text's words."""
+        from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+        cut = encoder.hf_tokenizer.backend_tokenizer
+        if encoder.local.spec.lowercase or cut.pre_tokenizer is None:
+            raise InputError("bag-of-words needs a start model whose tokenizer cuts texts into words, such as minilm")
+        count: Counter[str] = Counter()
+        for sentence in sentences:
+            text = cut.normalizer.normalize_str(sentence) if cut.normalizer is not None else sentence
+            count.update({word for word, _ in cut.pre_tokenizer.pre_tokenize_str(text)})
+        frequent = sorted(count.items(), key=lambda entry: (-entry[1], entry[0]))[: self.words]
+        vocabulary = [word for word, _ in frequent]
+        table = np.zeros((len(vocabulary), min(self.dimensions, len(vocabulary))), np.float32)
+        for row, (word, found) in enumerate(frequent):
+            column, sign = row, 1
+            if len(vocabulary) > self.dimensions:
+                column, sign = crc32(word.encode()) % self.dimensions, 1 - 2 * (crc32(word.encode(), 1) & 1)
+            table[row, column] = sign * self.weight(word, found, len(sentences))
+        with tempfile.TemporaryDirectory() as folder:
+            write_static_folder(Path(folder), vocabulary, table, cut.normalizer, cut.pre_tokenizer)
+            made = SentenceEncoder.load(folder, backend="torch", device=encoder.backend.device)
+        return made
+
+    def weight(self, word: str, found: int, sentences: int) -> float:
+        """Return the weight of a word that is in `found` of the sentences."""
+        if self.weights == "tf-idf":
+            return math.log((1 + sentences) / (1 + found)) + 1
+        if self.weights == "counts":
+            return 1.0
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        return float(any(map(str.isalnum, word)) and word.lower() not in ENGLISH_STOP_WORDS)

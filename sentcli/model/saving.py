@@ -11,6 +11,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import write_json
 from sentcli.io.weights import save_weights
+from sentcli.model.static import STATIC
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
@@ -45,8 +46,10 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
         weights: whether the transformer's weights are written.
     """
     spec, module = model.spec, model.torch_module
-    entries = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
-    for i, (part, width, built) in enumerate(zip(spec.modules, spec.widths, module.stack, strict=True), 1):
+    first = STATIC if spec.is_static else "Transformer"
+    entries = [{"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{first}"}]
+    parts = list(zip(spec.modules, spec.widths, module.stack, strict=True))
+    for i, (part, width, built) in enumerate(parts[spec.is_static :], 1):  # a table's module has its mean in itself
         path = f"{i}_{part.name}"
         entries.append({"idx": i, "name": str(i), "path": path, "type": part.type_name})
         (folder / path).mkdir()

@@ -30,6 +30,7 @@ from sentcli.model.modules import (
 from sentcli.model.modules.base import OWN
 from sentcli.model.modules.classifier import LAYERS
 from sentcli.model.modules.dense import OPERATORS
+from sentcli.model.static import STATIC, STATIC_LENGTH, table_sizes
 from sentcli.model.stored_heads import has_batch_norm
 
 POOLINGS = {
@@ -171,6 +172,11 @@ class EncoderSpec(ModelSpec):
         return int(self.config.get("hidden_size") or self.config.get("dim") or 0)
 
     @property
+    def is_static(self) -> bool:
+        """Whether each token has the same vector in every text, so that there is a table and no transformer."""
+        return self.config.get("model_type") == STATIC
+
+    @property
     def layers(self) -> int:
         """The number of the transformer's layers."""
         return int(self.config.get("num_hidden_layers") or self.config.get("n_layers") or 0)
@@ -232,6 +238,8 @@ class EncoderSpec(ModelSpec):
         check_pooling(name)
         if name == self.pooling:
             return replace(self, assumed_pooling=False)
+        if self.is_static:
+            raise InputError(f"{self.folder}: static embeddings pool by the mean; --pooling {name} is not for them")
         modules: list[ModuleSpec] = []
         if name in ("first-last-avg", "layer1-last-avg"):
             start = 0 if name == "first-last-avg" else 1
@@ -335,11 +343,14 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
         (entry.type if entry.type.startswith(OWN) else entry.type.rsplit(".", 1)[-1], folder / entry.path)
         for entry in entries
     ]
-    if not named or named[0][0] != "Transformer":
+    if not named or named[0][0] not in ("Transformer", STATIC):
         first = named[0][0] if named else "nothing"
-        raise InputError(f"{folder}: the first module is {first}; only Transformer encoders are supported")
-    transformer = named[0][1]
+        raise InputError(f"{folder}: the first module is {first}; only Transformer and {STATIC} are supported")
+    kind, transformer = named[0]
     modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # dropout is for training
+    if kind == STATIC:
+        config = {"model_type": STATIC, **table_sizes(transformer)}
+        return EncoderSpec(transformer, (PoolingSpec(("mean",)), *modules), max_length=STATIC_LENGTH, config=config)
     if not any(module.pools for module in modules):
         refuse_classifier(folder, read_json(transformer / "config.json", default={}))
         raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from sentcli.io.atomic import regular
 from sentcli.model import torch_model
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions
-from sentcli.model.tokenizing import TextTokenizer, fit
+from sentcli.model.tokenizing import TextTokenizer, fit, read_tokenizer
 from sentcli.precision import PRECISIONS, check_precision
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def load(
     """
     quiet_transformers()
     backend = TorchBackend.choose(options, notice)
-    hf_tokenizer = load_tokenizer(spec.folder)
+    hf_tokenizer = static_tokenizer(spec.folder) if spec.is_static else load_tokenizer(spec.folder)
     tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
     module = torch_model.build(spec, notice, untrained=untrained)
     try:
@@ -153,6 +154,15 @@ def load_tokenizer(folder: Path) -> Any:
     if not tokenizer.is_fast:
         raise InputError(f"{folder}: its tokenizer has no fast version (tokenizer.json)")
     return tokenizer
+
+
+def static_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer of a table of token vectors, which adds no special tokens."""
+    from transformers import PreTrainedTokenizerFast
+
+    facts = json.loads(read_tokenizer(folder).to_str())
+    plain = Tokenizer.from_str(json.dumps({**facts, "post_processor": None}))
+    return PreTrainedTokenizerFast(tokenizer_object=plain)  # type: ignore[no-untyped-call]
 
 
 def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> TextTokenizer:

@@ -15,6 +15,7 @@ from sentcli.io.weights import has_weights, load_state_dict
 from sentcli.model import attention, surgery
 from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import EncoderSpec
+from sentcli.model.static import static_table
 
 
 class BuiltModule(nn.Module):
@@ -36,6 +37,28 @@ class BuiltModule(nn.Module):
         """Change the features in place, and return them."""
         self.spec.forward(features, self)
         return features
+
+
+class StaticTable(nn.Module):
+    """A table of token vectors ``[vocabulary, d]`` in the place of a transformer."""
+
+    def __init__(self, table: Tensor) -> None:
+        from transformers import PreTrainedConfig
+
+        super().__init__()
+        self.embedding = nn.Embedding(len(table), table.shape[1], _weight=table)
+        self.config = PreTrainedConfig()
+        self.config.update({"hidden_size": table.shape[1], "vocab_size": len(table), "num_hidden_layers": 0})
+
+    def forward(self, input_ids: Tensor, **others: Any) -> Any:
+        """Look up the vectors of tokens ``[B, T, d]``."""
+        from transformers.modeling_outputs import BaseModelOutput
+
+        return BaseModelOutput(last_hidden_state=self.embedding(input_ids))
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the table."""
+        return self.embedding
 
 
 class TorchEncoder(nn.Module):
@@ -117,7 +140,10 @@ def build(
         untrained: start from random weights if the folder has none, instead of raising an error.
     """
     state = None if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
-    backbone = load_backbone(spec.folder, state, (lambda message: None) if spec.scores_pairs else notice)
+    if spec.is_static:
+        backbone: nn.Module = StaticTable(static_table(spec.folder, state or {}))
+    else:
+        backbone = load_backbone(spec.folder, state, (lambda message: None) if spec.scores_pairs else notice)
     state = state or {}
     modules = []
     for part, width in zip(spec.modules, spec.widths, strict=True):

@@ -93,6 +93,10 @@ def export_model(
     """
     if model.backend.precision != "fp32":
         raise InputError(f"an export is made of the model in fp32, not in {model.backend.precision}")
+    if model.spec.is_static:
+        raise InputError(
+            f"{model.name}: static embeddings are a table, which no export makes faster; use --backend torch"
+        )
     check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORT).exists():
         raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")

@@ -1,0 +1,127 @@
+"""Text files of word vectors, as GloVe and word2vec write them, as model folders in the cache."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli.console import working
+from sentcli.errors import DataError, InputError
+from sentcli.io.atomic import replacing
+from sentcli.io.digests import cache_folder, known_digest, least_recently_used
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+UNKNOWN = "[UNK]"
+"""Stands for words without a vector. Its own is zero: such words change the length of a text's vector, no cosine."""
+CACHE_BYTES = 8 * 2**30
+"""The most bytes that the folders in the cache may take; the least recently used are deleted first."""
+FORMAT = 1
+"""Of the folders. When it changes, they are made again."""
+
+
+def word_vector_folder(path: Path) -> Path:
+    """Return the model folder of a text file of word vectors; it is made once and kept in the cache.
+
+    Raises:
+        InputError: if the file holds something else.
+    """
+    folder = cache_folder("word-vectors") / f"{known_digest(path)[:32]}-{FORMAT}"
+    if not folder.is_dir():
+        from tokenizers import normalizers
+
+        words, table = read_word_vectors(path)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder) as temporary:
+            temporary.mkdir()
+            lowercase = all(word == word.lower() for word in words)
+            write_static_folder(temporary, words, table, normalizers.Lowercase() if lowercase else normalizers.NFC())
+        for old in least_recently_used(filter(Path.is_dir, folder.parent.iterdir()), folder, CACHE_BYTES):
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
+    """Read words and their vectors ``[words, d]``.
+
+    A line is a word and d numbers, with single spaces between them; word2vec has a line with the number of words and d
+    before them. Of a word that comes twice the first vector counts.
+
+    Raises:
+        InputError: if the first line is no vector, or a later one has another number of values.
+    """
+    vectors: dict[str, npt.NDArray[np.float32]] = {}
+    dimension = 0
+    with working(f"reading the word vectors of {path.name} (once)") as say, _opened(path) as handle:
+        try:
+            for number, line in enumerate(handle, 1):
+                fields = line.rstrip().split(" ")
+                if number == 1:
+                    if len(fields) == 2 and all(field.isdigit() for field in fields):
+                        dimension = int(fields[1])
+                        continue
+                    dimension = len(fields) - 1
+                word, vector = _parsed(fields, dimension)
+                if not word or vector is None:
+                    if number == 1:
+                        raise InputError(f"{path} is a file; a model is a folder, or a text file of word vectors")
+                    raise DataError(path, f"expected a word and {dimension} numbers", line=number)
+                vectors.setdefault(word, vector)
+                if number % 20_000 == 0:
+                    say(f"{number:,} words")
+        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+            message = f"{path} is a file; a model is a folder, or a text file of word vectors in UTF-8"
+            raise InputError(message) from error
+    if not vectors:
+        raise InputError(f"{path} holds no word vectors")
+    return list(vectors), np.stack(list(vectors.values()))
+
+
+def _opened(path: Path) -> IO[str]:
+    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+
+
+def _parsed(fields: Sequence[str], dimension: int) -> tuple[str, npt.NDArray[np.float32] | None]:
+    """Return the word, which may hold spaces, and its vector; None if these are no numbers."""
+    try:
+        vector = np.array(fields[-dimension:] if dimension else [], np.float32)
+    except ValueError:
+        vector = np.empty(0, np.float32)
+    fits = dimension > 0 and len(vector) == dimension and bool(np.isfinite(vector).all())
+    return " ".join(fields[: len(fields) - dimension]), vector if fits else None
+
+
+def write_static_folder(
+    folder: Path, words: Sequence[str], table: npt.NDArray[np.float32], normalizer: Any, pre_tokenizer: Any = None
+) -> None:
+    """Write words and their vectors as a model that sentence-transformers opens, into an existing folder.
+
+    Args:
+        folder: an empty folder.
+        words: without repetitions.
+        table: a vector for each ``[words, d]``.
+        normalizer: of the tokenizers library, for a text.
+        pre_tokenizer: of the tokenizers library, which cuts a text into words; None cuts it at white space and around
+            punctuation.
+    """
+    from safetensors.numpy import save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    known = [word for word in words if word != UNKNOWN]
+    rows = np.zeros((len(known) + 1, table.shape[1]), np.float32)
+    rows[1:] = table[[word != UNKNOWN for word in words]]
+    vocabulary = {word: number for number, word in enumerate([UNKNOWN, *known])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    save_file({"embedding.weight": rows}, folder / "model.safetensors", metadata={"format": "pt"})
+    entry = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}
+    (folder / "modules.json").write_text(json.dumps([entry], indent=2), "utf-8")
