@@ -83,7 +83,8 @@ def published() -> dict[str, Published]:
     tables = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
     for name, system in tables.items():
         scores = {FULL_NAMES.get(task, task): float(score) for task, score in system["scores"].items()}
-        systems[name] = Published(name, system["title"], system["source"], scores)
+        sources = {FULL_NAMES.get(task, task): source for task, source in system.get("sources", {}).items()}
+        systems[name] = Published(name, system["title"], system["source"], scores, sources)
     return dict(sorted(systems.items()))
 
 
