@@ -64,7 +64,7 @@ def test_what_cannot_be_compared_is_refused_before_the_work(data, invoke):
     call = ["-m", "no-such-model", "--data", data / "senteval", "--against"]
     for command, options, words in (
         ("senteval", ["consert-bert-base"], "consert-bert-base .*CR, MPQA"),
-        ("senteval", ["simcse-bert-base", "--tasks", "MR"], "simcse-bert-base .*MR"),
+        ("senteval", ["informin-cl-bert-base", "--tasks", "MR"], "informin-cl-bert-base .*MR"),
         ("senteval", ["simcse-bert-base", "--protocol", "lbfgs"], "--against.*full"),
         ("sts-eval", ["glove", "--split", "dev"], "--against.*test"),
     ):
