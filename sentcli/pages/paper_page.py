@@ -1,18 +1,23 @@
-"""The page of the papers' tables: each item with its answer, its data, its results and its commands."""
+"""The page of the papers' tables: the items with their answers, and a script with what repeats each."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from sentcli.evaluation.papers import ANSWERS, Item, Paper
 from sentcli.pages.page import Page, Section
 from sentcli.table import Table
 
+WIDTH = 110
+"""The width of comments of a script."""
 ABOUT = (
-    "yes: the commands repeat the item, given the data. partly: they repeat a part of it, or the paper leaves open what "
-    "decides it. no: they do not. Numbers are never repeated here: --against sets the printed ones beside measured ones.",
-    "Names of data such as wiki1m and senteval are those of sentcli data get; a command that trains on a GPU's worth of "
-    "text says what the paper does, not what was run here. A result names the file that has it.",
+    "yes: the commands repeat the item, given the data. partly: they repeat a part of it, or the paper leaves open "
+    "what decides it. no: nothing repeats it.",
+    "The commands train as the papers do, on their models and their text. What came of it here, mostly on smaller "
+    "ones, is in the files under results. --against sets the printed rows that are named beside measured scores. Data "
+    "such as wiki1m and senteval are those of sentcli data get; names in capitals stand for files of your own, and "
+    "models such as infocse for folders of trainings.",
 )
 
 
@@ -20,23 +25,31 @@ def paper_page(papers: Sequence[Paper], title: str) -> Page:
     """Return the page of some papers, with the counts of their answers at its top."""
     counts = [{"paper": paper.title, **paper.counts(), "items": len(paper.item)} for paper in papers]
     if len(papers) > 1:
-        total = {key: sum(paper.counts()[key] for paper in papers) for key in ANSWERS}
+        total = {answer: sum(paper.counts()[answer] for paper in papers) for answer in ANSWERS}
         counts.append({"paper": "all", **total, "items": sum(total.values())})
-    sections = [Section("Counts", table=Table.of_rows("Counts", counts))]
+    sections = [Section("Counts", table=Table.of_rows("Items by answer", counts))]
     for paper in papers:
-        table = Table.of_rows(f"{paper.title}: {paper.reference}", [_row(item) for item in paper.item], wide=WIDE)
-        sections.append(Section(paper.title, table=table, code=commands(paper)))
+        rows = [
+            {"item": i.name, "what it shows": i.shows, "answer": i.answer, "what is missing, and why": i.missing}
+            for i in paper.item
+        ]
+        table = Table.of_rows(paper.reference, rows, wide=("what it shows", "what is missing, and why"))
+        sections.append(Section(paper.title, table=table, code=script(paper)))
     return Page(title, sections, ABOUT)
 
 
-WIDE = ("shows", "data", "printed rows", "results", "what is missing, and why")
+def script(paper: Paper) -> list[str]:
+    """Return the commands of a paper, each item's behind comments with its name, its data and where scores are."""
+    return [line for item in paper.item if item.commands or item.printed for line in (*_comments(item), *item.commands)]
 
 
-def _row(item: Item) -> dict[str, str]:
-    cells = item.shows, item.answer, item.data, ", ".join(item.printed), ", ".join(item.results), item.missing
-    return dict(zip(("item", "shows", "answer", *WIDE[1:]), (item.name, *cells), strict=True))
-
-
-def commands(paper: Paper) -> list[str]:
-    """Return the commands of a paper as lines of a script, each item's behind a comment with its name."""
-    return [line for item in paper.item if item.commands for line in (f"# {item.name}", *item.commands)]
+def _comments(item: Item) -> list[str]:
+    """Return the lines above the commands of an item."""
+    about = {"data": item.data, "printed rows": ", ".join(item.printed), "results": ", ".join(item.results)}
+    lines = [f"# {item.name}"]
+    for key, text in about.items():
+        if text:
+            lines += textwrap.wrap(
+                f"{key}: {text}", WIDTH, initial_indent="#   ", subsequent_indent="#     ", break_on_hyphens=False
+            )
+    return lines

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, Field, StrictInt, field_validator
 
 from sentcli.encoder.loading import read_model
-from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import stores
 from sentcli.io.atomic import check_output
 from sentcli.io.forms import finite, read_toml
@@ -116,9 +116,15 @@ def read_sweep(path: Path) -> Sweep:
     draws the sentences of each run by the seed of its training. `Asha` says what the last table means.
 
     Raises:
-        DataError: if it is no such file, or its grids have too many points.
+        InputError: if there is no such file or name.
+        DataError: if it is no sweep, or its grids have too many points.
     """
-    if str(path) in sweep_names() and not path.exists():
+    if path.suffix != ".toml" and not path.exists():
+        names = sweep_names()
+        if str(path) not in names:
+            raise InputError(
+                f"unknown sweep {path}{nearest(str(path), names)}; a .toml file, or one of: {', '.join(names)}"
+            )
         path = models_folder() / "sweeps" / f"{path}.toml"
     file = read_toml(SweepFile, path)
     grids = [{key: value if isinstance(value, list) else [value] for key, value in grid.items()} for grid in file.grid]

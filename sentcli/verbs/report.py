@@ -65,7 +65,7 @@ class PageOptions:
 def report(
     names: Annotated[list[str] | None, Flag(metavar="FILE|RUN|MODEL...", positional=True)] = None,
     output: Annotated[list[Path] | None, Flag("-o", metavar="FILE")] = None,
-    paper: Annotated[str | None, Flag(metavar="NAME", excludes="names")] = None,
+    paper: Annotated[str | None, Flag(metavar="NAME", excludes="names data texts group name title")] = None,
     choices: Annotated[PageOptions, Group("Page")] = PageOptions(),
     data: shared.Data = None,
     texts: shared.TextsFile = None,
@@ -150,10 +150,8 @@ def report(
 
 def _paper(name: str, targets: Sequence[Path]) -> Result:
     """Return the items of a paper, and write them as pages."""
-    from rich.text import Text
-
     from sentcli.evaluation.papers import load_paper
-    from sentcli.pages.paper_page import commands, paper_page
+    from sentcli.pages.paper_page import paper_page, script
     from sentcli.pages.write import write_page
 
     paper, result = load_paper(name), Result("report", on_console=not targets)
@@ -162,9 +160,11 @@ def _paper(name: str, targets: Sequence[Path]) -> Result:
         write_page(page, target)
     if targets:
         console.note(f"wrote {', '.join(map(str, targets))}")
-    result.finish({"files": list(map(str, targets)), "counts": paper.counts(), **paper.model_dump()})
-    result.sections, result.rows = page.sections, [item.model_dump() for item in paper.item]
-    result.listings = [Text("\n".join(commands(paper)), overflow="ignore", no_wrap=True)]
+    items = [item.model_dump() for item in paper.item]
+    about = {"paper": paper.name, "title": paper.title, "reference": paper.reference}
+    result.finish({"files": list(map(str, targets)), **about, "counts": paper.counts(), "items": items})
+    result.sections, result.rows = page.sections, items
+    result.verdict = "\n".join(script(paper))
     return result
 
 
