@@ -100,7 +100,8 @@ def page() -> str:
             try:
                 check(item)
             except Exception as error:  # also click's own, or those of the copy of click inside newer releases of typer
-                sys.exit(f"models/papers/{paper.name}.toml: {item.name}: {getattr(error, 'message', error)}")
+                message = getattr(error, "format_message", error.__str__)()
+                sys.exit(f"models/papers/{paper.name}.toml: {item.name}: {message}")
     return render(paper_page(papers, "The papers' tables"), ".md")
 
 

@@ -33,8 +33,8 @@ def test_the_page_is_that_of_the_files(make_papers):
     ("wrong", "message"),
     [
         ({"commands": ["sentcli train --recipe micse-bert-base --data wiki1m --output-file x -o m"]}, "--output-file"),
-        ({"commands": ["sentcli train --recipe micse-bert-base --data wiki1m"]}, "--output"),
-        ({"commands": ["sentcli train --recipe micse-bert-base --data wiki1m --epochs many -o m"]}, "many"),
+        ({"commands": ["sentcli train --recipe micse-bert-base --data wiki1m"]}, "output"),
+        ({"commands": ["sentcli train --recipe micse-bert-base --data wiki1m --epochs many -o m"]}, "integer"),
         ({"commands": ["sentcli train --recipe micse-bert-huge --data wiki1m -o m"]}, "micse-bert-huge"),
         ({"commands": ["sentcli train --method micse2 -m bert-base --data wiki1m -o m"]}, "micse2"),
         ({"commands": ["sentcli train --method micse -m bert-base --data wiki1m --set ami.wait=1 -o m"]}, "ami.wait"),
