@@ -15,8 +15,8 @@ from sentcli.evaluation.sts import TASKS
 @pytest.mark.parametrize("found", published.published().values(), ids=lambda found: found.name)
 def test_printed_averages_are_those_of_the_printed_tasks(found):
     """Up to rounding; where a paper slipped, the source of the row says what the mean is."""
-    for kind, average in published.AVERAGES.items():
-        keys = {published.PREFIXES.get(kind, "") + task for task in published.AVERAGED_TASKS[kind]}
+    for average, (kind, tasks) in published.AVERAGES.items():
+        keys = {published.PREFIXES.get(kind, "") + task for task in tasks}
         if not keys <= found.scores.keys():
             continue
         scores = [found.scores[key] for key in keys]
@@ -53,6 +53,15 @@ def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
     assert (seeds["measured"], seeds["runs"]) == (72.0, 3)
     assert seeds["range"] == pytest.approx((72 - 4.968, 72 + 4.968), abs=1e-3)  # 4.303 sqrt(4/3)
     assert seeds["within"]
+
+
+def test_the_average_of_argument_similarity_is_that_of_its_topics():
+    topics = {"ArgPairs_DP": [40.0], "ArgPairs_GC": [50.0], "ArgPairs_GM": [45.0]}
+    found = published.compare(published.find("is-bert-afs-bert-base"), SIMILARITY, topics | {"average": [45.0]}, {})
+    assert found["tasks"]["average"]["published"] == 45.25
+    two = {key: topics[key] for key in list(topics)[:2]}
+    with pytest.raises(InputError, match="ArgPairs_DP"):
+        published.require(published.find("is-bert-afs-bert-base"), SIMILARITY, two)
 
 
 def test_the_list_needs_no_model(invoke):
