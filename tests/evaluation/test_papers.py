@@ -118,8 +118,13 @@ def test_wrong_usage_of_report(invoke, options, message):
 def test_the_sweep_of_a_table_configures_its_runs(name, tmp_path):
     sweep = read_sweep(Path(name))
     request = TrainRequest(method="", model="", files=[], output=tmp_path)
-    methods = [request_at(request, {**point, "seed": 7}, tmp_path).configured() for point in sweep.points]
-    assert len({repr(method) for method in methods}) >= 2
+    runs = [request_at(request, {**point, "seed": 7}, tmp_path) for point in sweep.points]
+    methods = [run.configured() for run in runs]
+    assert len({(run.model, repr(method), run.data.limit) for run, method in zip(runs, methods, strict=True)}) == len(
+        runs
+    )
+    for run, method in zip(runs, methods, strict=True):
+        method.head.build(1024 if "large" in run.model else 768, method.settings.batch_size)
     paper = name.split("-table-")[0].removesuffix("-models").removesuffix("-search").removesuffix("-lambda")
     assert paper in papers.paper_names()
 
