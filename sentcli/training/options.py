@@ -162,7 +162,7 @@ class SweepOptions:
 
     Attributes:
         seeds: One run for each seed, with mean and standard deviation.
-        sweep: Many runs: a grid over any setting (docs/sweeps.md), or a table of a paper such as infocse-table-7.
+        sweep: Many runs: a grid, or a paper's table (docs/sweeps.md).
         results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
     """
 

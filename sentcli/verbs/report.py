@@ -81,14 +81,12 @@ def report(
     different tables, and each table says its protocol. Of training runs:
     curves, results, configuration and environment. Of models and finished runs:
     with --data the seven STS tasks, geometry and similarity, with --texts a map.
-    --paper shows what of a paper's tables, figures, equations and settings can be
-    repeated, by which command, with which data, and what cannot.
+    --paper shows a paper's tables, figures and settings with their commands.
 
     Args:
         names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
-        paper: The items of a paper with their commands: informin-cl, micse, infocse, is-bert or whitenedcse. Without -o
-            on the console.
+        paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
 
     \b
     Examples:
