@@ -38,12 +38,14 @@ check: install
 	$(BIN)/lint-imports
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_recipes.py --check
+	$(BIN)/python docs/make_papers.py --check
 	$(BIN)/python docs/make_results.py --check
 
 docs: install
 	$(BIN)/python docs/make_stub.py
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_recipes.py
+	$(BIN)/python docs/make_papers.py
 	$(BIN)/python docs/make_results.py
 
 clean:

@@ -106,7 +106,7 @@ def train(
         eval_every: Steps between two scores.
         seed: Same seed, machine and versions: same weights.
         seeds: One run for each seed, with mean and standard deviation.
-        sweep: Many runs: a grid over any setting (docs/sweeps.md).
+        sweep: Many runs: a grid, or a paper's table (docs/sweeps.md).
         results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
         log_geometry: Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).
         log_to: Also log to this tracker.
@@ -571,9 +571,10 @@ def index(
     ...
 
 def report(
-    names: list[str] | str,
+    names: list[str] | str | None = None,
     *,
-    output: list[Path] | Path | str | list[str],
+    output: list[Path] | Path | str | list[str] | None = None,
+    paper: str | None = None,
     title: str | None = None,
     group: list[str] | str | None = None,
     name: list[str] | str | None = None,
@@ -600,6 +601,7 @@ def report(
     Args:
         names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
+        paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
         title: Title of the page.
         group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and may have *.
         name: Label of a model or file.

@@ -53,6 +53,12 @@ def _published() -> Iterable[str]:
     return ["list", *published()]
 
 
+def _papers() -> Iterable[str]:
+    from sentcli.evaluation.papers import paper_names
+
+    return paper_names()
+
+
 COMPLETIONS: dict[str, tuple[Callable[[], Iterable[str]], str]] = {
     "method": (_methods, ".py"),
     "after": (_methods, ""),
@@ -60,6 +66,7 @@ COMPLETIONS: dict[str, tuple[Callable[[], Iterable[str]], str]] = {
     "model": (_models, "/"),
     "beir": (lambda: _sets("beir"), "/"),
     "against": (_published, ""),
+    "paper": (_papers, ""),
     "names": (_sets, ""),
 }
 """For arguments by name: what lists the known names, and how paths end that they take, too, with / for a folder."""

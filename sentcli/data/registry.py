@@ -232,12 +232,17 @@ def locate(name: str, folder: Path | None = None) -> Path:
 def located(path: Path) -> Path:
     """Return the folder of a data set if a path is its name and does not exist; else return the path unchanged.
 
+    Of a text or a table that is one file, it is the file.
+
     Raises:
         InputError: see `locate`.
     """
     if path.exists() or path.is_absolute() or path.as_posix().partition("/")[0] not in registry():
         return path
-    return locate(path.as_posix())
+    place, dataset = locate(path.as_posix()), registry().get(path.as_posix())
+    if dataset is not None and dataset.kind in ("text", "pairs") and len(dataset.files) == 1:
+        return place / dataset.files[0].path
+    return place
 
 
 def located_name(name: str) -> str:

@@ -18,14 +18,15 @@ from sentcli.zoo import models_folder
 
 FULL_NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
 """The name of a task by its name in papers."""
-AVERAGED_TASKS = {
-    SIMILARITY.name: frozenset(sts.TASKS),
-    TRANSFER.name: frozenset(transfer.AVERAGED),
-    RETRIEVAL.name: retrieval.averaged(),
+AFS = frozenset({"ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"})
+"""The topics of the corpus of argument facet similarity, by the names of its files."""
+AVERAGES = {
+    "STS average": (SIMILARITY.name, frozenset(sts.TASKS)),
+    "AFS average": (SIMILARITY.name, AFS),
+    "transfer average": (TRANSFER.name, frozenset(transfer.AVERAGED)),
+    "BEIR average": (RETRIEVAL.name, retrieval.averaged()),
 }
-"""The tasks of a published average, by kind."""
-AVERAGES = {SIMILARITY.name: "STS average", TRANSFER.name: "transfer average", RETRIEVAL.name: "BEIR average"}
-"""The key of a published average, by kind."""
+"""The kind and the tasks of a published average, by its key."""
 PREFIXES = {RETRIEVAL.name: "BEIR ", IN_DOMAIN.name: "in-domain "}
 """The prefix of the key of a published score, by kind, for kinds whose tasks could be mistaken for others. The tasks of
 in-domain retrieval are ``recall@1`` and so on."""
@@ -43,23 +44,24 @@ class Published:
     """Scores times 100, by the name of the task behind its prefix (see `PREFIXES`), or by one of `AVERAGES`."""
 
     sources: dict[str, str] = field(default_factory=dict)
-    """Sources of the scores that do not come from `source`, by the keys of `scores`."""
+    """Sources of the scores, at least of those that do not come from `source`, by the keys of `scores`."""
 
-    def score(self, task: str, kind: ScoreKind) -> float | None:
-        """Return the published score of a task or of ``average`` on the scale of the kind, or None."""
-        score = self.scores.get(_key(task, kind))
+    def score(self, task: str, kind: ScoreKind, tasks: Iterable[str] = ()) -> float | None:
+        """Return the published score of a task, or of the ``average`` of `tasks`, on the scale of the kind, or None."""
+        score = self.scores.get(_key(task, kind, tasks))
         return None if score is None else score / kind.scale
 
-    def source_of(self, tasks: Iterable[str], kind: ScoreKind) -> str:
-        """Return the source of the scores of some tasks."""
-        sources = [self.sources.get(_key(task, kind)) for task in tasks]
+    def source_of(self, compared: Iterable[str], kind: ScoreKind, tasks: Iterable[str]) -> str:
+        """Return the source of the scores that are compared: some of `tasks`, and perhaps their ``average``."""
+        sources = [self.sources.get(_key(task, kind, tasks)) for task in compared]
         return self.source if None in sources else "; ".join(dict.fromkeys(map(str, sources))) or self.source
 
 
-def _key(task: str, kind: ScoreKind) -> str:
-    """Return the key in `Published.scores` of a task or of ``average``."""
+def _key(task: str, kind: ScoreKind, tasks: Iterable[str]) -> str:
+    """Return the key in `Published.scores` of a task, or of the ``average`` of `tasks`, empty if none prints that."""
     if task == AVERAGE:
-        return AVERAGES.get(kind.name, "")
+        measured = kind.name, frozenset(_task(one, kind) for one in tasks)
+        return next((key for key, averaged in AVERAGES.items() if averaged == measured), "")
     return f"{PREFIXES.get(kind.name, '')}{_task(task, kind)}"
 
 
@@ -75,15 +77,15 @@ def published() -> dict[str, Published]:
     for recipe in map(load_recipe, recipe_names()):
         if recipe.published:
             scores = {FULL_NAMES.get(task, task): float(score.value) for task, score in recipe.published.items()}
-            sources = {task: score.source for task, score in recipe.published.items()}
-            prefixed = {task: source for task, source in sources.items() if task.startswith(tuple(PREFIXES.values()))}
-            main_sources = [source for task, source in sources.items() if task not in prefixed] or prefixed.values()
-            source = "; ".join(dict.fromkeys(main_sources))
-            systems[recipe.name] = Published(recipe.name, recipe.title, source, scores, prefixed)
+            sources = {FULL_NAMES.get(task, task): score.source for task, score in recipe.published.items()}
+            main = [source for task, source in sources.items() if not task.startswith(tuple(PREFIXES.values()))]
+            source = "; ".join(dict.fromkeys(main or sources.values()))
+            systems[recipe.name] = Published(recipe.name, recipe.title, source, scores, sources)
     tables = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
     for name, system in tables.items():
         scores = {FULL_NAMES.get(task, task): float(score) for task, score in system["scores"].items()}
-        systems[name] = Published(name, system["title"], system["source"], scores)
+        sources = {FULL_NAMES.get(task, task): source for task, source in system.get("sources", {}).items()}
+        systems[name] = Published(name, system["title"], system["source"], scores, sources)
     return dict(sorted(systems.items()))
 
 
@@ -118,14 +120,8 @@ def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:
         InputError: if no score of these tasks is published.
     """
     names = set(tasks)
-    has_average = _is_averaged(names, kind) and system.score(AVERAGE, kind) is not None
-    if not has_average and all(system.score(task, kind) is None for task in names):
+    if all(system.score(task, kind, names) is None for task in (AVERAGE, *names)):
         raise InputError(f"nothing is printed of {system.name} for {', '.join(sorted(names))}")
-
-
-def _is_averaged(tasks: Iterable[str], kind: ScoreKind) -> bool:
-    """Tell whether these are exactly the tasks of the published average."""
-    return frozenset(_task(task, kind) for task in tasks) == AVERAGED_TASKS.get(kind.name)
 
 
 def compare(
@@ -145,10 +141,11 @@ def compare(
         the average if exactly its tasks were measured. The range of a comparison is the interval of a single model, or
         that of 95 % of further seeds if several models were measured.
     """
-    tasks = {}
+    tasks: dict[str, Any] = {}
+    names = set(values) - {AVERAGE}
     for task, measured in values.items():
-        score = system.score(task, kind)
-        if score is None or (task == AVERAGE and not _is_averaged(set(values) - {AVERAGE}, kind)):
+        score = system.score(task, kind, names)
+        if score is None:
             continue
         interval = _further_seeds(measured) if len(measured) > 1 else intervals.get(task)
         mean = float(np.mean(measured))
@@ -161,7 +158,7 @@ def compare(
             "difference": mean - score,
             "within": None if interval is None else interval[0] <= score <= interval[1],
         }
-    return {"name": system.name, "title": system.title, "source": system.source_of(tasks, kind), "tasks": tasks}
+    return {"name": system.name, "title": system.title, "source": system.source_of(tasks, kind, names), "tasks": tasks}
 
 
 def _further_seeds(values: list[float]) -> tuple[float, float]:

@@ -162,12 +162,12 @@ class SweepOptions:
 
     Attributes:
         seeds: One run for each seed, with mean and standard deviation.
-        sweep: Many runs: a grid over any setting (docs/sweeps.md).
+        sweep: Many runs: a grid, or a paper's table (docs/sweeps.md).
         results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
     """
 
     seeds: Annotated[str | None, Flag(metavar="N,N,...")] = None
-    sweep: Annotated[Path | None, Flag(metavar="FILE.toml")] = None
+    sweep: Annotated[Path | None, Flag(metavar="NAME|FILE.toml")] = None
     results: Annotated[Path | None, Flag(metavar="FILE.jsonl")] = None
 
 

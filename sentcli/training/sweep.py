@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, Field, StrictInt, field_validator
 
 from sentcli.encoder.loading import read_model
-from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import stores
 from sentcli.io.atomic import check_output
 from sentcli.io.forms import finite, read_toml
@@ -34,6 +34,7 @@ from sentcli.training.prepare import Prepared, prepare
 from sentcli.training.records import IDENTITY_FILE, append_record, read_results
 from sentcli.training.request import TrainRequest
 from sentcli.training.run_folder import LockedError
+from sentcli.zoo import models_folder
 
 MOST_POINTS = 100_000
 OF_REQUEST = ("method", "model", "stage", "pooling", "after")
@@ -90,8 +91,13 @@ class SweepFile(BaseModel, extra="forbid"):
         return grids
 
 
+def sweep_names() -> list[str]:
+    """Return the names of the sweeps that come with the package: tables of papers."""
+    return sorted(path.stem for path in (models_folder() / "sweeps").glob("*.toml"))
+
+
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file; equal points of its grids become one.
+    """Read a sweep file, or one that comes with the package by its name; equal points of its grids become one.
 
     It is TOML. Every ``[[grid]]`` gives the combinations of its lists; keys are the settings of ``--set`` and the
     options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, fraction and subset_seed:
@@ -110,8 +116,16 @@ def read_sweep(path: Path) -> Sweep:
     draws the sentences of each run by the seed of its training. `Asha` says what the last table means.
 
     Raises:
-        DataError: if it is no such file, or its grids have too many points.
+        InputError: if there is no such file or name.
+        DataError: if it is no sweep, or its grids have too many points.
     """
+    if path.suffix != ".toml" and not path.exists():
+        names = sweep_names()
+        if str(path) not in names:
+            raise InputError(
+                f"unknown sweep {path}{nearest(str(path), names)}; a .toml file, or one of: {', '.join(names)}"
+            )
+        path = models_folder() / "sweeps" / f"{path}.toml"
     file = read_toml(SweepFile, path)
     grids = [{key: value if isinstance(value, list) else [value] for key, value in grid.items()} for grid in file.grid]
     count = sum(math.prod(map(len, grid.values())) for grid in grids)
@@ -177,7 +191,7 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
             if name in sweep_runs:  # it has no characters that tell the two apart
                 name += f"-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}"
             try:  # what is wrong is said now, not after hours
-                run_request = _request_at(request, settings, request.output / name)
+                run_request = request_at(request, settings, request.output / name)
                 read_model(run_request.model, ModelOptions())
             except SentcliError as error:
                 raise InputError(f"{name}: {error}") from error
@@ -192,7 +206,7 @@ def _name(settings: Mapping[str, Any]) -> str:
     return name if len(name) <= 200 else f"{name[:191]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
+def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
     """Return the request of one run, given the settings of its point of the sweep."""
     recipe = request.recipe
     if "recipe" in settings:

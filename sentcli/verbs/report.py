@@ -63,8 +63,9 @@ class PageOptions:
 
 @verb("report")
 def report(
-    names: Annotated[list[str], Flag(metavar="FILE|RUN|MODEL...", positional=True)],
-    output: Annotated[list[Path], Flag("-o", metavar="FILE")],
+    names: Annotated[list[str] | None, Flag(metavar="FILE|RUN|MODEL...", positional=True)] = None,
+    output: Annotated[list[Path] | None, Flag("-o", metavar="FILE")] = None,
+    paper: Annotated[str | None, Flag(metavar="NAME", excludes="names data texts group name title")] = None,
     choices: Annotated[PageOptions, Group("Page")] = PageOptions(),
     data: shared.Data = None,
     texts: shared.TextsFile = None,
@@ -80,10 +81,12 @@ def report(
     different tables, and each table says its protocol. Of training runs:
     curves, results, configuration and environment. Of models and finished runs:
     with --data the seven STS tasks, geometry and similarity, with --texts a map.
+    --paper shows a paper's tables, figures and settings with their commands.
 
     Args:
         names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
         output: A .html, .md or .tex file; several are written.
+        paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
 
     \b
     Examples:
@@ -91,6 +94,7 @@ def report(
       sentcli report runs/simcse runs/micse minilm --data downstream --texts sentences.txt -o report.html
       sentcli report a.json b.json -o table.tex -o table.md --name "ours=runs/my-model"
       sentcli report seed-*.json minilm.json -o report.html --group "SimCSE=seed-*.json"
+      sentcli report --paper micse
     """  # noqa: D301
     from sentcli.evaluation.published import with_titles
     from sentcli.evaluation.score_files import model_json, read_scores
@@ -102,13 +106,19 @@ def report(
     from sentcli.pages.write import check_suffix
     from sentcli.verbs.sts_eval import score_similarity
 
+    targets = output or []
+    for target in targets:
+        check_suffix(target)
+        check_output(target, overwrite=overwrite)
+    if paper is not None:
+        return _paper(paper, targets)
+    if not names or not targets:
+        raise InputError("give results, runs or models and -o FILE, or --paper NAME")
     result = Result("report", on_console=False)
     files, runs, model_names = _sort(names)
-    for target in output:
-        check_suffix(target)
+    for target in targets:
         if target.resolve() in {file.resolve() for file in files}:
             raise InputError(f"-o {target} would replace an input; choose another file")
-        check_output(target, overwrite=overwrite)
     groups = [Pattern.parse("--group", value) for value in choices.group or []]
     labels = [Pattern.parse("--name", value) for value in choices.name or []]
     scores = with_titles(read_scores(files))
@@ -128,11 +138,31 @@ def report(
     paths = sorted(model for model in unlabelled if short.get(model, model) != model)
     labels += [Pattern("--name", short[model], glob.escape(model)) for model in paths]
     page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals), summary)
-    write_score_page(scores, output, page_choices, more_sections)
-    console.note(f"wrote {', '.join(map(str, output))}")
-    result.finish({"files": list(map(str, output)), "scores": [model_json(score) for score in scores]})
+    write_score_page(scores, targets, page_choices, more_sections)
+    console.note(f"wrote {', '.join(map(str, targets))}")
+    result.finish({"files": list(map(str, targets)), "scores": [model_json(score) for score in scores]})
     result.sections = score_page(scores, page_choices, more_sections).sections
     result.models, result.rows = scores, [row for score in scores for row in score.rows()]
+    return result
+
+
+def _paper(name: str, targets: Sequence[Path]) -> Result:
+    """Return the items of a paper, and write them as pages."""
+    from sentcli.evaluation.papers import load_paper
+    from sentcli.pages.paper_page import paper_page, script
+    from sentcli.pages.write import write_page
+
+    paper, result = load_paper(name), Result("report", on_console=not targets)
+    page = paper_page([paper], f"{paper.title}: the paper's tables")
+    for target in targets:
+        write_page(page, target)
+    if targets:
+        console.note(f"wrote {', '.join(map(str, targets))}")
+    items = [item.model_dump() for item in paper.item]
+    about = {"paper": paper.name, "title": paper.title, "reference": paper.reference}
+    result.finish({"files": list(map(str, targets)), **about, "counts": paper.counts(), "items": items})
+    result.sections, result.rows = page.sections, items
+    result.verdict = "\n".join(script(paper))
     return result
 
 

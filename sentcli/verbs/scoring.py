@@ -24,8 +24,8 @@ def _list_published() -> None:
     from sentcli.evaluation.published import AVERAGES, published
     from sentcli.table import Table
 
-    columns = ["name", "system", *AVERAGES.values()]
-    rows = [[p.name, p.title, *map(p.scores.get, AVERAGES.values())] for p in published().values()]
+    columns = ["name", "system", *AVERAGES]
+    rows = [[p.name, p.title, *map(p.scores.get, AVERAGES)] for p in published().values()]
     console.show(Table("Published scores, times 100", columns, rows))
 
 

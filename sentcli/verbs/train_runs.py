@@ -50,7 +50,7 @@ def run_one(request: TrainRequest) -> Result:
     recipe = request.recipe
     if recipe is not None and recipe.published and request.model == recipe.model:
         of_sets = tuple(PREFIXES.values())
-        usual = [name for name in recipe.published if name in AVERAGES.values() or not name.startswith(of_sets)]
+        usual = [name for name in recipe.published if name in AVERAGES or not name.startswith(of_sets)]
         scores = ", ".join(f"{name} {recipe.published[name].value:.2f}" for name in usual)
         console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:

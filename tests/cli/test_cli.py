@@ -171,7 +171,7 @@ def completed(words, folder):
         (["encode", "-m", "minil"], ["minilm", "minilm-l12"]),
         (["encode", "-m", "runs/"], ["runs/a/"]),
         (["retrieve", "--beir", "scif"], ["scifact"]),
-        (["sts-eval", "--against", "diffcse"], ["diffcse-bert-base", "diffcse-bert-large"]),
+        (["sts-eval", "--against", "diffcse-bert"], ["diffcse-bert-base", "diffcse-bert-large"]),
         (["data", "get", "scif"], ["scifact"]),
     ],
 )

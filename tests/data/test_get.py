@@ -323,6 +323,10 @@ def test_locate(folder, monkeypatch, tmp_path):
     assert located(path("elsewhere/scifact")) == path("elsewhere/scifact")
     (tmp_path / "scifact").mkdir()
     assert located(path("scifact")) == path("scifact"), "a folder of one's own goes first"
+    text = folder / "corpus" / "wiki1m" / "wiki1m_for_simcse.txt"
+    text.parent.mkdir(parents=True)
+    text.write_bytes(b"")
+    assert located(path("wiki1m")) == text, "a text is its file"
 
 
 def test_where_data_is_kept(monkeypatch, tmp_path):

@@ -294,7 +294,7 @@ def test_the_comparison_of_several_models_stands_once():
 
 def test_a_report_without_a_source_takes_that_of_the_name():
     page = page_of(make(against={**against(), "name": "simcse-bert-base"}))
-    assert "SimCSE, BERT-base (SimCSE paper)" in grid(scores(page)[0])[1][0]
+    assert "SimCSE, BERT-base (SimCSE paper, table 5; SimCSE paper, table E.1)" in grid(scores(page)[0])[1][0]
     page = page_of(make(against={**against(), "name": "of another version"}))
     assert grid(scores(page)[0])[1][0] == "published: of another version"
 
