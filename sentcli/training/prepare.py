@@ -231,10 +231,14 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
         return method
     if not is_default:
         if method.views.longer:
-            raise InputError(f"--max-length {length} and {method.views.longer} repeated tokens: {positions} positions")
+            raise InputError(
+                f"--max-length {length} leaves no room for {method.views.longer} repeated tokens in the {positions} "
+                f"positions of this model; at most {own}"
+            )
         return method
     if not different_texts:
-        notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {positions} positions")
+        limit = f"this model has {positions} positions"
+        notes.append(f"{method.name} trains on {length} tokens a sentence, here on {own}: {limit}")
     return replace(method, settings=replace(method.settings, max_length=own))
 
 
