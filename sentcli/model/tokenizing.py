@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
+from sentcli.model.modules import WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH
 
 if TYPE_CHECKING:
@@ -173,8 +174,11 @@ def fit(
     Raises:
         InputError: if the vocabulary does not fit the model, or the length does not fit its positions.
     """
-    words = spec.config.get("vocab_size")
-    if isinstance(words, int) and max(backend.get_vocab().values(), default=0) >= words:
+    words, largest = spec.config.get("vocab_size"), max(backend.get_vocab().values(), default=0)
+    weighted = min((len(module.vocab) for module in spec.modules if isinstance(module, WordWeightsSpec)), default=None)
+    if weighted is not None and largest >= weighted:
+        raise InputError(f"{spec.folder}: its WordWeights name {weighted} tokens, fewer than its tokenizer has")
+    if isinstance(words, int) and largest >= words:
         raise InputError(
             f"{spec.folder}: tokenizer and weights do not belong together: the tokenizer knows "
             f"{backend.get_vocab_size()} words, the model has embeddings for {words}"
