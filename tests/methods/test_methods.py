@@ -331,6 +331,7 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
             "micse": [("ami.layers", "0:2")],
             "ct": [("dropout", 0.1)],
             "is-bert": [("cnn.kernels", "1,3"), ("cnn.channels", 16)],  # as wide as the tiny model
+            "prompt-bert": [("template.first", "a [X] [MASK]"), ("template.second", "")],
         }.get(method, [])
         changed = configure(METHODS[method], [("objectives+", objective), *extra, *own, ("batch_size", 16)])
         changed = configure(changed, [(f"{name}.weight", 0) for name in METHODS[method].objectives])
