@@ -167,7 +167,8 @@ class WordRepetition(ViewMaker):
             for rows in (plain.ids, plain.type_ids)
         )
         assert ids is not None
-        return [plain, replace(plain, ids=ids, type_ids=type_ids)]
+        cut_once = np.zeros_like(plain.beyond)
+        return [plain, replace(plain, ids=ids, type_ids=type_ids, beyond=cut_once)]
 
     def places(self, length: int, rng: np.random.Generator) -> list[int]:
         """Return the places of `length` tokens in order, some of them twice, but never the first and the last."""

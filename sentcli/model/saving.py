@@ -81,5 +81,5 @@ def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
         tokenizer.model_max_length = limit
     path = folder / "tokenizer_config.json"
     config = read_json(path)
-    if config["tokenizer_class"] == "TokenizersBackend":  # a name that only transformers 5 knows
+    if config.get("tokenizer_class") == "TokenizersBackend":  # a name that only transformers 5 knows
         write_json(path, {**config, "tokenizer_class": "PreTrainedTokenizerFast"})

@@ -37,6 +37,7 @@ class TrainingModel(nn.Module):
         encoder: the encoder that the run trains.
         second: the encoder of the second view, if a method trains two.
         passes: how many views of a sentence one encoder encodes.
+        around: how many tokens of its template each view has, where the vector of the template is subtracted.
         head: the head, which exists in training only.
         objectives: the terms of the loss by name.
         stateful: the objectives that are modules, with parameters or memory.
