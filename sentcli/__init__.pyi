@@ -69,9 +69,9 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        method: angle, bag-of-words, cosent, ct, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, simcse, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
+        method: angle, bag-of-words, cosent, ct, esimcse, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, prompt-bert, simcse, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
-        data: Text files, one sentence a line, or tables; - is standard input.
+        data: Text, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
         recipe: A paper's method, model and settings, such as micse-bert-base (docs/recipes.md lists them).
         set: Any setting of the method or of the training; objectives+=ami adds a term to the loss.

@@ -18,7 +18,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.served import Served
 from sentcli.model import encoding, exported
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
-from sentcli.model.modules import DenseSpec, NormalizeSpec
+from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec, WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH, LoadOptions
 from sentcli.model.served import Sent, ServedModel
 from sentcli.model.spec import EncoderSpec
@@ -318,6 +318,29 @@ class SentenceEncoder:
         module.linear.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
         spec = replace(self.local.spec, modules=(*self.local.spec.modules, dense))
         return self._with_stack(spec, [*self.torch_module.stack, module])
+
+    def in_template(self, template: str) -> SentenceEncoder:
+        """Return an encoder over the same weights that puts each text into a template and pools its mask token.
+
+        The template becomes part of the tokenizer, as its special tokens are, so that it is never cut.
+
+        Args:
+            template: for example ``This sentence : "[X]" means [MASK].``, where ``[MASK]`` stands for the model's mask
+                token.
+
+        Raises:
+            InputError: if the template is none, or the model has no mask token.
+        """
+        from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
+        from sentcli.model.torch_model import BuiltModule
+
+        local, hf_tokenizer = self.on_torch().local, tokenizer_in_template(self.hf_tokenizer, template)
+        tokenizer = text_tokenizer(hf_tokenizer, local.spec, local.spec.max_length)
+        weights = WordWeightsSpec.of_token(hf_tokenizer.mask_token, tokenizer.backend.get_vocab())
+        normalize = [NormalizeSpec()] if local.spec.normalizes else []
+        spec = replace(local.spec, modules=(weights, PoolingSpec(("mean",)), *normalize), assumed_pooling=False)
+        placed = SentenceEncoder(replace(local, tokenizer=tokenizer, hf_tokenizer=hf_tokenizer))
+        return placed._with_stack(spec, [BuiltModule(module) for module in spec.modules])
 
     def _with_stack(self, spec: EncoderSpec, stack: list[Any]) -> SentenceEncoder:
         from sentcli.model.torch_backend import TorchBackend

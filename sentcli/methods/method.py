@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from sentcli.bounds import AtLeastOne, Bounded, Count, NotNegative, Positive, Share
 from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
-from sentcli.methods.modules import CNN, Fit, Twin
+from sentcli.methods.modules import CNN, Fit, Template, Twin
 from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, InBatchNegatives, Objective
 
@@ -99,7 +99,21 @@ class Settings(Bounded):
 
 
 RESERVED = {
-    *("head", "views", "cnn", "twin", "fit", "settings", "objectives", "name", "title", "stage", "recipe", "file"),
+    *(
+        "head",
+        "views",
+        "cnn",
+        "template",
+        "twin",
+        "fit",
+        "settings",
+        "objectives",
+        "name",
+        "title",
+        "stage",
+        "recipe",
+        "file",
+    ),
     *("step", "loss", "learning_rate", "grad_norm", "sentences_per_second"),
 }
 """The names that no objective can have, because settings, reports or metrics use them."""
@@ -125,6 +139,8 @@ class Method:
     """A value of ``--pooling``; ``own`` takes what the start model's folder says."""
     cnn: CNN | None = None
     """Convolutions over the token vectors that become part of the encoder."""
+    template: Template | None = None
+    """A template around each text that becomes part of the encoder."""
     twin: Twin | None = None
     """A second encoder for the second view."""
     fit: Fit | None = None
@@ -141,10 +157,10 @@ class Method:
 
     def sections(self) -> dict[str, Any]:
         """Return the parts that have settings, by their names in ``--set``."""
+        names = ("head", "views", "cnn", "template", "twin") if self.fit is None else ("fit", "template")
+        chosen = {name: part for name in names if (part := getattr(self, name)) is not None}
         if self.fit is not None:
-            return {"fit": self.fit}
-        parts = {"head": self.head, "views": self.views, "cnn": self.cnn, "twin": self.twin}
-        chosen = {name: part for name, part in parts.items() if part is not None}
+            return chosen
         return {**self.objectives, **chosen, "settings": self.settings}
 
     def with_section(self, name: str, value: Any) -> Method:

@@ -1,4 +1,4 @@
-"""Convolutions and a second encoder, which a method may add, and transformations that are fitted, not trained."""
+"""Convolutions, a template and a second encoder, which a method may add, and what is fitted instead of training."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sentcli.errors import InputError
 from sentcli.io.word_vectors import write_static_folder
 from sentcli.model.modules import CNNSpec, DenseSpec, NormalizeSpec, PoolingSpec
 from sentcli.model.spec import EncoderSpec
+from sentcli.model.tokenizing import check_template
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -66,6 +67,24 @@ class CNN(Bounded):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Template(Bounded):
+    """A template around each text, whose mask token is pooled, as part of the encoder (PromptBERT)."""
+
+    first: str = 'This sentence of "[X]" means [MASK].'
+    """The template in encoding and of the first view; ``[X]`` stands for the text."""
+    second: str = 'This sentence : "[X]" means [MASK].'
+    """The template of the further views in training; empty for the first one."""
+    denoise: bool = True
+    """Whether the vector of the template alone is subtracted in training, before the head."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no template."""
+        super().__post_init__()
+        for template in filter(None, (self.first, self.second)):
+            check_template(template)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Twin(Bounded):
     """A second encoder, equal to the first at the start and trained beside it (Contrastive Tension)."""
 
@@ -85,12 +104,12 @@ class Fit(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingOnly:
-    """Changes only the pooling of the start model, for which nothing is computed."""
+    """Changes only the pooling of the start model, or puts its texts into a template: nothing is computed."""
 
     needs_data = False
 
     def fit(self, encoder: SentenceEncoder, sentences: list[str]) -> SentenceEncoder:
-        """Return the encoder unchanged; it was loaded with the pooling of the method."""
+        """Return the encoder unchanged; it was loaded with the pooling or the template of the method."""
         return encoder
 
 

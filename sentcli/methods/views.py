@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.bounds import AtLeastOne, Bounded, Count, Share
 from sentcli.errors import InputError
+
+if TYPE_CHECKING:
+    from sentcli.model.tokenizing import Tokens
 
 
 class TrainingText(Protocol):
@@ -49,6 +52,8 @@ class ViewMaker(Bounded):
     negatives, pairs with ``scores``, or sentences with ``classes``."""
     one_sentence: ClassVar[bool] = True
     """Whether all views show one sentence, perhaps with changes."""
+    longer: ClassVar[int] = 0
+    """By how many tokens a view may be longer than the maximum length, through `tokens`."""
 
     @classmethod
     def different_texts(cls) -> bool:
@@ -68,6 +73,10 @@ class ViewMaker(Bounded):
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the texts of some rows of the corpus."""
         raise NotImplementedError
+
+    def tokens(self, views: list[Tokens], rng: np.random.Generator) -> list[Tokens]:
+        """Return the tokens of the views after changes to tokens, of which most view makers make none."""
+        return views
 
     def rows_with(self, matching: int) -> int:
         """Return how many rows a batch needs so that `matching` of them show one sentence in all views."""
@@ -129,6 +138,44 @@ class SpanMask(ViewMaker):
             return text
         start = int(rng.integers(len(text) - self.span + 1))
         return text.replace(text[start : start + self.span], f" {self.mask} ", 1)
+
+
+MOST_REPEATED = 9
+"""The largest number of tokens that `WordRepetition` repeats, in the authors' code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordRepetition(ViewMaker):
+    """View 1 is the text, view 2 the text with some of its tokens repeated (ESimCSE's code)."""
+
+    rate: Share = 0.32
+    """The share of the tokens, special ones included, that the number of repeated tokens stays below."""
+
+    count: ClassVar[int] = 2
+    longer: ClassVar[int] = MOST_REPEATED
+
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
+        """Return the sentences once."""
+        return BatchTexts([[corpus.sentences[i] for i in rows]])
+
+    def tokens(self, views: list[Tokens], rng: np.random.Generator) -> list[Tokens]:
+        """Return the tokens of the sentences, and these with new tokens repeated."""
+        plain = views[0]
+        places = [self.places(len(ids), rng) for ids in plain.ids]
+        ids, type_ids = (
+            None if rows is None else [[row[i] for i in chosen] for row, chosen in zip(rows, places, strict=True)]
+            for rows in (plain.ids, plain.type_ids)
+        )
+        assert ids is not None
+        cut_once = np.zeros_like(plain.beyond)
+        return [plain, replace(plain, ids=ids, type_ids=type_ids, beyond=cut_once)]
+
+    def places(self, length: int, rng: np.random.Generator) -> list[int]:
+        """Return the places of `length` tokens in order, some of them twice, but never the first and the last."""
+        bound = min(MOST_REPEATED + 1, int(self.rate * length), length - 1)
+        number = int(rng.integers(bound)) if bound > 0 else 0
+        repeated = 1 + rng.choice(length - 2, number, replace=False) if number else ()
+        return sorted([*range(length), *map(int, repeated)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +295,7 @@ VIEWS: dict[str, type[ViewMaker]] = {
     "copies": Copies,
     "classes": ClassedCopies,
     "span-mask": SpanMask,
+    "word-repetition": WordRepetition,
     "random-pairs": RandomPairs,
     "scored-pairs": ScoredPairs,
     "pairs": LabelledPairs,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, replacing
-from sentcli.io.forms import write_json
+from sentcli.io.forms import read_json, write_json
 from sentcli.io.weights import save_weights
 from sentcli.model.static import STATIC
 
@@ -79,3 +79,7 @@ def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
         tokenizer.save_pretrained(folder)
     finally:
         tokenizer.model_max_length = limit
+    path = folder / "tokenizer_config.json"
+    config = read_json(path)
+    if config.get("tokenizer_class") == "TokenizersBackend":  # a name that only transformers 5 knows
+        write_json(path, {**config, "tokenizer_class": "PreTrainedTokenizerFast"})

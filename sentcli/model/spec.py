@@ -26,6 +26,7 @@ from sentcli.model.modules import (
     ModuleSpec,
     NormalizeSpec,
     PoolingSpec,
+    WordWeightsSpec,
 )
 from sentcli.model.modules.base import OWN
 from sentcli.model.modules.classifier import LAYERS
@@ -210,6 +211,8 @@ class EncoderSpec(ModelSpec):
             published = {0: "first-last-avg", 1: "layer1-last-avg"}.get(modules[0].layer_start)
             ends_only = weights is not None and weights[0] == weights[-1] != 0 and not any(weights[1:-1])
             name = published if published and ends_only and name == "mean" else f"layers/{name}"
+        if isinstance(modules[0], WordWeightsSpec):
+            name = "mask" if modules[0].only_token and name == "mean" else f"word-weights+{name}"
         if isinstance(modules[0], CNNSpec):
             relu = any(isinstance(m, DenseSpec) and m.on_tokens for m in modules)
             name = f"cnn{'-relu' * relu}+{name}"
@@ -393,5 +396,5 @@ def _read_module(name: str, path: Path) -> ModuleSpec:
         )
     raise InputError(
         f"{path.parent}: module {name} is not supported; "
-        "Transformer, Pooling, WeightedLayerPooling, CNN, Dense, Dropout and Normalize are"
+        "Transformer, Pooling, WordWeights, WeightedLayerPooling, CNN, Dense, Dropout and Normalize are"
     )

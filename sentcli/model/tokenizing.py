@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
+from sentcli.model.modules import WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH
 
 if TYPE_CHECKING:
@@ -136,6 +137,13 @@ class TextTokenizer:
         parts = text.split(BETWEEN_TEXTS) if self.pairs else [text]
         return BETWEEN_TEXTS.join(part[:most] for part in parts)
 
+    @property
+    def around(self) -> tuple[int, int]:
+        """The numbers of special tokens in front of a text and behind it, with those of a template."""
+        mask = self.backend.encode("a").special_tokens_mask
+        before = mask.index(0)
+        return before, sum(mask) - before
+
     def prompt_length(self, prompt: str) -> int:
         """Return how many tokens `prompt` takes at the front, with leading special tokens but without a closing one."""
         encoding = self.backend.encode(prompt)
@@ -166,8 +174,11 @@ def fit(
     Raises:
         InputError: if the vocabulary does not fit the model, or the length does not fit its positions.
     """
-    words = spec.config.get("vocab_size")
-    if isinstance(words, int) and max(backend.get_vocab().values(), default=0) >= words:
+    words, largest = spec.config.get("vocab_size"), max(backend.get_vocab().values(), default=0)
+    weighted = min((len(module.vocab) for module in spec.modules if isinstance(module, WordWeightsSpec)), default=None)
+    if weighted is not None and largest >= weighted:
+        raise InputError(f"{spec.folder}: its WordWeights name {weighted} tokens, fewer than its tokenizer has")
+    if isinstance(words, int) and largest >= words:
         raise InputError(
             f"{spec.folder}: tokenizer and weights do not belong together: the tokenizer knows "
             f"{backend.get_vocab_size()} words, the model has embeddings for {words}"
@@ -178,7 +189,8 @@ def fit(
         if max_length is not None:
             raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
         limit = positions
-    least = MIN_LENGTH + 2 * spec.scores_pairs  # a pair has one more special token, and two texts
+    # a pair has two texts; the tokens of a template count as special
+    least = max(MIN_LENGTH, backend.num_special_tokens_to_add(spec.scores_pairs) + 1 + spec.scores_pairs)
     if limit < least:
         name = f"{spec.folder}: its maximum length" if max_length is None else "--max-length"
         raise InputError(f"{name} {limit} leaves no room between the special tokens; at least {least}")
@@ -193,6 +205,35 @@ def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
         return None
     offset = (pad_id if pad_id is not None else 1) + 1
     return positions - (offset if spec.config.get("model_type") in POSITIONS_AFTER_PADDING else 0)
+
+
+SLOT, MASK = "[X]", "[MASK]"
+"""Stand for the text and for the model's mask token in a template."""
+
+
+def check_template(template: str) -> None:
+    """Refuse a template without a place for the text and a mask token.
+
+    Raises:
+        InputError: which shows one.
+    """
+    if template.count(SLOT) != 1 or MASK not in template:
+        raise InputError(f"template {template!r}: expected {SLOT} once and {MASK}, as in 'This \"[X]\" means [MASK].'")
+
+
+def put_into_template(backend: Any, before: Sequence[int], after: Sequence[int]) -> None:
+    """Make a tokenizer put tokens around each text, in place of its special tokens; they are never cut.
+
+    Args:
+        backend: a `tokenizers.Tokenizer`; its post-processor is replaced.
+        before: the ids in front of the text.
+        after: the ids behind it.
+    """
+    from tokenizers.processors import TemplateProcessing
+
+    around = {"BEFORE": before, "AFTER": after}
+    tokens: Any = [{"id": k, "ids": list(v), "tokens": [backend.id_to_token(i) for i in v]} for k, v in around.items()]
+    backend.post_processor = TemplateProcessing(single="BEFORE $A AFTER", special_tokens=tokens)
 
 
 def read_tokenizer(folder: Path) -> Any:

@@ -19,7 +19,7 @@ from sentcli.io.atomic import regular
 from sentcli.model import torch_model
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions
-from sentcli.model.tokenizing import TextTokenizer, fit, read_tokenizer
+from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, put_into_template, read_tokenizer
 from sentcli.precision import PRECISIONS, check_precision
 
 if TYPE_CHECKING:
@@ -163,6 +163,35 @@ def static_tokenizer(folder: Path) -> Any:
     facts = json.loads(read_tokenizer(folder).to_str())
     plain = Tokenizer.from_str(json.dumps({**facts, "post_processor": None}))
     return PreTrainedTokenizerFast(tokenizer_object=plain)  # type: ignore[no-untyped-call]
+
+
+def tokenizer_in_template(hf_tokenizer: Any, template: str) -> Any:
+    """Return a tokenizer of transformers that puts each text into a template, between the special tokens.
+
+    It replaces a template that the tokenizer has. Its class is the general one, because those of the architectures
+    make their own special tokens anew when they are loaded.
+
+    Raises:
+        InputError: if the template is none, or there is no mask token.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    check_template(template)
+    if hf_tokenizer.mask_token is None:
+        raise InputError(f"template {template!r}: the tokenizer has no mask token")
+    backend = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())
+    backend.no_padding()
+    backend.no_truncation()
+    parts = template.replace(MASK, hf_tokenizer.mask_token).split(SLOT)
+    before, after = (backend.encode(part, add_special_tokens=False).ids for part in parts)
+    opening, closing = (
+        [token for token in (number,) if token is not None]
+        for number in (hf_tokenizer.cls_token_id, hf_tokenizer.sep_token_id)
+    )
+    put_into_template(backend, [*opening, *before], [*after, *closing])
+    named = {name: getattr(hf_tokenizer, name) for name in ("model_max_length", "model_input_names")}
+    general: Any = PreTrainedTokenizerFast
+    return general(tokenizer_object=backend, **hf_tokenizer.special_tokens_map, **named)
 
 
 def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> TextTokenizer:

@@ -113,7 +113,8 @@ class TorchEncoder(nn.Module):
             if attention_layers and recorder is None:
                 options["output_attentions"] = True
             output = self.backbone(**inputs, **options)
-        features = Features(output.last_hidden_state, mask[:, :1] if first_only else mask, prompt_length)
+        ids = inputs["input_ids"]
+        features = Features(output.last_hidden_state, mask[:, :1] if first_only else mask, prompt_length, ids)
         if self.needs_hidden_states:
             features.hidden_states = output.hidden_states
         if recorder is not None:

@@ -81,6 +81,8 @@ class Parts:
     """The dimension of the sentence vector."""
     max_length: int = 0
     """The maximum length of a sentence in training, in tokens."""
+    around: tuple[tuple[int, int], ...] = ()
+    """How many tokens each view has in front of the sentence and behind it, where its template is subtracted."""
 
     @property
     def token_width(self) -> int:

@@ -32,7 +32,8 @@ class _Traced(nn.Module):
         output = self.encoder.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=layers, return_dict=True, **types
         )
-        features = Features(output.last_hidden_state, attention_mask, 0, output.hidden_states if layers else ())
+        states = output.hidden_states if layers else ()
+        features = Features(output.last_hidden_state, attention_mask, ids=input_ids, hidden_states=states)
         for module in self.encoder.stack:
             features = module(features)
         assert features.sentence is not None

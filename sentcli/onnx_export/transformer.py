@@ -100,6 +100,8 @@ class States:
     """The input ``attention_mask``."""
     layers: list[Value]
     """The states of every layer ``[batch, tokens, d]``, embeddings first."""
+    weight_sum: Value | None = None
+    """The sum of the weights of each text's tokens ``[batch, 1]``, if they have other weights than 1."""
 
 
 def write(graph: Graph, backbone: Any, *, first_token_only: bool = False) -> States:

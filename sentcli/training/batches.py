@@ -94,6 +94,8 @@ class BatchMaker:
     rank: int = 0
     prompts: tuple[str, ...] = ()
     """The prompt in front of the texts of each view, as in encoding; none if it is empty."""
+    second_tokenizer: TextTokenizer | None = None
+    """Tokenises the views after the first, where they have another template."""
 
     def step(self, number: int) -> list[Batch]:
         """Return the batches of an optimiser step, counted from 0."""
@@ -113,8 +115,13 @@ class BatchMaker:
         # the texts of the processes before this one are made too, so that its random numbers begin where theirs end
         texts = [self.views.texts(part, self.corpus, rng) for part in parts][-1]
         prompts = self.prompts[: len(texts.views)] or ("",) * len(texts.views)
-        views = zip(texts.views, prompts, strict=True)
-        tokens = [self.tokenizer([prompt + text for text in view] if prompt else view) for view, prompt in views]
+        views = [[prompt + text for text in view] for view, prompt in zip(texts.views, prompts, strict=True)]
+        tokens = [self.tokenizer(views[0])]
+        if self.second_tokenizer is not None and len(views) == 1:
+            views *= self.views.count
+        tokens += [(self.second_tokenizer or self.tokenizer)(view) for view in views[1:]]
+        # each process has random numbers of its own for tokens, because it does not know how many the others draw
+        tokens = self.views.tokens(tokens, rng.spawn(self.order.processes)[self.rank])
         return Batch(tokens, texts, tuple(parts[-1]))
 
     def steps(self, first: int, end: int) -> Iterator[list[Batch]]:

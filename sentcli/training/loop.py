@@ -61,6 +61,7 @@ def train(
     observer: Observer | None = None,
     save_every: int = 0,
     prompts: tuple[str, ...] = (),
+    second_tokenizer: TextTokenizer | None = None,
     dev: DevSet | None = None,
 ) -> TrainResult:
     """Train `model` in place; afterwards it has the weights with the best `score`, or the last ones without `score`.
@@ -75,6 +76,7 @@ def train(
         observer: is told of every step and score.
         save_every: the number of steps between two checkpoints; 0 writes none.
         prompts: the prompt in front of the texts of each view; none if it is empty.
+        second_tokenizer: cuts the texts of the views after the first, where they have another template.
         dev: the dev set that decides which weights are best; None keeps the last ones.
 
     Raises:
@@ -85,7 +87,15 @@ def train(
     order = run_order(model, settings, len(corpus.sentences))
     total = settings.total_steps(order.per_epoch)
     maker = BatchMaker(
-        corpus, tokenizer, order, method.views, settings.accumulate, settings.group_by_length, rank(), prompts
+        corpus,
+        tokenizer,
+        order,
+        method.views,
+        settings.accumulate,
+        settings.group_by_length,
+        rank(),
+        prompts,
+        second_tokenizer,
     )
     gradients = Gradients(model, settings)
     progress, scores = Progress(), Scores()

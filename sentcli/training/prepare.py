@@ -21,7 +21,7 @@ from sentcli.methods.views import BatchTexts
 from sentcli.model import surgery
 from sentcli.model.options import ModelOptions
 from sentcli.model.tokenizing import position_limit
-from sentcli.model.torch_backend import text_tokenizer
+from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
 from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import process_count
@@ -50,6 +50,8 @@ class Prepared:
     """Encoder, head and objectives; None for a method that is fitted."""
     tokenizer: TextTokenizer
     """Cuts texts to the training length."""
+    second_tokenizer: TextTokenizer | None
+    """Does so for the views after the first, where they have another template."""
     start_fingerprint: str
     """The fingerprint of the start model."""
     inputs: RunInputs
@@ -120,7 +122,7 @@ def prepare(request: TrainRequest) -> Prepared:
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
-    tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.local.spec, settings.max_length)
+    tokenizer, second = view_tokenizers(method, encoder, settings.max_length)
     model = held_out_text = None
     if eval_text is not None and method.fit is not None:
         raise InputError(f"--eval-text measures how well masked words are predicted, and {method.name} predicts none")
@@ -143,7 +145,9 @@ def prepare(request: TrainRequest) -> Prepared:
         notes += [objective.note for objective in method.objectives.values() if objective.note]
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
-    return Prepared(request, method, encoder, model, tokenizer, fingerprint, inputs, held_out_text, tuple(notes))
+    return Prepared(
+        request, method, encoder, model, tokenizer, second, fingerprint, inputs, held_out_text, tuple(notes)
+    )
 
 
 def seed_everything(seed: int) -> None:
@@ -163,10 +167,11 @@ def load_encoder(
     """
     notes = []
     pooling_name = pooling or method.pooling
-    if method.cnn is not None:
+    if method.cnn is not None or method.template is not None:
         pooling_name = "own"
         if pooling:
-            notes.append(f"{method.name} pools its own convolutions; --pooling {pooling} is not used")
+            own = "the mask token of its template" if method.cnn is None else "its own convolutions"
+            notes.append(f"{method.name} pools {own}; --pooling {pooling} is not used")
     encoder = SentenceEncoder.load(
         model,
         backend="torch",
@@ -176,6 +181,8 @@ def load_encoder(
         edit=method.cnn.extend if method.cnn is not None else None,
         untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
     )
+    if method.template is not None:
+        encoder = encoder.in_template(method.template.first)
     if not has_weights(encoder.local.spec.folder):
         notes.append(f"{model} has no weights: training starts from random ones")
     if method.settings.dropout is not None:
@@ -183,12 +190,27 @@ def load_encoder(
     return encoder, notes
 
 
+def view_tokenizers(
+    method: Method, encoder: SentenceEncoder, max_length: int | None = None
+) -> tuple[TextTokenizer, TextTokenizer | None]:
+    """Return what cuts texts to a length, for the first view and for those that have another template."""
+    first, spec, second = encoder.hf_tokenizer, encoder.local.spec, None
+    if method.template is not None and method.template.second:
+        second = text_tokenizer(tokenizer_in_template(first, method.template.second), spec, max_length)
+    return text_tokenizer(first, spec, max_length), second
+
+
 def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     """Put encoder, head and objectives together, on the encoder's device."""
+    around: tuple[tuple[int, int], ...] = ()
+    if method.template is not None and method.template.denoise:
+        first, second = view_tokenizers(method, encoder)
+        around = (first.around, *((second or first).around,) * (method.views.count - 1))
     tokenizer = encoder.hf_tokenizer
     words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
     vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
-    parts = Parts(encoder.torch_module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length)
+    module, length = encoder.torch_module, method.settings.max_length
+    parts = Parts(module, encoder.local.spec, vocabulary, encoder.dimension, length, around)
     return TrainingModel(method, parts).to(encoder.backend.device)
 
 
@@ -199,15 +221,24 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
     sentence to the positions of the model.
     """
     length = method.settings.max_length
-    own = position_limit(encoder.local.spec, encoder.hf_tokenizer.pad_token_id)
+    positions = position_limit(encoder.local.spec, encoder.hf_tokenizer.pad_token_id)
+    own = None if positions is None else positions - method.views.longer
     different_texts = method.views.different_texts()
     if different_texts:
         own = min(filter(None, (own, encoder.spec.max_length)), default=None)
     is_default = length == request.default_method().settings.max_length
-    if own is None or length <= own or not is_default:
+    if own is None or length <= own:
+        return method
+    if not is_default:
+        if method.views.longer:
+            raise InputError(
+                f"--max-length {length} leaves no room for {method.views.longer} repeated tokens in the {positions} "
+                f"positions of this model; at most {own}"
+            )
         return method
     if not different_texts:
-        notes.append(f"{method.name} trains on {length} tokens a sentence, this model has {own} positions")
+        limit = f"this model has {positions} positions"
+        notes.append(f"{method.name} trains on {length} tokens a sentence, here on {own}: {limit}")
     return replace(method, settings=replace(method.settings, max_length=own))
 
 
@@ -230,7 +261,7 @@ def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences
 
 def _pooling_notes(request: TrainRequest, method: Method, encoder: SentenceEncoder) -> list[str]:
     """Return a note if labelled pairs are to change the pooling of a sentence encoder, and nobody asked for it."""
-    if request.pooling is not None or method.views.one_sentence:
+    if request.pooling is not None or method.views.one_sentence or method.template is not None:
         return []
     own = read_model(request.model, ModelOptions())
     if own.assumed_pooling or own.pooling == encoder.spec.pooling:

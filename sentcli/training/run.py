@@ -119,6 +119,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         observer=observer,
         save_every=prepared.request.log.save_every,
         prompts=prepared.prompts,
+        second_tokenizer=prepared.second_tokenizer,
         dev=next(iter(dev), None),
     )
     if text is not None:

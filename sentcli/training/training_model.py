@@ -37,6 +37,7 @@ class TrainingModel(nn.Module):
         encoder: the encoder that the run trains.
         second: the encoder of the second view, if a method trains two.
         passes: how many views of a sentence one encoder encodes.
+        around: how many tokens of its template each view has, where the vector of the template is subtracted.
         head: the head, which exists in training only.
         objectives: the terms of the loss by name.
         stateful: the objectives that are modules, with parameters or memory.
@@ -56,6 +57,7 @@ class TrainingModel(nn.Module):
         self.second: TorchEncoder | None = copy.deepcopy(parts.encoder) if method.twin is not None else None
         self.head = method.head.build(parts.dimension, method.settings.batch_size)
         self.single_pass = bool(getattr(self.head, "single_pass", False))
+        self.around = parts.around
         self.passes = 1 if self.single_pass or self.second is not None else self.views
         self._check_views()
         self.objectives = {name: settings.build(parts) for name, settings in method.objectives.items()}
@@ -162,12 +164,13 @@ class TrainingModel(nn.Module):
     ) -> Views:
         """Return the `Views` of a batch, given its sentence vectors ``[rows, d]``."""
         pooled = self.by_view(widened(pooled))
+        noise = self.template_vectors(inputs) if self.around else 0.0
         return Views(
             inputs,
             self.encoder,
             self.second,
             self.head,
-            projected=self.head(pooled),
+            projected=self.head(pooled - noise),
             pooled=pooled,
             tokens=torch.empty(0) if tokens is None else widened(tokens),
             attentions=attentions or {},
@@ -175,6 +178,23 @@ class TrainingModel(nn.Module):
             matched=matched,
             paired=not self.method.views.one_sentence,
         )
+
+    def template_vectors(self, inputs: Inputs) -> Tensor:
+        """Return the vectors of the templates alone ``[m, B, d]``, with each token where it stands around the sentence.
+
+        The sentence is hidden from the attention. Rows of one view with equally long sentences share a vector, as in
+        PromptBERT's code.
+        """
+        mask = inputs["attention_mask"]
+        views = torch.arange(self.views, device=mask.device).repeat_interleave(len(mask) // self.views)
+        before, after = torch.tensor(self.around, device=mask.device)[views].T
+        lengths, places = mask.sum(dim=1), torch.arange(mask.shape[1], device=mask.device)
+        hidden = (places >= before[:, None]) & (places < (lengths - after)[:, None])
+        kinds, kind = torch.unique(torch.stack([views, lengths]), dim=1, return_inverse=True)
+        one_of_each = (kind == torch.arange(kinds.shape[1], device=mask.device)[:, None]).int().argmax(dim=1)
+        alone = {**inputs, "attention_mask": mask.masked_fill(hidden, 0)}
+        vectors = self.vectors(self.encoder, {name: values[one_of_each] for name, values in alone.items()})
+        return self.by_view(vectors[kind])
 
     def losses(self, views: Views) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.

@@ -63,7 +63,7 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        data: Text files, one sentence a line, or tables; - is standard input.
+        data: Text, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
         pooling: As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for
             whitening and the method of that name, own for sts-regression.

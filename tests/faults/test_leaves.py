@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sentcli import SentenceEncoder
 from tests.conftest import save_backbone, save_cross_encoder
 from tests.faults.leaves import Unwritable, leaves
 from tests.faults.scenes import TRAIN
@@ -70,6 +71,10 @@ READERS = [
                 "4_Dense/model.safetensors",
             )
         ),
+    ),
+    Reader(
+        "encode two.txt -m weighted -o out.npy --backend torch",
+        ("weighted/1_WordWeights/config.json", "weighted/1_WordWeights/model.safetensors"), most=30,
     ),
     Reader(
         "encode two.txt -m onnx -o out.npy",
@@ -144,6 +149,7 @@ def structured(good, tmp_path_factory):
     shutil.copytree(good, folder, dirs_exist_ok=True)
     (folder / "two.txt").write_text("a cat\nthe river\n" * 8)
     write_parts(folder / "parts", folder / "bert")
+    SentenceEncoder.load(folder / "bert", backend="torch").in_template('a "[X]" is [MASK].').save(folder / "weighted")
     save_cross_encoder(folder / "cross")
     settings = {"activation_fn": "torch.nn.modules.activation.Sigmoid", "default_prompt_name": None, "prompts": {}}
     (folder / "cross" / "config_sentence_transformers.json").write_text(json.dumps(settings))

@@ -74,6 +74,8 @@ def opens_everywhere(folder, sentences):
         ("whitenedcse", 64, 3e-5, 1, 32),
         ("mirror-bert", 200, 2e-5, 1, 50),
         ("ct", 16, 1e-5, 1, 75),
+        ("esimcse", 64, 3e-5, 1, 32),
+        ("prompt-bert", 256, 1e-5, 1, 42),
         ("sts-regression", 16, 2e-5, 4, 128),
     ],
 )
@@ -92,6 +94,8 @@ def test_the_papers_hyper_parameters():
     assert get_method("whitenedcse").views.count == 3
     assert get_method("whitenedcse").head.groups(768) == 384
     assert get_method("is-bert").cnn.kernels == (1, 3, 5)
+    esimcse = get_method("esimcse")
+    assert (esimcse.objectives["contrastive"].queue_size, esimcse.views.rate) == (160, 0.32)
     for name, method in METHODS.items():
         assert method.name == name
         terms = [o for o in method.objectives.values() if hasattr(o, "temperature")]
@@ -327,6 +331,7 @@ def test_any_objective_joins_any_method(tiny_lm, text, objective):
             "micse": [("ami.layers", "0:2")],
             "ct": [("dropout", 0.1)],
             "is-bert": [("cnn.kernels", "1,3"), ("cnn.channels", 16)],  # as wide as the tiny model
+            "prompt-bert": [("template.first", "a [X] [MASK]"), ("template.second", "")],
         }.get(method, [])
         changed = configure(METHODS[method], [("objectives+", objective), *extra, *own, ("batch_size", 16)])
         changed = configure(changed, [(f"{name}.weight", 0) for name in METHODS[method].objectives])

@@ -26,6 +26,7 @@ CASES = {
     "infocse": {"objectives-": "auxiliary-mlm"},  # its head: batch normalisation
     "mirror-bert": {"views": "copies"},
     "ct": {"objectives+": "contrastive", "views.negatives": 3},  # InfoNCE sees the rows of each process that match
+    "prompt-bert": {"template.first": "a [X] [MASK]", "template.second": ""},
     "simcse-cached": {"mini_batch_size": 3},
 }
 

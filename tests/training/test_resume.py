@@ -27,6 +27,8 @@ METHODS = {
     "is-bert": ["--set", "optimizer=rmsprop"],
     "ct": ["--set", "views=copies"],
     "mirror-bert": ["--set", "accumulate=2", "--set", "group_by_length=true"],
+    "esimcse": ["--set", "queue_size=40"],
+    "prompt-bert": ["--set", 'template.first=a "[X]" is [MASK].', "--set", "template.second=the : [X] or [MASK]"],
     "informin-cl": ["--set", "mini_batch_size=5", "--set", "bias_correction=false"],
 }
 

@@ -28,6 +28,10 @@ class Features:
     mask: Tensor
     """1 for real tokens ``[B, T]``."""
     prompt_length: int = 0
+    ids: Tensor | None = None
+    """The token ids ``[B, T]``."""
+    weight_sum: Tensor | None = None
+    """The sum of the weights of each text's tokens ``[B, 1]``, if they have other weights than 1."""
     hidden_states: tuple[Tensor, ...] = ()
     """The states of every layer ``[B, T, d]``, embeddings first; empty unless a module needs them."""
     attentions: dict[int, Tensor] = field(default_factory=dict)

@@ -54,11 +54,13 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         if features.prompt_length and not self.include_prompt:
             mask = mask.clone()
             mask[:, : features.prompt_length] = 0
-        features.sentence = torch.cat([pool(features.tokens, mask, features.mask, mode) for mode in self.modes], dim=-1)
+        weight_sum = features.weight_sum
+        pooled = [pool(features.tokens, mask, features.mask, mode, weight_sum) for mode in self.modes]
+        features.sentence = torch.cat(pooled, dim=-1)
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the pooling, for texts that are padded on the right."""
-        pooled = [_write_mode(graph, value, states.mask, mode) for mode in self.modes]
+        pooled = [_write_mode(graph, value, states.mask, mode, states.weight_sum) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else graph.op("Concat", *pooled, axis=-1)
 
     @classmethod
@@ -85,7 +87,7 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         return {"word_embedding_dimension": width, **modes, "include_prompt": self.include_prompt}
 
 
-def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tensor:
+def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str, weight_sum: Tensor | None = None) -> Tensor:
     """Pool ``[B, T, d]`` over the positions where `mask` ``[B, T]`` is 1, as sentence-transformers does.
 
     Sums are computed in float32.
@@ -95,6 +97,8 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
         mask: the positions to pool.
         position_mask: 1 for real tokens, prompt included; the positions of `weightedmean` are counted over them.
         mode: one of TOKEN_POOLINGS.
+        weight_sum: the sum of the weights by which the token vectors were multiplied ``[B, 1]``, if they were; means
+            divide by it.
     """
     import torch
 
@@ -113,11 +117,11 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str) -> Tens
     if mode == "weightedmean":
         weights = weights * position_mask.cumsum(dim=1).to(wide.dtype)
     total = torch.einsum("btd,bt->bd", wide, weights)
-    count = weights.sum(dim=1, keepdim=True).clamp(min=1e-9)
+    count = (weights.sum(dim=1, keepdim=True) if weight_sum is None else weight_sum.to(wide.dtype)).clamp(min=1e-9)
     return (total / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)).to(tokens.dtype)
 
 
-def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str) -> Any:
+def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str, weight_sum: Any) -> Any:
     """Write the ONNX form of `pool`."""
     import numpy as np
     import onnx_ir as ir
@@ -136,5 +140,7 @@ def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str) -> Any:
         weights = graph.op("Mul", weights, graph.op("CumSum", weights, graph.integer(1)))
     row = graph.op("Unsqueeze", weights, graph.integers(1))
     total = graph.op("Squeeze", graph.op("MatMul", row, tokens), graph.integers(1))
-    count = graph.op("Max", graph.op("ReduceSum", weights, graph.integers(1), keepdims=1), graph.number(1e-9))
+    if weight_sum is None:
+        weight_sum = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
+    count = graph.op("Max", weight_sum, graph.number(1e-9))
     return graph.op("Div", total, graph.op("Sqrt", count) if mode == "mean_sqrt_len_tokens" else count)
