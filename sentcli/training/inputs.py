@@ -15,7 +15,7 @@ from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
 from sentcli.training.dev import DevSet, read_dev
-from sentcli.training.pairs import read_adjacent, read_anchors, read_classes, read_pairs
+from sentcli.training.pairs import layout_of, read_adjacent, read_anchors, read_classes, read_pairs
 from sentcli.training.run_folder import check_run_folder
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[T
 
 
 TEXT_OF_PAIRS = "pairs"
-"""The value of ``--text-of`` that trains on the sentences of scored pairs, without the scores."""
+"""The value of ``--text-of`` that trains on the sentences of pairs or triplets, without scores and labels."""
 EACH = "each"
 """The value of ``--text-of`` that makes one run for each of the transfer tasks that papers average."""
 
@@ -183,16 +183,21 @@ def read_task_text(
     the files are sorted by label, and SentEval sorts by length.
 
     Args:
-        name: ``pairs`` for the pairs that `read_pairs` reads, or transfer tasks such as ``MR,CR``. A task with a test
-            set gives its training sentences, one that is tested by cross-validation gives all.
+        name: ``pairs`` for the pairs and triplets that `read_pairs` and `read_anchors` read, or transfer tasks such as
+            ``MR,CR``. A task with a test set gives its training sentences, one that is tested by cross-validation gives
+            all.
         data: for tasks, a SentEval ``data/downstream`` folder.
         fields: other names of the columns of pairs, as ``A,B,SCORE``.
         subset: which of the sentences, or of the pairs, are trained on.
         hold_out: which pairs are left out, as for `read_pairs`.
     """
     if name == TEXT_OF_PAIRS:
-        corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
-        subset, texts = None, [*corpus.texts[0], *corpus.texts[1]]
+        layout = layout_of(data, fields)
+        if layout is not None and layout.kind in ("pairs", "triplets") and hold_out is None:
+            corpus = read_anchors(data, fields=fields, subset=subset)
+        else:
+            corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
+        subset, texts = None, [text for column in corpus.texts for text in column]
     elif len(data) != 1 or hold_out is not None:
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:

@@ -57,7 +57,7 @@ class DataOptions:
         pair_fields: Columns of labelled data: anchor, positive and perhaps negatives, both sentences and the score or
             label, or text and class; by default the usual names (docs/labelled.md).
         text_of: Train on sentences of --data without their labels: of tasks such as MR,CR of a SentEval folder, or of
-            scored pairs; each is one run for each of the seven transfer tasks.
+            pairs or triplets; each is one run for each of the seven transfer tasks.
         hold_out: sts-regression: leave out a file of --data or a fold, and score it at the end; topics and 10-fold are
             one run for each.
         score_range: sts-regression: the scores that stand for unrelated and for equal, if not the usual range (0 to

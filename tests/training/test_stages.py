@@ -145,6 +145,18 @@ def test_one_method_after_another(topics, tiny_bert, tmp_path, invoke):
         assert (found / "model.safetensors").read_bytes() == (wanted / "model.safetensors").read_bytes()
 
 
+def test_the_sentences_of_triplets_are_one_text(tiny_bert, tmp_path, invoke):
+    triplets, text = tmp_path / "nli.csv", tmp_path / "text.txt"
+    rows = [(f"premise {i // 2}", f"it follows {i}", f"it does not {i}") for i in range(4)]
+    triplets.write_text("".join(f"{','.join(row)}\n" for row in [("sent0", "sent1", "hard_neg"), *rows]))
+    text.write_text("".join(f"{line}\n" for line in dict.fromkeys(row[i] for i in range(3) for row in rows)))
+    call = ["train", "--method", "is-bert", "-m", tiny_bert, "--batch-size", 4, "--max-steps", 2]
+    invoke(*call, "--data", triplets, "--text-of", "pairs", "-o", tmp_path / "a", check=0)
+    invoke(*call, "--data", text, "-o", tmp_path / "b", check=0)
+    a, b = ((tmp_path / name / "model.safetensors").read_bytes() for name in "ab")
+    assert a == b
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
