@@ -42,6 +42,7 @@ def train(
     senteval: Path | str | None = None,
     senteval_tasks: str | None = None,
     senteval_protocol: Literal['full', 'fast', 'lbfgs'] = 'full',
+    check_start: bool = False,
     batch_size: int | None = None,
     learning_rate: float | None = None,
     epochs: int | None = None,
@@ -98,6 +99,7 @@ def train(
         senteval: A SentEval data/downstream folder: score its transfer tasks at the end.
         senteval_tasks: Comma-separated, as for senteval; default: those of --text-of, else the seven of the papers.
         senteval_protocol: As for senteval: full is the papers', fast trains a quarter of the classifiers.
+        check_start: Train 30 steps only and write nothing: does the method gain from this start? Exit code 3 if not.
         batch_size: Sentences in a step.
         learning_rate: Peak rate.
         epochs: Passes over the data.

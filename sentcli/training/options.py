@@ -115,6 +115,7 @@ class EvaluationOptions:
         senteval: A SentEval data/downstream folder: score its transfer tasks at the end.
         senteval_tasks: Comma-separated, as for senteval; default: those of --text-of, else the seven of the papers.
         senteval_protocol: As for senteval: full is the papers', fast trains a quarter of the classifiers.
+        check_start: Train 30 steps only and write nothing: does the method gain from this start? Exit code 3 if not.
     """
 
     dev: Annotated[list[str] | None, Flag(metavar="FILE|DIR")] = None
@@ -126,6 +127,7 @@ class EvaluationOptions:
     senteval: Annotated[Path | None, Flag(metavar="DIR")] = None
     senteval_tasks: Annotated[str | None, Flag(metavar="A,B", needs="senteval")] = None
     senteval_protocol: Annotated[Literal["full", "fast", "lbfgs"], Flag(needs="senteval")] = "full"
+    check_start: Annotated[bool, Flag(needs="eval_data", excludes="seeds sweep resume hold_out")] = False
 
 
 @dataclass(frozen=True)

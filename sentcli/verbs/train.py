@@ -95,6 +95,7 @@ def train(
     from sentcli.processes import is_first, together
     from sentcli.training.records import RESULTS_FILE
     from sentcli.training.request import TrainRequest, methods_for
+    from sentcli.verbs.start_check import check_start
     from sentcli.verbs.train_runs import run_many, run_one, sweep_of
 
     recipe = None if changes.recipe is None else load_recipe(changes.recipe)
@@ -140,6 +141,8 @@ def train(
             assignments=[*changes.assignments, *training.assignments],
             recipe=recipe,
         )
+        if evaluation.check_start:
+            return check_start(request)
         if sweep.points:
             return run_many(request, sweep, runs.results or output / RESULTS_FILE, cluster)
         return run_one(request)
