@@ -100,10 +100,10 @@ def test_a_run_that_fails_leaves_the_others(two_nodes, train, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
-    """Half of the runs learn nothing; one worker, so that the order is known."""
+    """Half of the runs learn nothing, and four steps raise the others; one worker, so that the order is known."""
     rows = "the cat,the dog,0.9\nthe house,a river,0.1\nthe man,the woman,0.8\nred bird,small tree,0.2\n" * 3
     (tmp_path / "dev.csv").write_text(f"sentence1,sentence2,score\n{rows}")
-    grid = "[[grid]]\nlearning_rate = [1e-3, 1e-9, 2e-9, 2e-3]\nseed = [1, 2]\n"
+    grid = "[[grid]]\nlearning_rate = [1e-3, 1e-9, 2e-9, 2e-3]\nseed = [3, 4]\n"
     asha = "[asha]\ngrace_period = 4\nreduction_factor = 2\n"
     steps = ["--max-steps", 16, "--eval-every", 2, "--dev", "dev.csv", "--set", "keep_start=true"]
     (tmp_path / "plain.toml").write_text(grid)
