@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sentcli import zoo
 from sentcli.cluster_nodes import Node, ask_nodes
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io.digests import cache_folder, least_recently_used
+from sentcli.io.digests import MODEL_BYTES, cache_folder, least_recently_used
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
@@ -158,8 +158,6 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
 
 EXPORTS = "exports"
 """The folder of the exports in the cache."""
-CACHE_BYTES = 8 * 2**30
-"""The most bytes that all exports in the cache may take; the least recently used are deleted first."""
 
 
 class ExportError(SentcliError):
@@ -255,7 +253,7 @@ def prune(keep: Path) -> None:
         if path.name.startswith(".") and time.time() - path.stat().st_mtime > 24 * 3600:
             shutil.rmtree(path, ignore_errors=True)
     exports = [path for path in folders if not path.name.startswith(".")]
-    for path in least_recently_used(exports, keep, CACHE_BYTES, lambda folder: folder / exported.EXPORT):
+    for path in least_recently_used(exports, keep, MODEL_BYTES, lambda folder: folder / exported.EXPORT):
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -14,6 +14,8 @@ from sentcli.io.atomic import regular, replacing
 
 SETTLED_NANOSECONDS = 2 * 10**9
 """A file that has not changed for so long gets another time of change when it changes again."""
+MODEL_BYTES = 8 * 2**30
+"""The most bytes that the models of a kind may take in the cache; the least recently used are deleted first."""
 
 
 def file_digest(path: Path, method: str = "sha256") -> str:

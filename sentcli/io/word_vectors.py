@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,17 +15,13 @@ import numpy as np
 from sentcli.console import working
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import replacing
-from sentcli.io.digests import cache_folder, known_digest, least_recently_used
+from sentcli.io.digests import MODEL_BYTES, cache_folder, known_digest, least_recently_used
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 UNKNOWN = "[UNK]"
 """Stands for words without a vector. Its own is zero: such words change the length of a text's vector, no cosine."""
-CACHE_BYTES = 8 * 2**30
-"""The most bytes that the folders in the cache may take; the least recently used are deleted first."""
-FORMAT = 1
-"""Of the folders. When it changes, they are made again."""
 
 
 def word_vector_folder(path: Path) -> Path:
@@ -33,7 +30,7 @@ def word_vector_folder(path: Path) -> Path:
     Raises:
         InputError: if the file holds something else.
     """
-    folder = cache_folder("word-vectors") / f"{known_digest(path)[:32]}-{FORMAT}"
+    folder = cache_folder("word-vectors") / known_digest(path)[:32]
     if not folder.is_dir():
         from tokenizers import normalizers
 
@@ -43,8 +40,10 @@ def word_vector_folder(path: Path) -> Path:
             temporary.mkdir()
             lowercase = all(word == word.lower() for word in words)
             write_static_folder(temporary, words, table, normalizers.Lowercase() if lowercase else normalizers.NFC())
-        for old in least_recently_used(filter(Path.is_dir, folder.parent.iterdir()), folder, CACHE_BYTES):
+        for old in least_recently_used(filter(Path.is_dir, folder.parent.iterdir()), folder, MODEL_BYTES):
             shutil.rmtree(old, ignore_errors=True)
+    with suppress(OSError):  # notes the use
+        folder.touch()
     return folder
 
 

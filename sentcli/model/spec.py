@@ -352,8 +352,10 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
     kind, transformer = named[0]
     modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # dropout is for training
     if kind == STATIC:
+        modules.insert(0, PoolingSpec(("mean",)))  # it has the mean of its token vectors in itself
         config = {"model_type": STATIC, **table_sizes(transformer)}
-        return EncoderSpec(transformer, (PoolingSpec(("mean",)), *modules), max_length=STATIC_LENGTH, config=config)
+    else:
+        config = _read_config(transformer, f"{folder} has no config.json for its transformer")
     if not any(module.pools for module in modules):
         refuse_classifier(folder, read_json(transformer / "config.json", default={}))
         raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")
@@ -362,11 +364,11 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
     spec = EncoderSpec(
         transformer,
         tuple(modules),
-        max_length=settings.max_seq_length,
+        max_length=STATIC_LENGTH if kind == STATIC else settings.max_seq_length,
         lowercase=bool(settings.do_lower_case),
         prompts={name: text for name, text in (prompting.prompts or {}).items() if text is not None},
         default_prompt=prompting.default_prompt_name,
-        config=_read_config(transformer, f"{folder} has no config.json for its transformer"),
+        config=config,
     )
     for module, width in zip(spec.modules, spec.widths, strict=True):
         if spec.hidden_size and (why := module.misfit(width, spec.layers)):

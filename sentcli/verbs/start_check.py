@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentcli.training.request import TrainRequest
 
 STEPS = 30
-POOLINGS = ("cls", "mean", "first-last-avg")
+RAW_POOLINGS = ("cls", "mean", "first-last-avg")
 WORDS = "shared content words, no model"
 
 
@@ -52,7 +52,7 @@ def check_start(request: TrainRequest) -> Result:
             raise InputError(f"--check-start trains a few steps, and {method} trains nothing")
         result.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
         scores = {}
-        for pooling in () if prepared.encoder.local.spec.is_static else POOLINGS:
+        for pooling in () if prepared.encoder.local.spec.is_static else RAW_POOLINGS:
             model = EvaluatedModel(request.model, LoadOptions(pooling=pooling, device=request.device))
             scores[f"start, {pooling}"] = model.measure([sts.SimilarityTask(name, subsets)])[0].value
         words = surface(pairs.first, pairs.second)["other_words"]
@@ -68,7 +68,7 @@ def check_start(request: TrainRequest) -> Result:
     best = max((score for label, score in scores.items() if label.startswith("start")), default=dev.start)
     change = f"{STEPS} steps of {method} change {dev.start:.2f} to {dev.final:.2f}"
     if dev.final > dev.start:
-        result.verdict = f"{change}: it gains from this start."
+        result.verdict = f"{change}: the score rises, which is a hint of one run and no result."
     else:
         result.exit_code = 3
         result.verdict = f"{change}: it loses from this start at this rate. "

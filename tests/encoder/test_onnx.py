@@ -649,11 +649,11 @@ def kept_export(cache, name, size, used):
 
 
 def test_the_least_recently_used_exports_leave_a_full_cache(cache, monkeypatch):
-    monkeypatch.setattr(loading, "CACHE_BYTES", 2500)
+    monkeypatch.setattr(loading, "MODEL_BYTES", 2500)
     old, older, recent = (kept_export(cache, n, 1000, t) for n, t in (("b", 200), ("a", 100), ("c", 300)))
     loading.prune(keep=recent)
     assert exports_in(cache) == ["b", "c"]
-    monkeypatch.setattr(loading, "CACHE_BYTES", 10)
+    monkeypatch.setattr(loading, "MODEL_BYTES", 10)
     loading.prune(keep=old)
     assert exports_in(cache) == ["b"], "what is needed now stays, however large and old it is"
     assert not older.exists()

@@ -50,6 +50,18 @@ def test_sentence_transformers_opens_what_is_read_and_what_is_saved(tmp_path):
         np.testing.assert_allclose(encoder.encode(TEXTS), SentenceEncoder.load(folder).encode(TEXTS), atol=1e-6)
 
 
+def test_prompts_and_normalisation_of_a_folder_count(tmp_path):
+    encoder = SentenceEncoder.load(glove(tmp_path / "vectors.txt"), normalize=True)
+    encoder.save(tmp_path / "saved")
+    settings = tmp_path / "saved" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"prompts": {"query": "cat "}, "default_prompt_name": "query"}), "utf-8")
+    found = SentenceEncoder.load(tmp_path / "saved")
+    assert found.spec.normalizes
+    assert found.spec.usual_prompt == "cat "
+    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(found.encode(["the dog"]), peer.encode(["the dog"]), atol=1e-6)
+
+
 def test_model2vecs_rows_and_weights_are_those_of_sentence_transformers(tmp_path):
     source = SentenceEncoder.load(glove(tmp_path / "vectors.txt")).spec.folder
     folder = tmp_path / "model2vec"
