@@ -47,7 +47,7 @@ def train(invoke, data, out, method, model, *options):
         ("informin-cl", 12, [], 81.0),  # 81.67
         ("micse", 12, ["--set", "warmup_steps=0"], 81.0),  # 81.70; the paper's warm-up is longer than this run
         ("infocse", 12, ["--learning-rate", "6e-5"], 80.1),  # 80.54; the scripts' 7e-6 is made for 30,000 steps
-        ("whitenedcse", 12, ["--learning-rate", "6e-5"], 80.1),  # 80.55 to 82.09 over three seeds, by two generators
+        ("whitenedcse", 12, ["--learning-rate", "6e-5"], 80.8),  # seeds: 80.67, 80.61, 82.09
         ("ct", 12, ["--max-length", "32", "--learning-rate", "2e-5"], 81.3),  # 82.02
         ("mirror-bert", 12, [], 81.2),  # 81.88
     ],
@@ -55,9 +55,14 @@ def train(invoke, data, out, method, model, *options):
 def test_minilm_gets_better(invoke, minilm, data, tmp_path, method, steps, options, least):
     size = ["--limit", 32 * steps, "--batch-size", 32, "--max-steps", steps, "--eval-every", steps]
     text = ["--data", data / "corpus" / "wiki.txt", "--pooling", "cls"]
-    results, lines = train(invoke, data, tmp_path / "m", method, minilm, *text, *size, *options)
-    assert results["start_dev_spearman"] == pytest.approx(79.73, abs=0.03)
-    assert results["best_dev_spearman"] > least
+    seeds = (42, 43, 44) if method == "whitenedcse" else (42,)  # its seeds lie a point and a half apart
+    best = []
+    for seed in seeds:
+        out = tmp_path / f"m{seed}"
+        results, lines = train(invoke, data, out, method, minilm, *text, *size, *options, "--seed", seed)
+        assert results["start_dev_spearman"] == pytest.approx(79.73, abs=0.03)
+        best.append(results["best_dev_spearman"])
+    assert np.mean(best) > least
     # MiniLM tells 32 sentences apart before it is trained: most losses are near 0.001 throughout, so only dev says much
     assert len(lines) == results["steps"] == steps
     assert all(np.isfinite(value) for line in lines for value in line.values())
