@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, choose, rates, methods, controls,
-# effects, second-wash, lengths, fitted, scores, further, compare. All goes to study/washed/.
+# effects, second-wash, lengths, scores, further, compare. All goes to study/washed/.
 # Interrupt a step at any time and start it again; start a step of training twice, and two cores share its runs. A run
 # whose line is in docs/results/washed/STEP.jsonl is not made again: remove its line first to make its model.
 set -euo pipefail
@@ -32,7 +32,8 @@ wash() {                      # STEPS, SEED, NAME
 case $step in
   wash)
     for steps in 100 300 900; do wash $steps 1 wash-$steps; done
-    sentcli train --sweep $here/starts.toml --results $here/starts.jsonl -o study/washed/starts --resume \
+    sentcli train --sweep $here/raw.toml --results $here/raw.jsonl -o study/washed/raw --resume "${dev[@]}"
+    sentcli train --sweep $here/whitened.toml --results $here/whitened.jsonl -o study/washed/whitened --resume \
       "${text[@]}" --limit 20000 "${dev[@]}"
     ;;
   choose) ln -sfn "$($study choose)" study/washed/start ;;
@@ -46,10 +47,6 @@ case $step in
     $study pair-randomly study/washed/random-pairs.csv "$corpus/wiki.txt" "${general[@]}"
     sentcli train --sweep $here/random-pairs.toml --results $here/random-pairs.jsonl -o study/washed/random-pairs \
       --resume -m study/washed/start --data study/washed/random-pairs.csv "${dev[@]}" "${training[@]}"
-    ;;
-  fitted)
-    sentcli train --sweep $here/fitted.toml --results $here/fitted.jsonl -o study/washed/fitted --resume \
-      -m study/washed/start "${text[@]}" --limit 20000 "${dev[@]}"
     ;;
   scores)                     # the seven STS tasks and STS-B's pairs as a retrieval set, of every model
     mapfile -t models < <($study models)

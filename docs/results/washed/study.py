@@ -13,8 +13,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LENGTHS = (100, 300, 900)
-RAW = "first-last-avg"
-"""The method that scores a start as it is, with the pooling that it is given."""
 GREATEST_PERPLEXITY = 250
 
 
@@ -34,11 +32,11 @@ def choose() -> str:
         name = f"study/washed/wash-{steps}"
         scores = [
             run["results"]["best_dev_spearman"]
-            for run in records("starts")
-            if run["point"]["model"] == name and run["point"]["method"] == RAW
+            for run in records("raw")
+            if run["point"]["model"] == name
         ]
         assert len(scores) == 3, f"{name} was not scored with three poolings"
-        perplexity = json.loads((HERE / f"wash-{steps}.json").read_text("utf-8"))["held_out_perplexity"]
+        perplexity = json.loads((HERE / f"wash-{steps}.json").read_text("utf-8"))["results"]["held_out_perplexity"]
         if max(scores) < words() and perplexity <= GREATEST_PERPLEXITY:
             return Path(name).name
     return Path(name).name
