@@ -7,9 +7,9 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.model.options import LoadOptions
 
 
-def load_encoder(model: str, options: LoadOptions) -> SentenceEncoder:
-    """Load a model, and tell the user its backend and an assumed pooling."""
-    encoder = SentenceEncoder.load(model, **vars(options), notice=console.note)
+def load_encoder(model: str, options: LoadOptions, *, pairs: bool = False) -> SentenceEncoder:
+    """Load a model, and tell the user its backend and an assumed pooling; with `pairs` also a cross-encoder."""
+    encoder = SentenceEncoder.load(model, **vars(options), notice=console.note, pairs=pairs)
     announce(encoder)
     return encoder
 

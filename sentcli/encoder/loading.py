@@ -22,7 +22,7 @@ from sentcli.machine import sums_saturate
 from sentcli.model import exported
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
-from sentcli.model.spec import EncoderSpec, read_spec, refuse_classifier
+from sentcli.model.spec import EncoderSpec, is_classifier, read_cross_encoder, read_spec, refuse_classifier
 from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
@@ -35,8 +35,13 @@ QUICK_ARCHITECTURES = ("bert", "electra", "roberta", "xlm-roberta", "camembert",
 Notice = Callable[[str], None]
 
 
-def read_model(name: str, options: ModelOptions) -> EncoderSpec:
+def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> EncoderSpec:
     """Find the folder of a model, and return its description with the user's choices applied.
+
+    Args:
+        name: of the model.
+        options: the user's choices.
+        pairs: take a cross-encoder, too, instead of raising an error.
 
     Raises:
         InputError: if there is no such model, or its folder is damaged.
@@ -51,6 +56,8 @@ def read_model(name: str, options: ModelOptions) -> EncoderSpec:
     if options.pooling is not None:
         spec = spec.with_pooling(options.pooling)
     elif spec.assumed_pooling and entry is None:
+        if pairs and is_classifier(spec.config):
+            return read_cross_encoder(folder)
         refuse_classifier(folder, spec.config)
     return spec if options.normalize is None else spec.with_normalize(options.normalize)
 

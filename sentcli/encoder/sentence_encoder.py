@@ -58,6 +58,7 @@ class SentenceEncoder:
         notice: Callable[[str], None] | None = None,
         edit: Callable[[EncoderSpec], EncoderSpec] | None = None,
         untrained: bool = False,
+        pairs: bool = False,
     ) -> SentenceEncoder:
         """Load a model.
 
@@ -78,6 +79,7 @@ class SentenceEncoder:
             edit: changes the description of the model; modules that it adds start from random weights (torch only).
             untrained: accept a folder with a configuration and a tokenizer but no weights, and start from random ones
                 (torch only).
+            pairs: take a cross-encoder, too; its texts are pairs as `pair_text` makes them, its vectors their scores.
 
         Raises:
             InputError: if there is no such model, its folder is damaged, or an option does not fit it.
@@ -90,7 +92,7 @@ class SentenceEncoder:
             options = replace(options, backend="torch")
         if (served := Served.parse(str(model))) is not None:
             return cls(ServedModel.open(str(model), served, options))
-        spec = loading.read_model(str(model), options)
+        spec = loading.read_model(str(model), options, pairs=pairs)
         spec = spec if edit is None else edit(spec)
         return cls(loading.load(str(model), spec, options, notice, make_export=make_export, untrained=untrained))
 

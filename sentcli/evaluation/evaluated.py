@@ -16,6 +16,7 @@ from sentcli import console
 from sentcli.encoder.announce import load_encoder, warn_truncated
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.errors import InputError
 from sentcli.evaluation.score_files import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
@@ -101,6 +102,22 @@ class OwnTask(Task, Protocol):
         """What to know of the data beside its score, as the JSON has it: rows without a text, trust in a made set."""
 
 
+def for_model(task: Task, spec: ModelSpec) -> Task:
+    """Return a task as a model takes it, which for most tasks is as it is.
+
+    Raises:
+        InputError: if it needs vectors and the model is a cross-encoder.
+    """
+    if not spec.scores_pairs:
+        return task
+    if not hasattr(task, "for_model"):
+        raise InputError(
+            f"{task.name} needs vectors, and a cross-encoder scores pairs: --rerank takes it, and sts-eval"
+        )
+    adapted: Task = task.for_model(spec)
+    return adapted
+
+
 class EvaluatedModel:
     """A model whose vectors and scores are cached from run to run.
 
@@ -109,6 +126,7 @@ class EvaluatedModel:
         options: for loading it.
         rerun: encode and score again instead of reading the cache.
         encoder: the model, if it is loaded; see `of`.
+        pairs: take a cross-encoder, too, which is scored on similarity tasks alone.
     """
 
     def __init__(
@@ -118,8 +136,9 @@ class EvaluatedModel:
         *,
         rerun: bool = False,
         encoder: SentenceEncoder | None = None,
+        pairs: bool = False,
     ) -> None:
-        self.name, self.options, self.rerun = name, options or LoadOptions(), rerun
+        self.name, self.options, self.rerun, self.pairs = name, options or LoadOptions(), rerun, pairs
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
         self.was_loaded = False
@@ -133,7 +152,7 @@ class EvaluatedModel:
         elif encoder is not None and encoder.sent is not None:  # it is served
             self.spec, self.key = encoder.spec, digest([encoder.fingerprint(), library_key()])
         else:
-            spec = read_model(name, self.options)
+            spec = read_model(name, self.options, pairs=pairs)
             self.spec = spec if encoder is None else encoder.spec
             self.key = model_key(spec, list(vars(self.options).values()), self.options.on_cpu)
         self.description = {} if encoder is None else _description(encoder)
@@ -164,7 +183,7 @@ class EvaluatedModel:
     def load(self) -> SentenceEncoder:
         """Return the model, which is loaded unless it is already."""
         if self._encoder is None:
-            self._encoder = load_encoder(self.name, self.options)
+            self._encoder = load_encoder(self.name, self.options, pairs=self.pairs)
             self.description, self.was_loaded = _description(self._encoder), True
         return self._encoder
 
@@ -234,6 +253,7 @@ class EvaluatedModel:
             tasks: every distinct text of the tasks without cached scores is encoded once.
             read_cache: take scores from the cache.
         """
+        tasks = [for_model(task, self.spec) for task in tasks]
         store = None if self.key is None else ScoreStore(self.key)
         scores = {} if store is None or self.rerun or not read_cache else self._cached_scores(store, tasks)
         missing = [task for task in tasks if task.name not in scores]
@@ -301,7 +321,8 @@ def score_model(
     truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)
     zero = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
     counts = {"truncated_texts": None if model.is_served else truncated} | ({"zero_vectors": sum(zero)} if zero else {})
-    scores.protocol = {**protocol, **choices, **counts}
+    jointly = {"similarity": "cross-encoder"} if model.spec.scores_pairs else {}
+    scores.protocol = {**protocol, **jointly, **choices, **counts}
     scores.environment = environment(device, choices.get("precision"), seed)
     scores.environment["trained_run"] = model.is_trained_run
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")

@@ -26,6 +26,8 @@ from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import LabelledTable, read_table
 from sentcli.io.readers import pair_files, task_name
 from sentcli.model.encoding import Progress
+from sentcli.model.spec import ModelSpec
+from sentcli.model.tokenizing import pair_text
 
 Floats = npt.NDArray[Any]
 
@@ -260,6 +262,8 @@ class SimilarityTask:
     ends: tuple[float, float] | None = None
     """The range of the scores of a table of one's own; None for a benchmark."""
     caveats: Mapping[str, Any] = field(default_factory=dict)
+    joint: bool = False
+    """Whether a cross-encoder reads the pairs, whose scores take the place of the cosines."""
     kind: ClassVar[ScoreKind] = SIMILARITY
 
     def __len__(self) -> int:
@@ -267,12 +271,14 @@ class SimilarityTask:
 
     @property
     def texts(self) -> list[str]:
-        """The distinct sentences."""
-        return sentences(self.subsets)
+        """The distinct sentences, or pairs as one text."""
+        return list(dict.fromkeys(self.all_texts))
 
     @property
     def all_texts(self) -> list[str]:
-        """Every sentence."""
+        """Every sentence, or every pair as one text."""
+        if self.joint:
+            return [text for pairs in self.subsets for text in _joint(pairs)]
         return [text for pairs in self.subsets for text in (*pairs.first, *pairs.second)]
 
     @property
@@ -292,18 +298,27 @@ class SimilarityTask:
         own = [] if self.ends is None else ["evaluate", self.ends]
         return [*own, "cosine", self.draws, self.aggregation, self.name, digest(content(self.subsets))]
 
+    def for_model(self, spec: ModelSpec) -> SimilarityTask:
+        """Return the task as a model takes it: a cross-encoder reads both sentences together."""
+        return replace(self, joint=spec.scores_pairs)
+
     def of_rows(self, rows: Sequence[int]) -> SimilarityTask:
         """Return the task of some rows of its table."""
         return replace(self, subsets=[self.subsets[0].of_rows(rows)])
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
-        """Correlate the cosines of the vectors with the gold scores."""
+        """Correlate the cosines of the vectors, or the scores of a cross-encoder, with the gold scores."""
         predicted = []
         for subset in self.subsets:
-            first, second = vectors.of(subset.first), vectors.of(subset.second)
-            predicted.append((subset.name, cosine(first, second), subset.gold))
+            if self.joint:
+                similarities = vectors.of(_joint(subset))[:, 0].astype(np.float64)
+            else:
+                similarities = cosine(vectors.of(subset.first), vectors.of(subset.second))
+            predicted.append((subset.name, similarities, subset.gold))
         score = correlations(self.name, predicted, self.draws, self.aggregation)
-        score.details.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(self.all_texts))
+        score.details.update(truncated=vectors.truncated(self.texts))
+        if not self.joint:
+            score.details.update(zero_vectors=vectors.zero(self.all_texts))
         if self.ends is None:
             return score
         details = {key: value for key, value in score.details.items() if key != "subsets"}
@@ -316,8 +331,14 @@ def evaluate(
     encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]], progress: Progress | None = None
 ) -> dict[str, TaskScore]:
     """Score an encoder on tasks of `load_tasks`, encoding every distinct sentence once, without the cache."""
-    vectors = encode(encoder, [text for subsets in tasks.values() for text in sentences(subsets)], progress)
-    return {name: SimilarityTask(name, subsets).score(None, vectors) for name, subsets in tasks.items()}
+    scored = [SimilarityTask(name, subsets).for_model(encoder.spec) for name, subsets in tasks.items()]
+    vectors = encode(encoder, [text for task in scored for text in task.texts], progress)
+    return {task.name: task.score(None, vectors) for task in scored}
+
+
+def _joint(pairs: Pairs) -> list[str]:
+    """Return each pair as the one text that a cross-encoder takes."""
+    return list(map(pair_text, pairs.first, pairs.second))
 
 
 def sentences(subsets: Sequence[Pairs]) -> list[str]:

@@ -139,9 +139,14 @@ def _first_line(error: Exception) -> str:
 
 def save_weights(module: torch.nn.Module, path: Path) -> None:
     """Write a module's weights as safetensors in float32, with each tied tensor once."""
+    save_state(distinct_tensors(module), path)
+
+
+def save_state(state: StateDict, path: Path) -> None:
+    """Write weights as safetensors in float32; no two of them may share memory."""
     from safetensors import SafetensorError
 
-    tensors = {name: _float32(tensor) for name, tensor in distinct_tensors(module).items()}
+    tensors = {name: _float32(tensor) for name, tensor in state.items()}
     try:
         write_tensors(tensors, path, metadata={"format": "pt"})
     except SafetensorError as error:

@@ -137,6 +137,9 @@ def _with_enough_views(method: Method, *, views_given: bool) -> Method:
     """Return the method with as many views as its objectives need, unless the user chose their number."""
     terms = method.objectives.items()
     needed = max((objective.views for _, objective in terms), default=1)
+    if method.views.count < needed and method.views.joint:
+        name = next(name for name, objective in terms if objective.views == needed)
+        raise InputError(f"{name} compares the vectors of texts, and {method.name} makes none")
     if method.views.count < needed:
         if views_given:
             name = next(name for name, objective in terms if objective.views == needed)

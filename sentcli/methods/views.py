@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sentcli.bounds import AtLeastOne, Bounded, Count, Share
 from sentcli.errors import InputError
+from sentcli.model.tokenizing import pair_text
 
 if TYPE_CHECKING:
     from sentcli.model.tokenizing import Tokens
@@ -52,6 +53,8 @@ class ViewMaker(Bounded):
     negatives, pairs with ``scores``, or sentences with ``classes``."""
     one_sentence: ClassVar[bool] = True
     """Whether all views show one sentence, perhaps with changes."""
+    joint: ClassVar[bool] = False
+    """Whether a view is a pair as one text, for a cross-encoder."""
     longer: ClassVar[int] = 0
     """By how many tokens a view may be longer than the maximum length, through `tokens`."""
 
@@ -213,6 +216,21 @@ class ScoredPairs(ViewMaker):
         return replace(_columns(rows, corpus), labels=np.array([corpus.scores[i] for i in rows], np.float32))
 
 
+@dataclass(frozen=True, kw_only=True)
+class JointPairs(ViewMaker):
+    """Both texts of a scored pair as one view, which a cross-encoder scores; the data has to be scored pairs."""
+
+    reads: ClassVar[str] = "scores"
+    joint: ClassVar[bool] = True
+    count: ClassVar[int] = 1
+
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
+        """Return each pair as one text, and the scores."""
+        assert corpus.scores is not None
+        pairs = [pair_text(*(column[i] for column in corpus.texts)) for i in rows]
+        return BatchTexts([pairs], labels=np.array([corpus.scores[i] for i in rows], np.float32))
+
+
 def _columns(rows: list[int], corpus: TrainingText) -> BatchTexts:
     """Return the texts of some rows, a view for each column of the data."""
     return BatchTexts([[column[i] for i in rows] for column in corpus.texts])
@@ -298,6 +316,7 @@ VIEWS: dict[str, type[ViewMaker]] = {
     "word-repetition": WordRepetition,
     "random-pairs": RandomPairs,
     "scored-pairs": ScoredPairs,
+    "joint-pairs": JointPairs,
     "pairs": LabelledPairs,
     "adjacent": Adjacent,
     "crops": Crops,

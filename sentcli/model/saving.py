@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import read_json, write_json
-from sentcli.io.weights import save_weights
+from sentcli.io.weights import save_state, save_weights
+from sentcli.model.modules import ClassifierSpec
 from sentcli.model.static import STATIC
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
         weights: whether the transformer's weights are written.
     """
     spec, module = model.spec, model.torch_module
+    if spec.scores_pairs:
+        _write_cross_encoder(model, folder, weights=weights)
+        return
     first = STATIC if spec.is_static else "Transformer"
     entries = [{"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{first}"}]
     parts = list(zip(spec.modules, spec.widths, module.stack, strict=True))
@@ -69,6 +74,23 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
     config.save_pretrained(folder)
     if weights:
         save_weights(module.backbone, folder / "model.safetensors")
+
+
+def _write_cross_encoder(model: LoadedModel, folder: Path, *, weights: bool) -> None:
+    """Write a classifier of transformers with one label, which sentence-transformers' ``CrossEncoder`` opens."""
+    spec, module = model.spec, model.torch_module
+    classifier = next(part for part in spec.modules if isinstance(part, ClassifierSpec))
+    _write_tokenizer(model, folder)
+    config: Any = copy.deepcopy(module.backbone.config)
+    config.architectures, config.num_labels = [classifier.architecture], 1
+    config.sentence_transformers = {"activation_fn": classifier.activation}
+    config.save_pretrained(folder)
+    if weights:
+        prefix = str(module.backbone.base_model_prefix)
+        state = {f"{prefix}.{name}": tensor for name, tensor in module.backbone.state_dict().items()}
+        own = classifier.transformers_names(prefix)
+        state |= {own[name]: tensor for name, tensor in module.stack[-1].state_dict().items()}
+        save_state(state, folder / "model.safetensors")
 
 
 def _write_tokenizer(model: LoadedModel, folder: Path) -> None:

@@ -96,9 +96,16 @@ class ClassifierSettings(BaseModel):
     """What ``config.json`` says of a classifier: its labels, and its activation as older releases wrote it."""
 
     num_labels: int = 2
+    classifier_dropout: float | None = None
+    hidden_dropout_prob: float = 0.0
     id2label: dict[str, Any] | None = None
     sentence_transformers: PromptSettings = PromptSettings()
     sbert_ce_default_activation_function: str | None = None
+
+    @property
+    def dropout(self) -> float:
+        """The rate of the classifier in training."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
 
 class TransformerSizes(BaseModel):
@@ -140,6 +147,11 @@ class ModelSpec:
     def usual_prompt(self) -> str:
         """The default prompt, which goes in front of a sentence unless another one is chosen; empty for most models."""
         return self.prompts.get(self.default_prompt or "", "")
+
+    @property
+    def scores_pairs(self) -> bool:
+        """Whether it is a cross-encoder, which makes no vectors of texts."""
+        return False
 
     def role_prompt(self, role: str) -> str:
         """Return the model's prompt for the role ``query`` or ``document``, else its default prompt, else ``""``.
@@ -261,6 +273,25 @@ class EncoderSpec(ModelSpec):
             modules.append(NormalizeSpec())
         return replace(self, modules=tuple(modules), assumed_pooling=False)
 
+    def as_cross_encoder(self) -> EncoderSpec:
+        """Return the spec with a classifier of pairs that is to be trained; one that it has already stays.
+
+        Raises:
+            InputError: if transformers' classifier for this architecture is not known.
+        """
+        if self.scores_pairs:
+            return self
+        kind = str(self.config.get("model_type"))
+        name = next((name for name in LAYERS if name.lower() == f"{kind.replace('-', '')}{CLASSIFIER}".lower()), None)
+        if name is None:
+            raise InputError(f"{self.folder}: no cross-encoder is made of a {kind} model, but of: {', '.join(LAYERS)}")
+        settings = checked(ClassifierSettings, self.config, self.folder / "config.json")
+        modules = (PoolingSpec(("cls",)), ClassifierSpec(name, dropout=settings.dropout, new=True))
+        no_prompts: dict[str, str] = {}
+        return replace(
+            self, modules=modules, lowercase=False, prompts=no_prompts, default_prompt=None, assumed_pooling=False
+        )
+
     def with_normalize(self, normalize: bool) -> EncoderSpec:
         """Return the spec with or without L2 normalisation at the end."""
         modules = tuple(m for m in self.modules if not isinstance(m, NormalizeSpec))
@@ -285,16 +316,21 @@ def read_spec(folder: Path) -> EncoderSpec:
     return EncoderSpec(folder, (PoolingSpec(),), config=config, assumed_pooling=True)
 
 
+def is_classifier(config: dict[str, Any]) -> bool:
+    """Tell whether a model is a classifier of transformers, by its config.json."""
+    return _architecture(config).endswith(CLASSIFIER)
+
+
 def refuse_classifier(folder: Path, config: dict[str, Any]) -> None:
     """Refuse a classifier where nothing says how it pools.
 
     Raises:
         InputError: which names what it goes with.
     """
-    if _architecture(config).endswith(CLASSIFIER):
+    if is_classifier(config):
         raise InputError(
             f"{folder} is a classifier or cross-encoder, which makes no vectors of texts; a cross-encoder goes with "
-            "--rerank of evaluate and retrieve, and --pooling says how to make vectors of it all the same"
+            "sts-eval and --rerank of evaluate and retrieve, and --pooling says how to make vectors of it all the same"
         )
 
 
@@ -329,7 +365,7 @@ def read_cross_encoder(folder: Path) -> EncoderSpec:
     if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in OPERATORS:
         raise InputError(f"{folder}: the activation {activation!r} is none of torch.nn's {', '.join(OPERATORS)}")
     text_settings = _optional(TextSettings, folder / "sentence_bert_config.json")
-    modules = (PoolingSpec(("cls",)), ClassifierSpec(name, activation))
+    modules = (PoolingSpec(("cls",)), ClassifierSpec(name, activation, settings.dropout))
     lowercase = bool(text_settings.do_lower_case)
     return EncoderSpec(folder, modules, max_length=text_settings.max_seq_length, lowercase=lowercase, config=config)
 

@@ -97,7 +97,8 @@ class TorchEncoder(nn.Module):
         Args:
             batch: as for `forward`.
             prompt_length: as for `forward`.
-            normalize: False leaves out a final `Normalize`, as training and classifiers on the vectors need.
+            normalize: False leaves out a final `Normalize`, as training and classifiers on the vectors need, and the
+                activation of a cross-encoder.
             attention_layers: the layers, counted from 0, whose attention weights are returned.
             sentence_only: only the sentence vectors are used, so that some token vectors need not be computed.
         """
@@ -115,6 +116,7 @@ class TorchEncoder(nn.Module):
             output = self.backbone(**inputs, **options)
         ids = inputs["input_ids"]
         features = Features(output.last_hidden_state, mask[:, :1] if first_only else mask, prompt_length, ids)
+        features.logits = not normalize
         if self.needs_hidden_states:
             features.hidden_states = output.hidden_states
         if recorder is not None:
@@ -152,7 +154,7 @@ def build(
         weights = part.stored_weights(spec.folder, state)
         if weights is not None:
             try:
-                module.load_state_dict(weights)
+                module.load_state_dict(weights, strict=not part.may_lack_weights)
             except RuntimeError as error:
                 raise InputError(f"{part.folder or spec.folder}: the weights do not fit: {one_line(error)}") from error
         modules.append(module)

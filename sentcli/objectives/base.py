@@ -185,6 +185,8 @@ class Objective(Bounded):
     """Whether the scores have to be the labels 0 and 1."""
     one_sentence: ClassVar[bool] = False
     """Whether its views have to show the same words, so that it cannot learn from pairs of different texts."""
+    joint: ClassVar[bool] = False
+    """Whether its views have to be pairs as one text, which a cross-encoder reads."""
     takes_hard_negatives: ClassVar[bool] = False
     """Whether it uses the hard negatives of labelled pairs."""
     requires: ClassVar[str] = "vectors"

@@ -78,6 +78,24 @@ class CosineRegression(Objective, name="regression"):
         return cosine_regression_loss(views.pooled[0], views.pooled[1], views.labels)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairScore(Objective, name="pair-score"):
+    """Binary cross-entropy of a cross-encoder's output with the score of the pair, in nats.
+
+    The score, between 0 and 1, is the probability, as in SBERT's training of a cross-encoder on STS-B.
+    """
+
+    views: ClassVar[int] = 1
+    needs_scores: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
+
+    def __call__(self, views: Views) -> Tensor:
+        """Return the loss."""
+        assert views.labels is not None
+        logits = views.pooled[0, :, 0]
+        return functional.binary_cross_entropy_with_logits(logits, views.labels.to(logits.dtype))
+
+
 def ranking_loss(similarities: Tensor, scores: Tensor, scale: float = 20.0) -> Tensor:
     """Loss of pairs whose similarities are not in the order of their scores (CoSENT: Huang et al., TASLP 2024).
 

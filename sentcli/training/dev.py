@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_model
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
@@ -144,10 +144,15 @@ def identity(sets: Sequence[DevSet]) -> str | None:
 
 
 def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bool = False) -> dict[str, float]:
-    """Return the scores of an encoder by their keys; with `geometry` also alignment and uniformity of STS-B dev."""
+    """Return the scores of an encoder by their keys; with `geometry` also alignment and uniformity of STS-B dev.
+
+    Raises:
+        InputError: if a set needs vectors and the model is a cross-encoder.
+    """
     model = EvaluatedModel.of(encoder)
-    vectors = model.encode([text for dev in sets for text in dev.task.texts])
-    values = {dev.key: dev.task.score(model, vectors).value for dev in sets}
+    tasks = {dev.key: for_model(dev.task, encoder.spec) for dev in sets}
+    vectors = model.encode([text for task in tasks.values() for text in task.texts])
+    values = {key: task.score(model, vectors).value for key, task in tasks.items()}
     if geometry:
         stsb = next(dev.task for dev in sets if isinstance(dev.task, sts.SimilarityTask) and dev.task.ends is None)
         measured = pair_geometry(vectors, stsb.subsets)

@@ -105,6 +105,9 @@ def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
         )
     if views.reads != "classes" and (classed := [name for name, term in terms if term.needs_classes]):
         raise InputError(f"{classed[0]} needs texts with a class, columns text and label, which --method supcon reads")
+    if wrong := [name for name, term in terms if term.views and term.joint != views.joint]:
+        joint = f"{wrong[0]} needs " + ("vectors of texts" if views.joint else "pairs that are read as one text")
+        raise InputError(f"{joint}, and --method cross-encoder makes {'none' if views.joint else 'them'}")
     labelled = [name for name, objective in terms if objective.needs_labels]
     if labelled and not set(corpus.scores or ()) <= {0.0, 1.0}:
         raise InputError(f"{labelled[0]} needs pairs with the labels 0 and 1; cosent and angle take other scores")

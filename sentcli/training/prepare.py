@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import torch
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.evaluated import for_model
 from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.weights import has_weights
 from sentcli.methods import Method
@@ -20,7 +22,8 @@ from sentcli.methods.method import changed
 from sentcli.methods.views import BatchTexts
 from sentcli.model import surgery
 from sentcli.model.options import ModelOptions
-from sentcli.model.tokenizing import position_limit
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.tokenizing import pair_text, position_limit
 from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
 from sentcli.objectives import Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
@@ -120,6 +123,10 @@ def prepare(request: TrainRequest) -> Prepared:
         inputs = replace(inputs, dev=dev.limited(inputs.dev, dev_limit, request.model))
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
+    for task in (*(dev_set.task for dev_set in inputs.dev), *inputs.transfer):
+        for_model(task, encoder.spec)  # refuses what a cross-encoder is not scored on
+    if request.log.log_geometry and encoder.spec.scores_pairs:
+        raise InputError(f"--log-geometry measures vectors, and {method.name} makes none")
     method = _with_fitting_length(request, method, encoder, notes)
     settings = method.settings
     tokenizer, second = view_tokenizers(method, encoder, settings.max_length)
@@ -133,7 +140,8 @@ def prepare(request: TrainRequest) -> Prepared:
             sentences = read_corpus([eval_text], text_field=request.data.text_field).sentences
             held_out_text = HeldOutText(sentences, tokenizer, model)
         _configure_torch(model, settings)
-        same_text_twice = Batch([tokenizer([corpus.sentences[0]] * 2)], BatchTexts([]))
+        text = corpus.sentences[0] if not method.views.joint else pair_text(*(column[0] for column in corpus.texts))
+        same_text_twice = Batch([tokenizer([text] * 2)], BatchTexts([]))
         device = next(model.parameters()).device
         _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
         notes += _batch_notes(method, model, len(corpus.sentences))
@@ -165,12 +173,17 @@ def load_encoder(
     Returns:
         The encoder, and notes for the user.
     """
-    notes = []
+    notes: list[str] = []
+    edit: Callable[[EncoderSpec], EncoderSpec] | None = None
     pooling_name = pooling or method.pooling
-    if method.cnn is not None or method.template is not None:
+    own = None if method.template is None else "the mask token of its template"
+    if method.cnn is not None:
+        edit, own = method.cnn.extend, "its own convolutions"
+    elif method.views.joint:
+        edit, own = EncoderSpec.as_cross_encoder, "the first token"
+    if own is not None:
         pooling_name = "own"
         if pooling:
-            own = "the mask token of its template" if method.cnn is None else "its own convolutions"
             notes.append(f"{method.name} pools {own}; --pooling {pooling} is not used")
     encoder = SentenceEncoder.load(
         model,
@@ -178,7 +191,8 @@ def load_encoder(
         device=device,
         precision="fp32",
         pooling=None if pooling_name == "own" else pooling_name,
-        edit=method.cnn.extend if method.cnn is not None else None,
+        edit=edit,
+        pairs=method.views.joint,
         untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
     )
     if method.template is not None:
@@ -223,7 +237,7 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
     length = method.settings.max_length
     positions = position_limit(encoder.local.spec, encoder.hf_tokenizer.pad_token_id)
     own = None if positions is None else positions - method.views.longer
-    different_texts = method.views.different_texts()
+    different_texts = method.views.different_texts() or method.views.joint
     if different_texts:
         own = min(filter(None, (own, encoder.spec.max_length)), default=None)
     is_default = length == request.default_method().settings.max_length
@@ -248,10 +262,11 @@ def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences
     if layout is not None:
         return [f"{method.name} does not use the column {layout.columns[-1]}; {fitting(layout.kind)}"]
     if method.views.reads == "scores":
-        if "regression" not in method.objectives:
-            return []
+        become = {"regression": "cosines", "pair-score": "probabilities"}
+        kind = next((become[name] for name in method.objectives if name in become), None)
         low, high = corpus.score_range
-        return [f"scores from {low:g} to {high:g} become cosines from 0 to 1; --score-range says another range"]
+        text = f"scores from {low:g} to {high:g} become {kind} from 0 to 1; --score-range says another range"
+        return [] if kind is None else [text]
     masked = all(getattr(objective, "mask_duplicates", False) for objective in method.objectives.values())
     if not masked and (repeated := repetitions(corpus.sentences)):
         repeats = f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one"

@@ -27,6 +27,7 @@ from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
 from sentcli.zoo import find_entry
 
 if TYPE_CHECKING:
+    from sentcli.model.spec import EncoderSpec
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared
@@ -63,7 +64,7 @@ def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> Tra
     """Return the results of a finished run, with the scores that are asked for now and were not then."""
     if not prepared.inputs.lacks_scores(result.to_dict()):
         return result
-    encoder = SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device)
+    encoder = SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device, pairs=True)
     result = _with_test_scores(prepared, encoder, result)
     folder.keep_results(result.to_dict())
     return result
@@ -127,9 +128,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         result = replace(result, held_out_perplexity=perplexity)
     result = _with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
-    everywhere(
-        lambda: folder.finish(encoder, model.head, config, model_card(config, encoder.local.spec.folder), model.kept())
-    )
+    everywhere(lambda: folder.finish(encoder, model.head, config, model_card(config, encoder.local.spec), model.kept()))
     return result
 
 
@@ -168,7 +167,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         if values is not None:
             folder.log({"step": 0, **values, "fitted": fitted})
     config = configuration(prepared, result, encoder)
-    folder.finish(encoder, nn.Identity(), config, model_card(config, prepared.encoder.local.spec.folder))
+    folder.finish(encoder, nn.Identity(), config, model_card(config, prepared.encoder.local.spec))
     return result
 
 
@@ -243,13 +242,24 @@ def after_first_stage(request: TrainRequest, first: Prepared) -> TrainRequest:
     )
 
 
-def model_card(config: dict[str, Any], start: Path) -> str:
+USE = """from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])"""
+USE_OF_PAIRS = """from sentence_transformers import CrossEncoder
+
+scores = CrossEncoder("PATH").predict([("A sentence.", "Another one.")])"""
+
+
+def model_card(config: dict[str, Any], start: EncoderSpec) -> str:
     """Return the README of the model folder.
 
     Args:
         config: of the run.
-        start: the folder of the start model, whose licence is taken over.
+        start: the description of the start model, whose licence is taken over.
     """
+    kind, use = "sentence encoder", USE
+    if start.scores_pairs:
+        kind, use = "cross-encoder", USE_OF_PAIRS
     results, settings = config["results"], config["settings"]
     sentences = sum(entry["sentences"] for entry in config["data"])
     scores = "No dev set was given; these are the last weights."
@@ -269,21 +279,19 @@ def model_card(config: dict[str, Any], start: Path) -> str:
         f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
     )
     return f"""---
-{_metadata(config, start)}
+{_metadata(config, start.folder)}
 ---
 
 # {config["method"]["name"]} on {Path(config["start_model"]["name"]).name}
 
-A sentence encoder made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
+A {kind} made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
 {config["method"]["title"]}.{before} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
 training data apply.
 
 {scores}
 
 ```python
-from sentence_transformers import SentenceTransformer
-
-vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])
+{use}
 ```
 
 {head}

@@ -192,7 +192,7 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
                 name += f"-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}"
             try:  # what is wrong is said now, not after hours
                 run_request = request_at(request, settings, request.output / name)
-                read_model(run_request.model, ModelOptions())
+                read_model(run_request.model, ModelOptions(), pairs=True)
             except SentcliError as error:
                 raise InputError(f"{name}: {error}") from error
             sweep_runs[name] = SweepRun(name, dict(point), run_request)

@@ -42,8 +42,9 @@ def sts_eval(
     Spearman correlation (x 100) of the cosine similarity with the gold score,
     over the concatenation of a task's subsets. The mean over the subsets, plain
     and weighted by size, stands beside it, because some papers print those.
-    Several models are compared with the first one, on the same samples. What
-    was measured before is not measured again.
+    A cross-encoder gives the similarity itself. Several models are compared
+    with the first one, on the same samples. What was measured before is not
+    measured again.
 
     Args:
         data: A SentEval data/downstream folder, or sts once it is fetched.
@@ -101,9 +102,8 @@ def sts_eval(
         )
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
-    scores = [
-        score_model(evaluated, scored_tasks, "sts-eval", protocol) for evaluated in scoring.models(model, options)
-    ]
+    models = scoring.models(model, options, pairs=not regression)
+    scores = [score_model(evaluated, scored_tasks, "sts-eval", protocol) for evaluated in models]
     return scores_result(scores, published, SIMILARITY)
 
 

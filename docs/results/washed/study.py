@@ -30,11 +30,7 @@ def choose() -> str:
     """Return the start that the rule takes: the shortest wash with poolings below the words and a fair perplexity."""
     for steps in LENGTHS:
         name = f"study/washed/wash-{steps}"
-        scores = [
-            run["results"]["best_dev_spearman"]
-            for run in records("raw")
-            if run["point"]["model"] == name
-        ]
+        scores = [run["results"]["best_dev_spearman"] for run in records("raw") if run["point"]["model"] == name]
         assert len(scores) == 3, f"{name} was not scored with three poolings"
         perplexity = json.loads((HERE / f"wash-{steps}.json").read_text("utf-8"))["results"]["held_out_perplexity"]
         if max(scores) < words() and perplexity <= GREATEST_PERPLEXITY:

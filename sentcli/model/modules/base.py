@@ -38,6 +38,8 @@ class Features:
     """The attention weights ``[B, heads, T, T]`` of the requested layers, by number."""
     sentence: Tensor | None = None
     """The sentence vectors ``[B, d]``; None before the pooling."""
+    logits: bool = False
+    """Whether a classifier leaves out its activation, as the loss of its training does."""
 
 
 MODULES: dict[str, type[ModuleSpec]] = {}
@@ -94,6 +96,11 @@ class ModuleSpec:
     def include_prompt(self) -> bool:
         """Whether the tokens of a prompt count like others; a model that leaves them out runs on torch only."""
         return True
+
+    @property
+    def may_lack_weights(self) -> bool:
+        """Whether parts without stored weights keep their random ones, instead of being an error."""
+        return False
 
     @property
     def first_token_suffices(self) -> bool:

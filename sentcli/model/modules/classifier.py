@@ -30,6 +30,21 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
 
     architecture: Annotated[str, Field(pattern=f"^({'|'.join(LAYERS)})$")]
     activation: str = "torch.nn.modules.activation.Sigmoid"
+    dropout: float = 0.0
+    """The rate in training, before the last layer; in RoBERTa's classifiers before both."""
+    new: bool = False
+    """Whether it is to be trained on a language model: it has that model's pooler, if there is one, and else random
+    weights."""
+
+    @property
+    def may_lack_weights(self) -> bool:
+        """Whether it is new."""
+        return self.new
+
+    @property
+    def is_berts(self) -> bool:
+        """Whether its dense layer is the pooler of BERT."""
+        return LAYERS[self.architecture][0].startswith("pooler")
 
     @property
     def has_onnx(self) -> bool:
@@ -40,19 +55,21 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
         """Return 1, the number of scores."""
         return 1
 
-    def parts(self, width: int, layers: int) -> dict[str, Any]:
+    def parts(self, width: int, depth: int) -> dict[str, Any]:
         """Make both layers and the activation."""
         from torch import nn
 
-        return {
-            "dense": nn.Linear(width, width),
-            "output": nn.Linear(width, 1),
-            "activation": activation_of(self.activation),
-        }
+        layers = {"dense": nn.Linear(width, width), "output": nn.Linear(width, 1)}
+        for layer in layers.values():  # as BERT begins
+            nn.init.normal_(layer.weight, std=0.02)
+            nn.init.zeros_(layer.bias)
+        return {**layers, "activation": activation_of(self.activation), "dropout": nn.Dropout(self.dropout)}
 
     def forward(self, features: Features, parts: Any) -> None:
-        """Replace `features.sentence` by the scores ``[B, 1]``."""
-        features.sentence = parts.activation(parts.output(parts.dense(features.sentence).tanh()))
+        """Replace `features.sentence` by the scores ``[B, 1]``, or by their logits."""
+        sentence = features.sentence if self.is_berts else parts.dropout(features.sentence)
+        logits = parts.output(parts.dropout(parts.dense(sentence).tanh()))
+        features.sentence = logits if features.logits else parts.activation(logits)
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the layers in fp32, because they are small."""
@@ -63,6 +80,18 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
             value = value if operator is None else graph.op(operator, value)
         return value
 
+    def transformers_names(self, prefix: str) -> dict[str, str]:
+        """Return the name that each weight has in the checkpoints of transformers.
+
+        Args:
+            prefix: of the names of the transformer's weights.
+        """
+        names: dict[str, str] = {}
+        for part, layer in zip(("dense", "output"), LAYERS[self.architecture], strict=True):
+            path = f"{prefix}.{layer}" if part == "dense" and self.is_berts else layer
+            names |= {f"{part}.{kind}": f"{path}.{kind}" for kind in ("weight", "bias")}
+        return names
+
     def stored_weights(self, transformer: Path, state: StateDict) -> StateDict:
         """Return the weights of both layers, which stand among those of the transformer."""
         weights = {}
@@ -70,6 +99,8 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
             for kind in ("weight", "bias"):
                 name = f"{layer}.{kind}"
                 key = next((key for key in state if f".{key}".endswith(f".{name}")), None)
+                if key is None and self.new:
+                    continue
                 if key is None:
                     raise InputError(f"{transformer}: there is no {name} in its weights, which a cross-encoder needs")
                 weights[f"{part}.{kind}"] = state[key]
