@@ -117,6 +117,10 @@ def training(prepared: Prepared, *, finished: bool = False) -> Iterator[Training
 
 def _introduce(prepared: Prepared) -> None:
     """Print method, data, settings and warnings before the training."""
+    import torch
+
+    from sentcli.precision import half_precision_supported
+
     encoder, method, request = prepared.encoder, prepared.method, prepared.request
     settings = method.settings
     batch = f"{settings.batch_size}{f' x {settings.accumulate}' if settings.accumulate > 1 else ''}"
@@ -124,9 +128,11 @@ def _introduce(prepared: Prepared) -> None:
     terms = " + ".join(f"{o.weight:g} x {name}" if o.weight != 1 else name for name, o in method.objectives.items())
     console.note(
         f"{method.name}{f' ({terms})' if terms else ''} from {request.model}, pooling {encoder.spec.pooling}: "
-        f"{len(prepared.corpus.sentences)} {prepared.corpus.unit}, {work} on "
-        f"{encoder.backend.device}"
+        f"{len(prepared.corpus.sentences)} {prepared.corpus.unit}, {work} on {encoder.backend.device}"
     )
+    device = torch.device(encoder.backend.device)
+    if prepared.model and settings.precision == "fp32" and half_precision_supported(device, "bf16"):
+        console.note(f"{device} computes in bf16, too, which is faster: --set precision=bf16")
     for section, values in {**method.describe(), "settings": vars(settings)}.items():
         if isinstance(values, dict):
             console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
