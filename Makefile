@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow test-gpu check docs clean
+.PHONY: install demo test test-slow test-gpu speed-row check docs clean
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed
@@ -29,6 +29,10 @@ test-slow: install
 # on a machine with a GPU, after: pip install -e '.[gpu,minilm,dev]' with a torch for it
 test-gpu:
 	python -m pytest -q -m gpu tests/gpu
+
+# one row of docs/studies/speed-by-processor.md; let nothing else run beside it
+speed-row: install
+	$(BIN)/python benchmarks/speed_row.py
 
 check: install
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def data_folder() -> Path:
@@ -28,11 +29,15 @@ def machine() -> str:
     )
 
 
-def matmul_rate() -> float:
-    """Return what torch's matrix products of MiniLM's shape reach in fp32, in GFLOP/s: the best of several rounds."""
+def matmul_rate(dtype: Any = None) -> float:
+    """Return what torch's matrix products of MiniLM's shape reach, in GFLOP/s: the best of several rounds.
+
+    Args:
+        dtype: of torch; None is fp32.
+    """
     import torch
 
-    a, b = torch.randn(1024, 384), torch.randn(384, 1536)
+    a, b = (torch.randn(*shape).to(dtype or torch.float32) for shape in ((1024, 384), (384, 1536)))
     best = min(seconds(lambda: [a @ b for _ in range(50)]) for _ in range(10))
     return 50 * 2 * 1024 * 384 * 1536 / best / 1e9
 

@@ -1,6 +1,6 @@
 """Training on a CPU against sentence-transformers' trainer: SimCSE on sentences, MultipleNegativesRanking on triplets.
 
-    SENTCLI_DATA=... python benchmarks/train_speed.py [--runs 5] [--steps 16] [--triplets]
+    SENTCLI_DATA=... python benchmarks/train_speed.py [--runs 5] [--steps 16] [--triplets] [--precision bf16]
 
 The peer is the recipe of its documentation on its newest interface: SentenceTransformerTrainer, pairs of a sentence
 with itself, MultipleNegativesRankingLoss, AdamW, no tracking, no evaluation. Ours is the training loop of
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from common import data_folder, machine, report_pairs
@@ -32,23 +33,25 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--triplets", action="store_true")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of our side")
     parser.add_argument("--side", choices=("ours", "peer"))
     options = parser.parse_args()
     rows = BATCH * options.steps
     if options.side:
         columns = quora(rows) if options.triplets else [wiki(rows)]
-        print((ours_whole if options.side == "ours" else peer)(columns))
+        print(ours_whole(columns, options.precision) if options.side == "ours" else peer(columns))
         return
     print(machine())
-    pairs = [tuple(child(side, options) for side in ("ours", "peer")) for _ in range(options.runs)]
+    choices = {"steps": options.steps, "triplets": options.triplets, "precision": options.precision}
+    pairs = [tuple(child(side, **choices) for side in ("ours", "peer")) for _ in range(options.runs)]
     what, unit = ("MultipleNegativesRanking", "triplets") if options.triplets else ("SimCSE", "sentences")
     report_pairs(f"{what}, {options.steps} steps of {BATCH}", pairs, rows, unit)
 
 
-def child(side, options):
+def child(side, *, steps, triplets=False, precision="fp32"):
     """Return the seconds that a process of its own trained."""
-    command = [sys.executable, __file__, "--side", side, "--steps", str(options.steps)]
-    command += ["--triplets"] * options.triplets
+    command = [sys.executable, __file__, "--side", side, "--steps", str(steps), "--precision", precision]
+    command += ["--triplets"] * triplets
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout.split()[-1])
 
@@ -95,7 +98,7 @@ def ours(method, sentences):
     return run
 
 
-def ours_whole(columns):
+def ours_whole(columns, precision):
     """Train with the loop of `sentcli train`; returns its seconds."""
     from sentcli.methods import METHODS
     from sentcli.training import loop
@@ -114,6 +117,7 @@ def ours_whole(columns):
         assert (METHODS["simcse"].settings.batch_size, METHODS["simcse"].settings.max_length) == (BATCH, LENGTH)
         pooling = "own" if len(columns) > 1 else None
         request = TrainRequest("simcse", "minilm", [str(data)], Path(folder) / "m", pooling=pooling, device="cpu")
+        request = replace(request, assignments=[("settings.precision", precision)])
         run = prepare(request)
         began = time.perf_counter()
         loop.train(run.model, run.tokenizer, run.method, run.corpus, RunFolder(request.output, run.identity()))

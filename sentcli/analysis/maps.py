@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
+from sentcli.analysis.spectrum import anisotropy
 from sentcli.errors import InputError
-from sentcli.evaluation.pair_geometry import Floats, all_pairs, check_rows, unit_rows
+from sentcli.evaluation.pair_geometry import Floats, alignment, all_pairs, check_rows, unit_rows
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 Groups = npt.NDArray[np.int64]
 
@@ -109,6 +113,14 @@ class Whitening:
                 f"--whiten {self}: {rows} texts are too few for {width} dimensions; give more than {width}"
             )
 
+    def apply_to_positives(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
+        """Return positives ``[n, m, d]`` of n texts, of which each of the m is whitened over the texts by itself.
+
+        Shuffled groups have another order of the columns for each, as in the training of WhitenedCSE.
+        """
+        views = [self.apply(vectors[:, view], seed + view) for view in range(vectors.shape[1])]
+        return np.stack(views, axis=1)
+
     def apply(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
         """Return vectors ``[n, d]`` whose covariance, in every group, is the identity except for constant columns.
 
@@ -135,6 +147,44 @@ class Whitening:
         # added to the variances within groups, in units of the mean variance of a column
         eps = 1e-4 * float(wide.var(dim=0).mean())
         return shuffled_group_whitening(wide, self.groups, order, eps).numpy()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far the positives of a text lie apart, in squared distances of unit vectors, 0 to 4."""
+
+    positives: float
+    """The mean over two positives of one text, their alignment (Wang and Isola, ICML 2020)."""
+    texts: float
+    """The mean over the first positives of two different texts."""
+
+    @classmethod
+    def of(cls, vectors: Floats) -> Spread:
+        """Measure the positives ``[n, m, d]`` of n texts, n and m at least 2."""
+        views = range(vectors.shape[1])
+        pairs = [alignment(vectors[:, i], vectors[:, j]) for i in views for j in views if i < j]
+        return cls(float(np.mean(pairs)), 2 - 2 * anisotropy(vectors[:, 0]))
+
+
+def dropout_positives(encoder: SentenceEncoder, texts: Sequence[str], count: int, seed: int) -> Floats:
+    """Return vectors ``[n, count, d]`` of texts in training mode, as the positives of a batch are made.
+
+    Raises:
+        InputError: if the model has no dropout, so that they are all the same.
+    """
+    import torch
+
+    on_torch = encoder.on_torch()
+    module = on_torch.torch_module
+    torch.manual_seed(seed)
+    module.train()
+    try:
+        vectors = np.stack([on_torch.encode(list(texts)) for _ in range(count)], axis=1)
+    finally:
+        module.eval()
+    if np.array_equal(vectors[:, 0], vectors[:, 1]):
+        raise InputError("--positives: this model has no dropout, so that the positives of a text are the same")
+    return vectors
 
 
 def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floats]:

@@ -71,6 +71,45 @@ def test_map_of_two_models(invoke, text, tiny_bert, other, tmp_path):
     assert points["groups"] == list(dict.fromkeys(row["series"] for row in drawn))
 
 
+def test_positives_lie_closer_than_texts(invoke, text, tiny_bert, tmp_path):
+    few = tmp_path / "few.txt"
+    few.write_text("\n".join(distinct(text)[:12]) + "\n", "utf-8")
+    call = ("analyze", "map", few, "-m", tiny_bert, "--pooling", "mean", *MAP, "--positives", 3, "--whiten", "groups:8")
+    invoke(*call, "-o", tmp_path / "out", check=0)
+    found = json.loads((tmp_path / "out" / "analysis.json").read_text())
+    results = found["results"]
+    assert (results["texts"], found["protocol"]["positives"]) == (12, 3)
+    assert sum(cluster["size"] for cluster in results["clusters"]) == 36
+    for measured in (results, results["whitened"]):
+        assert 0 < measured["positives_apart"] < measured["texts_apart"] < 4
+    drawn = [row for row in rows_of(tmp_path / "out" / "map.csv") if row["panel"] == "tiny-bert"]
+    assert len(drawn) == 36
+    assert len({row["series"] for row in drawn}) == 12, "each text has its colour"
+    assert len({(row["x"], row["y"]) for row in drawn}) == 36
+    invoke(*call, "-o", tmp_path / "again", check=0)
+    again = json.loads((tmp_path / "again" / "analysis.json").read_text())
+    assert again["results"]["positives_apart"] == results["positives_apart"], "the seed draws the dropout"
+
+
+def test_positives_need_dropout_and_texts(invoke, text, tmp_path):
+    still = save_backbone(tmp_path / "still", dropout=0.0)
+    call = ("analyze", "map", text, "-m", still, *MAP, "--positives", 2, "-o", tmp_path / "out")
+    refused(invoke, "--positives.*dropout", *call)
+    invoke("encode", text, "-o", tmp_path / "vectors", "-m", still, check=0)
+    refused(
+        invoke,
+        "--positives.*texts",
+        "analyze",
+        "map",
+        tmp_path / "vectors",
+        *MAP,
+        "--positives",
+        2,
+        "-o",
+        tmp_path / "o",
+    )
+
+
 def test_a_map_of_stored_vectors_is_that_of_their_texts_and_names_each_point(invoke, tiny_bert, tmp_path, sentences):
     kept = list(dict.fromkeys(s for s in sentences if s.strip()))[:40]
     table = tmp_path / "t.jsonl"

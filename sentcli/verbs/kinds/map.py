@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from sentcli.search.vector_file import VectorFile
 
 
+MOST_COLOURS = 12
+"""The greatest number of labels that are shown as colours; with more labels, the colours are the clusters."""
+
+
 @dataclass(frozen=True)
 class MapTexts:
     """Distinct texts that are not blank."""
@@ -44,6 +48,28 @@ class MapTexts:
     """The stored vectors ``[n, dim]``; None for a file of texts."""
     model: str = ""
     """The model that made the stored vectors, if that is known."""
+    positives: int = 1
+    """How many points each text has, one after the other."""
+
+    @property
+    def count(self) -> int:
+        """The number of distinct texts."""
+        return len(self.texts) // self.positives
+
+    @property
+    def repeated(self) -> str:
+        """What is said behind the number of texts."""
+        return "" if self.positives == 1 else f", {self.positives} positives of each"
+
+    def with_positives(self, count: int) -> MapTexts:
+        """Return each text several times; without labels, a few texts are labels themselves."""
+        import pandas as pd
+
+        ids, texts = ([item for item in items for _ in range(count)] for items in (self.ids, self.texts))
+        labels = self.labels if self.labels is None else self.labels.repeat(count).reset_index(drop=True)
+        if labels is None and len(self.texts) <= MOST_COLOURS:
+            labels = pd.Series(pd.Categorical(texts, self.texts), name="text")
+        return MapTexts(ids, texts, labels, positives=count)
 
 
 def read_map_texts(file: str, text_field: str, id_field: str | None, label_field: str | None, limit: int) -> MapTexts:
@@ -122,6 +148,7 @@ def map_(
     perplexity: Annotated[float, Ge(1)] = 30,
     neighbours: Annotated[int, Ge(1)] = 10,
     whiten: Annotated[str | None, Flag(metavar="zca|groups:N")] = None,
+    positives: Annotated[int | None, Ge(2)] = None,
     seed: int = 42,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
@@ -142,6 +169,7 @@ def map_(
         clusters: k of k-means.
         perplexity: Neighbours that t-SNE attends to.
         neighbours: Nearest texts and points that are compared.
+        positives: Points of each text: vectors in training mode, which dropout makes differ, whitened each by itself.
         whiten: A second map of each model: all columns whitened together, or in N shuffled groups (WhitenedCSE).
         seed: Seed of clusters, map and groups of columns.
 
@@ -150,6 +178,7 @@ def map_(
       sentcli analyze map sentences.txt -m minilm -m runs/simcse -o map
       sentcli analyze map news.csv --text-field title --label-field topic -m minilm -o news
       sentcli analyze map sentences.txt -m runs/simcse --whiten groups:128 -o whitened
+      sentcli analyze map batch.txt -m runs/simcse --positives 3 --whiten groups:128 -o spread
       sentcli analyze map documents.parquet -o map
     """  # noqa: D301
     from sentcli.analysis.maps import MapSettings, Whitening
@@ -161,6 +190,10 @@ def map_(
     inputs = read_map_texts(texts, text_field, id_field, label_field, limit)
     if not models and inputs.vectors is None:
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
+    if positives is not None:
+        if inputs.vectors is not None:
+            raise InputError("--positives encodes texts several times: give a file of texts")
+        inputs = inputs.with_positives(positives)
     if len(inputs.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(inputs.texts)} distinct texts")
     maps, names = Maps(inputs, settings, whitening), shared.short_names(model or [])
@@ -168,8 +201,8 @@ def map_(
     reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
-        f"{len(inputs.texts):,} distinct texts of {texts}. t-SNE of unit vectors, perplexity {maps.perplexity:g}; "
-        f"k-means with {clusters} clusters; seed {seed}.{whitened}"
+        f"{inputs.count:,} distinct texts of {texts}{inputs.repeated}. t-SNE of unit vectors, perplexity "
+        f"{maps.perplexity:g}; k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
     for name, report in reports.items():
         report.results["shared_neighbours"] = maps.shared_with(name)
@@ -201,12 +234,16 @@ class Maps:
             report, vectors = Result("analyze", self.inputs.model or name), self.inputs.vectors
         else:
             report = Result("analyze", model.name)
-            vectors = shared.vectors_of(model, self.inputs.texts).of(self.inputs.texts)
+            vectors = self._encoded(model)
         if self.whitening is not None:
-            self.whitening.check(*vectors.shape)
-        results = {"texts": len(self.inputs.texts), **self._map(name, vectors).to_dict()}
+            self.whitening.check(self.inputs.count, vectors.shape[1])
+        results = {"texts": self.inputs.count, **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
-            whitened = self.whitening.apply(vectors, self.settings.seed)
+            seed, several = self.settings.seed, self.inputs.positives > 1
+            whitened = self.whitening.apply(vectors, seed)
+            if several:
+                by_text = vectors.reshape(self.inputs.count, self.inputs.positives, -1)
+                whitened = self.whitening.apply_to_positives(by_text, seed).reshape(vectors.shape)
             results["whitened"] = self._map(f"{name}, whitened", whitened).to_dict()
         protocol = {
             "kind": "map",
@@ -215,11 +252,24 @@ class Maps:
             "tsne": "scikit-learn",
             "label_field": None if self.inputs.labels is None else self.inputs.labels.name,
             "whitening": str(self.whitening) if self.whitening else None,
+            **({} if self.inputs.positives == 1 else {"positives": self.inputs.positives}),
         }
         return shared.finish(report, protocol, results, model, self.settings.seed)
 
+    def _encoded(self, model: EvaluatedModel) -> npt.NDArray[Any]:
+        """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""
+        from sentcli.analysis.maps import dropout_positives
+
+        if self.inputs.positives == 1:
+            return shared.vectors_of(model, self.inputs.texts).of(self.inputs.texts)
+        texts = self.inputs.texts[:: self.inputs.positives]
+        with console.working(f"{model.name}: {self.inputs.positives} positives of {len(texts):,} texts"):
+            vectors = dropout_positives(model.load(), texts, self.inputs.positives, self.settings.seed)
+        model.release()
+        return vectors.reshape(len(self.inputs.texts), -1)
+
     def _map(self, name: str, vectors: Any) -> Map:
-        from sentcli.analysis.maps import mapped
+        from sentcli.analysis.maps import Spread, mapped
 
         earlier_groups = [map_.groups for map_ in self.maps.values()]
         reference = earlier_groups[0] if earlier_groups else None
@@ -230,6 +280,10 @@ class Maps:
                 self.maps[name] = mapped(vectors, self.inputs.texts, self.settings, labels, reference, free)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
+        if self.inputs.positives > 1:
+            by_text = vectors.reshape(self.inputs.count, self.inputs.positives, -1)
+            spread = Spread.of(by_text)
+            self.maps[name].measures.update(positives_apart=spread.positives, texts_apart=spread.texts)
         console.detail(f"{name}: t-SNE took {self.maps[name].layout.seconds:.1f} s")
         return self.maps[name]
 
@@ -262,8 +316,7 @@ def _figure(maps: Maps) -> Figure:
     import pandas as pd
 
     labels = maps.inputs.labels
-    # the greatest number of labels that are shown as colours; with more labels, the colours are the clusters
-    if labels is not None and len(labels.cat.categories) > 12:
+    if labels is not None and len(labels.cat.categories) > MOST_COLOURS:
         labels = None
     dots = {name: _dots(map_, maps.inputs, labels) for name, map_ in maps.maps.items()}
     places = {} if labels is not None else {name: _places(frame) for name, frame in dots.items()}
@@ -337,7 +390,10 @@ def _numbers(maps: Maps) -> Table:
     shares = {"map_purity": "map purity %", "neighbour_overlap": "neighbours kept %", "label_purity": "label purity %"}
     for key in shares.keys() & set(frame):
         frame[key] *= 100
-    heads = {**shares, "dimension": "dimensions", "adjusted_mutual_information": "label information"}
+    if maps.inputs.positives > 1:
+        frame["apart"] = frame["positives_apart"] / frame["texts_apart"]
+    apart = {"positives_apart": "positives apart", "texts_apart": "texts apart", "apart": "share"}
+    heads = {**shares, **apart, "dimension": "dimensions", "adjusted_mutual_information": "label information"}
     k, clusters = first.neighbours.shape[1], max(len(map_.clusters) for map_ in maps.maps.values())
     notes = [
         f"Map purity: of the {k} nearest points on the map, those in the same cluster of the vectors. Neighbours kept: "
@@ -350,7 +406,16 @@ def _numbers(maps: Maps) -> Table:
             "Label purity: texts with the most frequent label of their cluster. Label information: adjusted mutual "
             "information of clusters and labels, 0 by chance, 1 if they are the same."
         )
-    formats = dict.fromkeys(shares.values(), ".1f") | {"silhouette": ".3f", "label information": ".3f"}
+    if maps.inputs.positives > 1:
+        notes.append(
+            "Apart: mean squared distance of unit vectors, of two positives of one text and of two different texts; "
+            "share: the first by the second."
+        )
+    formats = (
+        dict.fromkeys(shares.values(), ".1f")
+        | dict.fromkeys(apart.values(), ".3f")
+        | {"silhouette": ".3f", "label information": ".3f"}
+    )
     return Table.of_frame("Maps and clusters", frame.rename(columns=heads), formats=formats, notes=notes)
 
 
