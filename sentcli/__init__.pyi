@@ -70,7 +70,7 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        method: angle, bag-of-words, cosent, cross-encoder, ct, esimcse, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, prompt-bert, simcse, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
+        method: angle, bag-of-words, cosent, cross-encoder, ct, esimcse, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, prompt-bert, sbert-nli, simcse, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         data: Text, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.

@@ -188,6 +188,8 @@ class Method:
         if self.views.reads == "scores":
             labels = any(term.needs_labels for term in self.objectives.values())
             return "pairs with the labels 0 and 1" if labels else "scored pairs"
+        if self.views.reads == "pair-classes":
+            return "pairs with a class"
         return "texts with a class" if self.views.reads == "classes" else "plain text, or pairs of anchor and positive"
 
     def takes(self, kind: Kind | None) -> bool:

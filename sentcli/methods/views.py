@@ -50,7 +50,7 @@ class ViewMaker(Bounded):
 
     reads: ClassVar[str] = "sentences"
     """The rows of the data: ``sentences``, ``adjacent`` sentences, ``pairs`` of anchor and positive with hard
-    negatives, pairs with ``scores``, or sentences with ``classes``."""
+    negatives, pairs with ``scores``, sentences with ``classes``, or ``pair-classes``, which are pairs with a class."""
     one_sentence: ClassVar[bool] = True
     """Whether all views show one sentence, perhaps with changes."""
     joint: ClassVar[bool] = False
@@ -217,6 +217,20 @@ class ScoredPairs(ViewMaker):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassedPairs(ViewMaker):
+    """The two sentences of a pair with a class as views, such as those of natural language inference."""
+
+    reads: ClassVar[str] = "pair-classes"
+    one_sentence: ClassVar[bool] = False
+    count: ClassVar[int] = 2
+
+    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
+        """Return first sentences, second sentences and the numbers of the classes."""
+        assert corpus.scores is not None
+        return replace(_columns(rows, corpus), labels=np.array([corpus.scores[i] for i in rows], np.float32))
+
+
+@dataclass(frozen=True, kw_only=True)
 class JointPairs(ViewMaker):
     """Both texts of a scored pair as one view, which a cross-encoder scores; the data has to be scored pairs."""
 
@@ -317,6 +331,7 @@ VIEWS: dict[str, type[ViewMaker]] = {
     "random-pairs": RandomPairs,
     "scored-pairs": ScoredPairs,
     "joint-pairs": JointPairs,
+    "classed-pairs": ClassedPairs,
     "pairs": LabelledPairs,
     "adjacent": Adjacent,
     "crops": Crops,

@@ -177,10 +177,8 @@ class Objective(Bounded):
     """The number of views of each sentence that it needs; 0 if it runs the encoder itself, on masked text."""
     all_rows: ClassVar[bool] = False
     """Whether it is also computed on rows whose views show different sentences."""
-    needs_scores: ClassVar[bool] = False
-    """Whether the data has to be scored pairs."""
-    needs_classes: ClassVar[bool] = False
-    """Whether the data has to be texts with classes."""
+    needs: ClassVar[str] = ""
+    """What the rows of the data have to be, as `ViewMaker.reads` says it; empty for what most methods read."""
     needs_labels: ClassVar[bool] = False
     """Whether the scores have to be the labels 0 and 1."""
     one_sentence: ClassVar[bool] = False

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import torch
+from torch import nn
 from torch.nn import functional
 
-from sentcli.bounds import AtLeastOne, Positive
-from sentcli.objectives.base import Objective, Views
+from sentcli.bounds import AtLeastOne, Count, Positive
+from sentcli.objectives.base import Objective, StatefulObjective, Views
+from sentcli.precision import widened
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from sentcli.objectives.base import Parts
 
 
 def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, reduction: str = "mean") -> Tensor:
@@ -70,7 +74,7 @@ def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Ten
 class CosineRegression(Objective, name="regression"):
     """`cosine_regression_loss` of the two sentences of each pair."""
 
-    needs_scores: ClassVar[bool] = True
+    needs: ClassVar[str] = "scores"
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
@@ -86,7 +90,7 @@ class PairScore(Objective, name="pair-score"):
     """
 
     views: ClassVar[int] = 1
-    needs_scores: ClassVar[bool] = True
+    needs: ClassVar[str] = "scores"
     joint: ClassVar[bool] = True
 
     def __call__(self, views: Views) -> Tensor:
@@ -94,6 +98,42 @@ class PairScore(Objective, name="pair-score"):
         assert views.labels is not None
         logits = views.pooled[0, :, 0]
         return functional.binary_cross_entropy_with_logits(logits, views.labels.to(logits.dtype))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairClasses(Objective, name="softmax"):
+    """Cross-entropy of the class of a pair, by a linear layer on (u, v, |u - v|) that is new and not kept.
+
+    SBERT's objective on natural language inference (Reimers and Gurevych, EMNLP 2019, sec. 3).
+    """
+
+    classes: Count = 0
+    """The number of classes; 0 takes as many as the data has."""
+
+    needs: ClassVar[str] = "pair-classes"
+
+    def build(self, parts: Parts) -> SoftmaxLoss:
+        """Return the loss with a new layer."""
+        return SoftmaxLoss(parts.dimension, self.classes)
+
+
+class SoftmaxLoss(StatefulObjective):
+    """The loss of `PairClasses`.
+
+    Attributes:
+        layer: from ``[B, 3 d]`` to the logits of the classes.
+    """
+
+    def __init__(self, dimension: int, classes: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3 * dimension, classes)
+
+    def forward(self, views: Views) -> Tensor:
+        """Return the loss in nats."""
+        assert views.labels is not None
+        first, second = views.pooled[0], views.pooled[1]
+        logits = self.layer(torch.cat([first, second, (first - second).abs()], dim=1))
+        return functional.cross_entropy(widened(logits), views.labels.long())
 
 
 def ranking_loss(similarities: Tensor, scores: Tensor, scale: float = 20.0) -> Tensor:
@@ -138,7 +178,7 @@ class CoSENT(Objective, name="cosent"):
 
     scale: Positive = 20.0
 
-    needs_scores: ClassVar[bool] = True
+    needs: ClassVar[str] = "scores"
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
@@ -188,7 +228,7 @@ class OnlineContrastive(Objective, name="online-contrastive"):
 
     margin: Positive = 0.5
 
-    needs_scores: ClassVar[bool] = True
+    needs: ClassVar[str] = "scores"
     needs_labels: ClassVar[bool] = True
 
     def __call__(self, views: Views) -> Tensor:

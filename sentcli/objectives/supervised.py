@@ -53,7 +53,7 @@ class SupervisedContrastive(Objective, name="supcon"):
     """Whether the texts of the other processes are compared, too."""
 
     every_view: ClassVar[bool] = True
-    needs_classes: ClassVar[bool] = True
+    needs: ClassVar[str] = "classes"
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""

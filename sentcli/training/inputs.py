@@ -15,7 +15,7 @@ from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
 from sentcli.training.dev import DevSet, read_dev
-from sentcli.training.pairs import layout_of, read_adjacent, read_anchors, read_classes, read_pairs
+from sentcli.training.pairs import layout_of, read_adjacent, read_anchors, read_classed_pairs, read_classes, read_pairs
 from sentcli.training.run_folder import check_run_folder
 
 if TYPE_CHECKING:
@@ -93,18 +93,22 @@ def _names(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
+NEEDED = {
+    "scores": "scored pairs, which --method sts-regression (or --set views=scored-pairs)",
+    "classes": "texts with a class, columns text and label, which --method supcon",
+    "pair-classes": "pairs with a class, which --method sbert-nli",
+}
+"""What objectives need, and what reads it, by `Objective.needs`."""
+
+
 def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
     """Refuse objectives that are missing, or that cannot learn from the data or its views."""
     if not method.objectives:
         raise InputError(f"{method.name} has no objective left to train with")
     views, terms = method.views, method.objectives.items()
-    scored = [name for name, objective in terms if objective.needs_scores]
-    if scored and views.reads != "scores":
-        raise InputError(
-            f"{scored[0]} needs scored pairs, which --method sts-regression (or --set views=scored-pairs) reads"
-        )
-    if views.reads != "classes" and (classed := [name for name, term in terms if term.needs_classes]):
-        raise InputError(f"{classed[0]} needs texts with a class, columns text and label, which --method supcon reads")
+    if unmet := [(name, term.needs) for name, term in terms if term.needs not in ("", views.reads)]:
+        name, needs = unmet[0]
+        raise InputError(f"{name} needs {NEEDED[needs]} reads")
     if wrong := [name for name, term in terms if term.views and term.joint != views.joint]:
         joint = f"{wrong[0]} needs " + ("vectors of texts" if views.joint else "pairs that are read as one text")
         raise InputError(f"{joint}, and --method cross-encoder makes {'none' if views.joint else 'them'}")
@@ -157,6 +161,8 @@ def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[T
         return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
     if reads == "pairs":
         return read_anchors(files, fields=fields, subset=subset, kind=kind), None
+    if reads == "pair-classes":
+        return read_classed_pairs(files, fields=fields, subset=subset), None
     if reads == "classes":
         return read_classes(files, fields=fields, subset=subset), None
     if reads == "adjacent":

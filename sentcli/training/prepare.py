@@ -25,7 +25,7 @@ from sentcli.model.options import ModelOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text, position_limit
 from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
-from sentcli.objectives import Parts, StatefulObjective, Vocabulary
+from sentcli.objectives import PairClasses, Parts, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import process_count
 from sentcli.training import dev
@@ -118,6 +118,7 @@ def prepare(request: TrainRequest) -> Prepared:
     method = request.configured()
     inputs = read_inputs(request, method)
     corpus = inputs.corpus
+    method = _with_classes(method, corpus)
     dev_limit, eval_text = request.evaluation.dev_limit, request.evaluation.eval_text
     if dev_limit is not None:
         inputs = replace(inputs, dev=dev.limited(inputs.dev, dev_limit, request.model))
@@ -254,6 +255,17 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
         limit = f"this model has {positions} positions"
         notes.append(f"{method.name} trains on {length} tokens a sentence, here on {own}: {limit}")
     return replace(method, settings=replace(method.settings, max_length=own))
+
+
+def _with_classes(method: Method, corpus: TrainingSentences) -> Method:
+    """Return the method with the number of classes that the data has, where it was not chosen."""
+    count, found = len(set(corpus.scores or ())), dict(method.objectives)
+    for name, term in method.objectives.items():
+        if isinstance(term, PairClasses):
+            if 0 < term.classes < count:
+                raise InputError(f"{name}.classes={term.classes}: the data has {count} classes")
+            found[name] = replace(term, classes=term.classes or count)
+    return replace(method, objectives=found)
 
 
 def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences) -> list[str]:

@@ -106,7 +106,7 @@ class TrainRequest:
 
     def layout(self, method: Method) -> Layout | None:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""
-        labelled = method.fit is None and self.data.text_of is None
+        labelled = method.fit is None and self.data.text_of is None and method.views.reads != "pair-classes"
         if labelled and method.views.reads == "classes" and self.data.pair_fields is not None and self.files:
             return tell(open_source(self.files[0]), kind="labels", fields=self.data.pair_fields)
         return layout_of(self.files, self.data.pair_fields, self.evaluation.kind) if labelled else None

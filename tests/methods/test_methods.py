@@ -78,6 +78,7 @@ def opens_everywhere(folder, sentences):
         ("prompt-bert", 256, 1e-5, 1, 42),
         ("sts-regression", 16, 2e-5, 4, 128),
         ("cross-encoder", 16, 2e-5, 4, 256),
+        ("sbert-nli", 16, 2e-5, 1, 128),
     ],
 )
 def test_the_papers_settings(name, batch, rate, epochs, length):

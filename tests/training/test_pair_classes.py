@@ -1,0 +1,92 @@
+"""Training on pairs with a class, as SBERT does on natural language inference."""
+
+import csv
+import json
+import re
+
+import pytest
+import torch
+
+from sentcli.methods import METHODS
+from sentcli.objectives import PairClasses, Views
+from sentcli.objectives.pairs import SoftmaxLoss
+from tests.conftest import WORDS
+
+NAMES = ["entailment", "neutral", "contradiction"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = [(f"the {a}", f"a {a} {WORDS[40 + i % 3]}", NAMES[i % 3]) for i, a in enumerate(WORDS[:36])]
+    path = tmp_path / "nli.csv"
+    with path.open("w", newline="") as handle:
+        csv.writer(handle).writerows([("premise", "hypothesis", "label"), *rows, ("", "blank", "neutral")])
+    return path
+
+
+def train(invoke, model, data, out, *options, check=0):
+    return invoke("train", "--method", "sbert-nli", "-m", model, "--data", data, "-o", out, *options, check=check)
+
+
+def test_the_loss_is_the_peers():
+    from sentence_transformers.sentence_transformer import losses
+
+    class Given(torch.nn.Module):
+        """Gives the vectors that it gets."""
+
+        device = torch.device("cpu")
+
+        def forward(self, features):
+            return features
+
+    torch.manual_seed(0)
+    first, second, labels = torch.randn(9, 8), torch.randn(9, 8), torch.arange(9) % 3
+    peer = losses.SoftmaxLoss(Given(), 8, 3)
+    own = SoftmaxLoss(8, 3)
+    own.layer.load_state_dict(peer.classifier.state_dict())
+    expected = peer([{"sentence_embedding": first}, {"sentence_embedding": second}], labels)
+    loss = own(Views({}, pooled=torch.stack([first, second]), labels=labels.float()))
+    torch.testing.assert_close(loss, expected)
+
+
+def test_it_learns_the_classes_of_pairs(invoke, tiny_bert, table, tmp_path):
+    train(invoke, tiny_bert, table, tmp_path / "m", "--max-steps", 60, "--learning-rate", "5e-3")
+    lines = [json.loads(line) for line in (tmp_path / "m" / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert losses[0] == pytest.approx(1.1, abs=0.4), "three classes: ln 3"
+    assert losses[-1] < 0.5 * losses[0]
+    config = json.loads((tmp_path / "m" / "sentcli.json").read_text())
+    assert (config["method"]["softmax"]["classes"], config["encoder"]["pooling"]) == (3, "mean")
+    assert (config["data"][0]["sentences"], config["blank_rows"]) == (36, 1)
+    assert not (tmp_path / "m" / "training_head").exists()
+
+
+def test_columns_by_name(invoke, tiny_bert, table, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text(table.read_text().replace("premise,hypothesis,label", "a,b,judgement"))
+    named = train(invoke, tiny_bert, other, tmp_path / "x", "--max-steps", 2, check=2)
+    assert re.search("--pair-fields", named.stderr)
+    train(invoke, tiny_bert, other, tmp_path / "x", "--max-steps", 2, "--pair-fields", "a,b,judgement")
+    train(invoke, tiny_bert, table, tmp_path / "y", "--max-steps", 2)
+    assert (tmp_path / "x" / "model.safetensors").read_bytes() == (tmp_path / "y" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--set", "softmax.classes=2"], "3 classes"),
+        (["--pair-fields", "premise,label"], "A,B,LABEL"),
+        (["--pair-fields", "premise,hypothesis,nothing"], "nothing"),
+        (["--set", "objectives+=supcon"], "supcon"),
+        (["--set", "objectives+=regression"], "regression"),
+    ],
+)
+def test_what_does_not_fit(invoke, tiny_bert, table, tmp_path, options, reason):
+    assert re.search(reason, train(invoke, tiny_bert, table, tmp_path / "m", *options, check=2).stderr)
+
+
+def test_the_papers_settings():
+    method = METHODS["sbert-nli"]
+    settings = method.settings
+    assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.warmup_share) == (16, 2e-5, 1, 0.1)
+    assert (method.pooling, method.objectives["softmax"]) == ("mean", PairClasses())
