@@ -26,8 +26,8 @@ from tests.conftest import save_backbone
 WORDS = "embeddings.word_embeddings.weight"
 PAPERS = ("simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse")
 TRAINED = tuple(name for name, method in METHODS.items() if method.fit is None)
-SCORED = {name: method for name, method in METHODS.items() if method.views.reads in ("scores", "classes", "pair-classes")}
-"""The methods that read scored pairs, or texts or pairs with classes; their objectives have the scores or classes as labels."""
+SCORED = {name: method for name, method in METHODS.items() if any(term.needs for term in method.objectives.values())}
+"""The methods that read scores, classes or pairs with these; their objectives have them as labels."""
 OF_SCORES = {objective for method in SCORED.values() for objective in method.objectives}
 
 
