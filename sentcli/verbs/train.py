@@ -81,8 +81,7 @@ def train(
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
         --fraction 0.01 --subset-seed 48 --max-steps 1000 --seeds 48,49,50
       sentcli train --method is-bert -m bert-base --data downstream --text-of MR -o is-bert-mr
-      sentcli train --method sts-regression --after is-bert -m bert-base --data downstream \\
-        --eval-data downstream -o ssl-ft
+      sentcli train --method cross-encoder -m minilm --data pairs.csv -o reranker
       sentcli train --method sts-regression -m bert-base --data AFS --hold-out topics -o cross-topic
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
