@@ -90,14 +90,15 @@ CLASSIFIER = "ForSequenceClassification"
 """The end of the names of transformers' classifiers, cross-encoders among them."""
 Size = Annotated[int, Ge(1), Le(10**8)] | None
 Layers = Annotated[int, Ge(1), Le(1000)] | None
+Rate = Annotated[float, Ge(0), Le(1)]
 
 
 class ClassifierSettings(BaseModel):
     """What ``config.json`` says of a classifier: its labels, and its activation as older releases wrote it."""
 
     num_labels: int = 2
-    classifier_dropout: float | None = None
-    hidden_dropout_prob: float = 0.0
+    classifier_dropout: Rate | None = None
+    hidden_dropout_prob: Rate = 0.0
     id2label: dict[str, Any] | None = None
     sentence_transformers: PromptSettings = PromptSettings()
     sbert_ce_default_activation_function: str | None = None
