@@ -211,38 +211,30 @@ class ScoredPairs(ViewMaker):
     count: ClassVar[int] = 2
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
-        """Return first sentences, second sentences and scores."""
+        """Return first sentences, second sentences, and scores or numbers of classes."""
         assert corpus.scores is not None
         return replace(_columns(rows, corpus), labels=np.array([corpus.scores[i] for i in rows], np.float32))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassedPairs(ViewMaker):
+class ClassedPairs(ScoredPairs):
     """The two sentences of a pair with a class as views, such as those of natural language inference."""
 
     reads: ClassVar[str] = "pair-classes"
-    one_sentence: ClassVar[bool] = False
-    count: ClassVar[int] = 2
-
-    def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
-        """Return first sentences, second sentences and the numbers of the classes."""
-        assert corpus.scores is not None
-        return replace(_columns(rows, corpus), labels=np.array([corpus.scores[i] for i in rows], np.float32))
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointPairs(ViewMaker):
+class JointPairs(ScoredPairs):
     """Both texts of a scored pair as one view, which a cross-encoder scores; the data has to be scored pairs."""
 
-    reads: ClassVar[str] = "scores"
     joint: ClassVar[bool] = True
+    one_sentence: ClassVar[bool] = True
     count: ClassVar[int] = 1
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return each pair as one text, and the scores."""
-        assert corpus.scores is not None
-        pairs = [pair_text(*(column[i] for column in corpus.texts)) for i in rows]
-        return BatchTexts([pairs], labels=np.array([corpus.scores[i] for i in rows], np.float32))
+        pairs = super().texts(rows, corpus, rng)
+        return replace(pairs, views=[list(map(pair_text, *pairs.views))])
 
 
 def _columns(rows: list[int], corpus: TrainingText) -> BatchTexts:

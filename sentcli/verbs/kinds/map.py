@@ -239,12 +239,8 @@ class Maps:
             self.whitening.check(self.inputs.count, vectors.shape[1])
         results = {"texts": self.inputs.count, **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
-            seed, several = self.settings.seed, self.inputs.positives > 1
-            whitened = self.whitening.apply(vectors, seed)
-            if several:
-                by_text = vectors.reshape(self.inputs.count, self.inputs.positives, -1)
-                whitened = self.whitening.apply_to_positives(by_text, seed).reshape(vectors.shape)
-            results["whitened"] = self._map(f"{name}, whitened", whitened).to_dict()
+            whitened = self.whitening.apply_to_positives(self._by_text(vectors), self.settings.seed)
+            results["whitened"] = self._map(f"{name}, whitened", whitened.reshape(vectors.shape)).to_dict()
         protocol = {
             "kind": "map",
             **asdict(self.settings),
@@ -268,6 +264,10 @@ class Maps:
         model.release()
         return vectors.reshape(len(self.inputs.texts), -1)
 
+    def _by_text(self, vectors: Any) -> Any:
+        """Return the vectors of all points as ``[texts, positives, d]``."""
+        return vectors.reshape(self.inputs.count, self.inputs.positives, -1)
+
     def _map(self, name: str, vectors: Any) -> Map:
         from sentcli.analysis.maps import Spread, mapped
 
@@ -281,8 +281,7 @@ class Maps:
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
         if self.inputs.positives > 1:
-            by_text = vectors.reshape(self.inputs.count, self.inputs.positives, -1)
-            spread = Spread.of(by_text)
+            spread = Spread.of(self._by_text(vectors))
             self.maps[name].measures.update(positives_apart=spread.positives, texts_apart=spread.texts)
         console.detail(f"{name}: t-SNE took {self.maps[name].layout.seconds:.1f} s")
         return self.maps[name]
