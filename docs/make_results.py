@@ -4,10 +4,8 @@ A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text around
 ``--check``, fail if a table is stale.
 """
 
-import csv
 import json
 import re
-import statistics
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,8 +29,6 @@ PUBLISHED = {
     "ct": "ct-bert-base-rescored",  # by SimCSE's authors, in the way of all others
 }
 """What the printed scores of a row are called, where it is not ``NAME-bert-base``."""
-ALL_TOKENS = ("start-first-last-avg", "whitened-first-last-avg", "is-bert")
-"""Rows that pool all tokens; the others pool by [CLS]."""
 NOT_AS_PUBLISHED = ("ct", "mirror-bert")
 """Methods that pool the mean and ran with [CLS] in the study."""
 
@@ -160,19 +156,6 @@ def runs(step: str) -> list[Summary]:
     return summarize(records(step))
 
 
-def searched() -> str:
-    """Return STS-B dev by method and rate; the best rate of a method is bold."""
-    found = runs("rates")
-    tried = sorted({s.point["learning_rate"] for s in found})
-    rows = []
-    for method in dict.fromkeys(s.point["method"] for s in found):
-        scores = {s.point["learning_rate"]: dev(s) for s in found if s.point["method"] == method}
-        best = max(scores.values())
-        cells = {rate: f"**{score:.2f}**" if score == best else f"{score:.2f}" for rate, score in scores.items()}
-        rows.append([method, *(cells.get(rate, "-") for rate in tried)])
-    return markdown(["method", *(f"{rate:g}" for rate in tried)], rows)
-
-
 def main_table() -> str:
     """Return the start model, what each method makes of it with all of the text, and shared words as a baseline."""
     fitted = [*runs("baselines"), *runs("whitening")]
@@ -214,22 +197,6 @@ def agreement() -> str:
     )
 
 
-def by_share() -> str:
-    """Return the STS average of each method by the share of the text that it saw."""
-    found = [*runs("methods"), *runs("shares")]
-    tried = sorted({share(s) for s in found}, reverse=True)
-    rows = []
-    for method in dict.fromkeys(s.point["method"] for s in found):
-        scores = {share(s): spread(s, "sts_average") for s in found if s.point["method"] == method}
-        rows.append([method, *(scores.get(part, "-") for part in tried)])
-    return markdown(["method", *(f"{part:g} %" for part in tried)], rows)
-
-
-def share(summary: Summary) -> float:
-    """Return the per cent of the text that a run had."""
-    return 100 * float(summary.point.get("fraction", 1))
-
-
 def changed(step: str) -> str:
     """Return the runs of a step beside those of the same method and seeds at its defaults."""
     rows = []
@@ -249,90 +216,10 @@ def second_term(summary: Summary) -> str:
     return f"{shares[1]:.2%}" if len(shares) == 2 else "-"
 
 
-def transfer() -> str:
-    """Return accuracies of the transfer tasks."""
-    reports = measured("transfer")
-    tasks = list(reports[0]["results"])
-    rows = [
-        [
-            Path(one["model"]).name,
-            *(f"{one['results'][task]['accuracy']:.2f}" for task in tasks),
-            between(one["average"], one["average_interval"]),
-        ]
-        for one in reports
-    ]
-    return markdown(["", *tasks, "average"], rows)
-
-
-def retrieval() -> str:
-    """Return recall of STS-B's pairs and nDCG@10 of the collections."""
-    domain, beir = measured("in-domain"), measured("beir")
-    sets = list(beir[0]["results"])
-    rows = []
-    for one, other in zip(domain, beir, strict=True):
-        found = one["results"]["in-domain"]
-        recalls = [between(found[key], found["intervals"][key], 1) for key in ("recall@1", "recall@10")]
-        ndcg = [100 * other["results"][name]["ndcg@10"] for name in sets]
-        average = between(100 * other["average"], [100 * end for end in other["average_interval"]], 1)
-        rows.append([Path(one["model"]).name, *recalls, *(f"{score:.1f}" for score in ndcg), average])
-    return markdown(["", "recall@1", "recall@10", *sets, "average"], rows)
-
-
-def follows() -> str:
-    """Return what the cosines of each model follow, beside its STS average."""
-    averages = {row["model"]: row["STS average"] for row in table("geometry")}
-    found = [row for row in table("follows") if not row["values"].endswith("centred")]
-    features = list(found[0])[1:]
-    rows = [
-        [row["values"], *(rounded(row[key]) for key in features), rounded(averages.get(row["values"], ""))]
-        for row in found
-    ]
-    models = [row for row in found if row["values"] in averages]
-    cls = [row for row in models if row["values"] not in ALL_TOKENS]
-    trained = [row for row in cls if not row["values"].startswith("start")]
-    for which, among in (("models", models), ("with [CLS]", cls), ("trained with [CLS]", trained)):
-        wanted = [float(averages[row["values"]]) for row in among]
-        together = [statistics.correlation([float(row[key]) for row in among], wanted) for key in features]
-        rows.append([f"correlation over {len(among)} {which}", *(f"{r:.2f}" for r in together), ""])
-    return markdown(["", *features, "STS average"], rows)
-
-
-def geometry() -> str:
-    """Return what the vectors of each model look like."""
-    shown = "alignment", "uniformity", "mean cosine", "effective rank", "first direction %", "STS average"
-    return markdown(["", *shown], [[row["model"], *(rounded(row[key]) for key in shown)] for row in table("geometry")])
-
-
-def table(name: str) -> list[dict[str, str]]:
-    """Return the rows of a table of the study."""
-    with (DOCS / "results" / "study" / f"{name}.csv").open(encoding="utf-8", newline="") as handle:
-        return list(csv.DictReader(handle))
-
-
-def rounded(text: str) -> str:
-    """Return a number with two digits, a dash for anything else."""
-    try:
-        return f"{float(text):.2f}"
-    except ValueError:
-        return "-"
-
-
-def measured(name: str) -> list[dict[str, Any]]:
-    """Return the reports on several models."""
-    reports: list[dict[str, Any]] = json.loads((DOCS / "results" / "study" / f"{name}.json").read_text("utf-8"))
-    return reports
-
-
 def label(point: dict[str, Any]) -> str:
     """Return the method, or what a row of the start model is called."""
     method = point["method"]
     return f"{START[method]}-{point['pooling']}" if method in START else str(method)
-
-
-def between(value: float, interval: list[float], digits: int = 2) -> str:
-    """Return a value with its 95 % interval."""
-    low, high = interval
-    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def name(summary: Summary) -> str:
@@ -414,14 +301,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "studies/results.md": {
         "main": main_table,
         "agreement": agreement,
-        "searched": searched,
-        "by-share": by_share,
         "changed": lambda: changed("ablations"),
-        "stages": lambda: changed("stages"),
-        "follows": follows,
-        "geometry": geometry,
-        "transfer": transfer,
-        "retrieval": retrieval,
     },
     "studies/choosing.md": {"choosing": choosing},
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, choose, rates, methods, controls,
-# effects, second-wash, lengths, scores, further, compare. All goes to study/washed/.
+# The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, choose, rates, methods, others,
+# effects, controls, second-wash, lengths, scores, further, compare. All goes to study/washed/.
 # Interrupt a step at any time and start it again; start a step of training twice, and two cores share its runs. A run
-# whose line is in docs/results/washed/STEP.jsonl is not made again: remove its line first to make its model.
+# whose line is in docs/results/washed/runs.jsonl is not made again: remove its line first to make its model.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 step=$1
@@ -19,8 +19,8 @@ training=(--batch-size 64 --max-length 32 --max-steps 250 --eval-every 125 --sav
   --set keep_start=false --set warmup_steps=0)
 
 sweep() {                     # NAME, further options
-  sentcli train --sweep "$here/$1.toml" --results "$here/$1.jsonl" -o "study/washed/$1" --resume \
-    -m study/washed/start "${text[@]}" "${dev[@]}" "${training[@]}" "${@:2}"
+  sentcli train --sweep "$here/$1.toml" --results "$here/runs.jsonl" -o "study/washed/$1" --resume \
+    -m study/washed/start "${dev[@]}" "${training[@]}" "${@:2}"
 }
 
 wash() {                      # STEPS, SEED, NAME
@@ -37,25 +37,27 @@ case $step in
       "${text[@]}" --limit 20000 "${dev[@]}"
     ;;
   choose) ln -sfn "$($study choose)" study/washed/start ;;
-  rates | methods | effects | lengths) sweep "$step" ;;
-  second-wash)
-    wash "$($study steps)" 2 wash-second
-    sweep "$step" -m study/washed/wash-second
+  rates | methods | others | effects | lengths) sweep "$step" "${text[@]}" ;;
+  second-wash)                # a second one of the length that was chosen
+    wash "$(readlink study/washed/start | tr -dc 0-9)" 2 wash-second
+    sentcli train --method first-last-avg --pooling cls -m study/washed/wash-second -o study/washed/raw/second --resume
+    sweep second-wash "${text[@]}"
     ;;
   controls)
-    sweep controls            # the same objective as the wash, for as many steps more
-    $study pair-randomly study/washed/random-pairs.csv "$corpus/wiki.txt" "${general[@]}"
-    sentcli train --sweep $here/random-pairs.toml --results $here/random-pairs.jsonl -o study/washed/random-pairs \
-      --resume -m study/washed/start --data study/washed/random-pairs.csv "${dev[@]}" "${training[@]}"
+    sweep controls "${text[@]}"
+    [[ -f study/washed/random-pairs.csv ]] ||
+      $study pair-randomly study/washed/random-pairs.csv "$corpus/wiki.txt" "${general[@]}"
+    sweep random-pairs --data study/washed/random-pairs.csv
     ;;
-  scores)                     # the seven STS tasks and STS-B's pairs as a retrieval set, of every model
+  scores)                     # the seven STS tasks and STS-B's pairs as a retrieval set, of every model that has none
     mapfile -t models < <($study models)
     sentcli sts-eval "${models[@]}" --data "$SENTCLI_DATA/senteval" --json study/washed/sts.json
     sentcli retrieve "${models[@]}" --in-domain "$SENTCLI_DATA/senteval/STS/STSBenchmark/sts-test.csv" \
       --json study/washed/in-domain.json
+    $study keep study/washed/sts.json study/washed/in-domain.json
     ;;
   further)                    # seven transfer tasks and the geometry, of one seed of each method
-    mapfile -t models < <($study models --first-seed)
+    mapfile -t models < <($study models --further)
     sentcli senteval "${models[@]}" --data "$SENTCLI_DATA/senteval" --protocol fast --json $here/transfer.json
     sentcli analyze geometry "${models[@]}" --data "$SENTCLI_DATA/senteval" -o study/washed/geometry
     cp study/washed/geometry/geometry.csv $here/geometry.csv

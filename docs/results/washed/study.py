@@ -1,7 +1,11 @@
-"""What `run.sh` of this folder computes beside the commands: the rule of the start, and random pairs.
+"""What `run.sh` of this folder computes beside the commands.
 
 * ``study.py choose``: the folder of the start that the rule of docs/studies/washed.md takes.
 * ``study.py pair-randomly OUT TEXT...``: a table of sentences, each beside another one of the text.
+* ``study.py models [--further]``: the models of the study that are here and have no scores in scores.json yet, as options
+  ``-m``; with ``--further``, one seed of each method.
+* ``study.py keep STS IN_DOMAIN``: adds what ``sts-eval`` and ``retrieve`` have written to scores.json.
+* ``study.py compare``: the gate, the predictions and the controls, from scores.json and runs.jsonl.
 """
 
 import argparse
@@ -9,16 +13,64 @@ import csv
 import gzip
 import json
 import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomllib
+from scipy.stats import ttest_ind
+
+from sentcli.evaluation import score_files, significance
 
 HERE = Path(__file__).parent
+MODELS = Path("study/washed")
 LENGTHS = (100, 300, 900)
 GREATEST_PERPLEXITY = 250
+POOLINGS = ("cls", "mean", "first-last-avg")
+START = "study/washed/start"
+
+LOW_SHOT = {"fraction": 0.001, "subset_seed": "seed"}
+AMI = {"method": "micse", "contrastive.queue_size": 0, **LOW_SHOT}
+POSITIVES = {"contrastive.positives_only": True}
+TRAINED = {
+    **{m: {"method": m} for m in ("simcse", "informin-cl", "micse", "infocse", "whitenedcse", "is-bert", "mirror-bert", "ct")},
+    "simcse, 0.1 %": {"method": "simcse", **LOW_SHOT},
+    "simcse + ami, 0.1 %": AMI | {"ami.weight": 1e-3},
+    "simcse, positives only, 0.1 %": {"method": "simcse", **POSITIVES, **LOW_SHOT},
+    "simcse + ami, positives only, 0.1 %": AMI | POSITIVES | {"ami.weight": 1e-3},
+    "whitenedcse, zca": {"method": "whitenedcse", "head.kind": "zca"},
+    "mirror-bert, cls": {"method": "mirror-bert", "pooling": "cls"},
+    "infocse without contrast": {"method": "infocse", "objectives-": "contrastive"},
+    "informin-cl, masked in place": {
+        "method": "informin-cl", "objectives+": "mlm", "mlm.weight": 0.1, "mlm.in_place": True,
+    },
+    "more mlm, raw cls": {"method": "mlm", "pooling": "cls"},
+    "random pairs": {"method": "simcse", "views": "pairs"},
+    **{f"simcse, {steps} steps": {"method": "simcse", "model": f"study/washed/wash-{steps}"} for steps in LENGTHS[:2]},
+    "simcse, second wash": {"method": "simcse", "model": "study/washed/wash-second"},
+}  # fmt: skip
+"""The settings of each trained system beside its learning rate and its seed."""
 
 
-def records(step: str) -> list[dict]:
-    """Return the runs of a step."""
-    return [json.loads(line) for line in (HERE / f"{step}.jsonl").read_text("utf-8").splitlines()]
+def lines(name: str) -> list[dict[str, Any]]:
+    """Return the runs of a file, none if there is no such file."""
+    path = HERE / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def runs(system: str) -> list[dict[str, Any]]:
+    """Return the runs of a trained system at the rate that was chosen for its method, a run a seed."""
+    point = TRAINED[system]
+    found = [run for run in lines("runs") if {**run["point"], "learning_rate": None} == {**point, "learning_rate": None}]
+    tried = {run["point"]["learning_rate"]: run for run in found if run["seed"] == 42}
+    if not tried:
+        return []
+    rate = max(tried, key=lambda rate: tried[rate]["results"]["best_dev_spearman"])
+    chosen = [run for run in found if run["point"]["learning_rate"] == rate]
+    return sorted(chosen, key=lambda run: run["seed"])
 
 
 def words() -> float:
@@ -30,7 +82,7 @@ def choose() -> str:
     """Return the start that the rule takes: the shortest wash with poolings below the words and a fair perplexity."""
     for steps in LENGTHS:
         name = f"study/washed/wash-{steps}"
-        scores = [run["results"]["best_dev_spearman"] for run in records("raw") if run["point"]["model"] == name]
+        scores = [run["results"]["best_dev_spearman"] for run in lines("raw") if run["point"]["model"] == name]
         assert len(scores) == 3, f"{name} was not scored with three poolings"
         perplexity = json.loads((HERE / f"wash-{steps}.json").read_text("utf-8"))["results"]["held_out_perplexity"]
         if max(scores) < words() and perplexity <= GREATEST_PERPLEXITY:
@@ -40,13 +92,160 @@ def choose() -> str:
 
 def pair_randomly(out: Path, texts: list[Path]) -> None:
     """Write each sentence beside another one of the same text, drawn by seed 0."""
-    lines = []
+    sentences = []
     for path in texts:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as handle:
-            lines += [line for line in handle.read().splitlines() if line.strip()]
-    others = random.Random(0).sample(lines, len(lines))
+            sentences += [line for line in handle.read().splitlines() if line.strip()]
+    others = random.Random(0).sample(sentences, len(sentences))
     with out.open("w", encoding="utf-8", newline="") as handle:
-        csv.writer(handle).writerows([("anchor", "positive"), *zip(lines, others, strict=True)])
+        csv.writer(handle).writerows([("anchor", "positive"), *zip(sentences, others, strict=True)])
+
+
+def folders() -> dict[str, tuple[str, int | None]]:
+    """Return the system and the seed of the folder of each model that may be scored."""
+    found: dict[str, tuple[str, int | None]] = {}
+    start = choose()
+    found[f"{MODELS}/raw/second"] = ("raw cls, second", None)
+    for kind in ("raw", "whitened"):
+        for run in lines(kind):
+            washed, pooling = Path(run["point"]["model"]).name, run["point"]["pooling"]
+            if washed == start or (kind, pooling) == ("raw", "cls"):
+                after = "" if washed == start else f", {washed.removeprefix('wash-')}"
+                found[f"{MODELS}/{kind}/{run['run']}"] = (f"{kind} {pooling}{after}", None)
+    for system in TRAINED:
+        for run in runs(system):
+            (folder,) = MODELS.glob(f"*/{run['run']}") if any(MODELS.glob(f"*/{run['run']}")) else (None,)
+            if folder is not None:
+                found[str(folder)] = (system, run["seed"])
+    return found
+
+
+def scores() -> list[dict[str, Any]]:
+    """Return what is in scores.json."""
+    path = HERE / "scores.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+
+def models(further: bool) -> list[str]:
+    """Return the options ``-m`` of the models that are to be scored."""
+    if further:
+        methods = list(TRAINED)[:8]
+        chosen = [f for f, (system, seed) in folders().items() if seed is None or (seed == 42 and system in methods)]
+    else:
+        known = {(entry["system"], entry["seed"]) for entry in scores()}
+        chosen = [folder for folder, key in folders().items() if key not in known]
+    return [text for folder in chosen if Path(folder).is_dir() for text in ("-m", folder)]
+
+
+def keep(sts: Path, in_domain: Path) -> None:
+    """Add the scores of models to scores.json: of each task, their mean, and 1,000 samples of the mean."""
+    found = {(entry["system"], entry["seed"]): entry for entry in scores()}
+    names = folders()
+    retrieval = {model["model"]: model for model in json.loads(in_domain.read_text("utf-8"))}
+    for model in json.loads(sts.read_text("utf-8")):
+        system, seed = names[model["model"]]
+        tasks = model["results"]
+        draws = np.mean([score_files.unpack(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
+        (searched,) = retrieval[model["model"]]["results"].values()
+        found[system, seed] = {
+            "system": system,
+            "seed": seed,
+            "average": model["average"],
+            "sts": {name: task["spearman"] for name, task in tasks.items()},
+            "recall@1": searched["recall@1"],
+            "draws": score_files.pack(draws),
+        }
+    path = HERE / "scores.json"
+    partial = path.with_suffix(".partial")
+    entries = [json.dumps(entry) for entry in found.values()]
+    partial.write_text("[\n" + ",\n".join(entries) + "\n]\n", "utf-8")
+    partial.replace(path)
+
+
+class Scores:
+    """The scores of all systems, to compare them."""
+
+    def __init__(self) -> None:
+        self.by_system: dict[str, list[dict[str, Any]]] = {}
+        for entry in scores():
+            self.by_system.setdefault(entry["system"], []).append(entry)
+
+    def of(self, system: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean of seven tasks of each seed ``[seeds]`` and the samples of it ``[seeds, draws]``."""
+        entries = self.by_system.get(system, [])
+        averages = np.array([entry["average"] for entry in entries])
+        draws = [score_files.unpack(entry["draws"]) for entry in entries]
+        return averages, np.stack(draws) if draws else np.zeros((0, 0))
+
+    def compare(self, first: str, second: str) -> dict[str, Any] | None:
+        """Return the difference of two systems, or None where one has no scores yet; a single one is fixed."""
+        one, two = self.of(first), self.of(second)
+        if not len(one[0]) or not len(two[0]):
+            return None
+        return self._difference(one, two, (first.split()[0] in FIXED, second.split()[0] in FIXED))
+
+    def part(self, control: str, whole: str, base: str, share: float) -> dict[str, Any] | None:
+        """Return by how much the gain of a control is more than a share of the gain of the whole."""
+        (averages, draws), (raw, raw_draws) = self.of(whole), self.of(base)
+        if not len(averages) or not len(raw) or not len(self.of(control)[0]):
+            return None
+        between = share * averages + (1 - share) * raw, share * draws + (1 - share) * raw_draws
+        return self._difference(self.of(control), between, (False, False))
+
+    @staticmethod
+    def _difference(one: Sequence[Any], two: Sequence[Any], fixed: tuple[bool, bool]) -> dict[str, Any]:
+        found = significance.compare_seeds(one[0], two[0], one[1], two[1], fixed)
+        return {"seeds": [len(one[0]), len(two[0])], "means": [float(one[0].mean()), float(two[0].mean())], **asdict(found)}
+
+
+FIXED = ("raw", "whitened")
+"""How the systems begin that are one model without a seed."""
+
+
+def by_dev(first: str, second: str) -> dict[str, Any] | None:
+    """Return the difference on STS-B dev, by Welch's test over seeds, or None where a system has no two runs."""
+    one, two = ([run["results"]["best_dev_spearman"] for run in runs(system)] for system in (first, second))
+    if min(len(one), len(two)) < 2:
+        return None
+    test = ttest_ind(one, two, equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    return {
+        "seeds": [len(one), len(two)], "means": [statistics.fmean(one), statistics.fmean(two)],
+        "difference": statistics.fmean(one) - statistics.fmean(two), "low": low, "high": high, "p": test.pvalue,
+    }  # fmt: skip
+
+
+def verdict(found: Mapping[str, Any], printed: float) -> str:
+    """Return what the rule says of a prediction."""
+    if found["low"] is None:
+        return "not shown"
+    if found["low"] > 0:
+        return "holds" if found["low"] > printed / 3 else "direction holds"
+    return "contradicted" if found["high"] < 0 else "not shown"
+
+
+def compare() -> dict[str, Any]:
+    """Return the gate, every prediction and control with its difference and verdict, and the gains after each wash."""
+    table, file = Scores(), tomllib.loads((HERE / "predictions.toml").read_text("utf-8"))
+    untrained = [f"{kind} {pooling}" for kind in FIXED for pooling in POOLINGS if f"{kind} {pooling}" in table.by_system]
+    best = max(untrained, key=lambda system: table.of(system)[0].mean())
+    gate = table.compare("simcse", best)
+    tests: list[dict[str, Any]] = []
+    for prediction in file["prediction"]:
+        pair = prediction["first"], prediction["second"]
+        found = by_dev(*pair) if prediction.get("measure") == "dev" else table.compare(*pair)
+        tests.append(prediction | (found or {}) | {"verdict": found and verdict(found, prediction["printed"])})
+    for control in file["control"]:
+        found = table.part(control["second"], "simcse", "raw cls", control["share"])
+        keeps = found and ("holds" if (found["high"] or 0) < 0 else "contradicted" if found["low"] > 0 else "not shown")
+        tests.append(control | (found or {}) | {"verdict": keeps})
+    tested = [test for test in tests if test.get("p") is not None]
+    for test, p in zip(tested, significance.holm([test["p"] for test in tested]), strict=True):
+        test["p_holm"] = p
+    gains = {"100 steps": "100", "300 steps": "300", "second wash": "second"}
+    washes = {"900 steps": table.compare("simcse", "raw cls")}
+    washes |= {name: table.compare(f"simcse, {name}", f"raw cls, {raw}") for name, raw in gains.items()}
+    return {"gate": {"second": best, **(gate or {})}, "tests": tests, "gains": washes}
 
 
 def main() -> None:
@@ -57,11 +256,23 @@ def main() -> None:
     pairs = steps.add_parser("pair-randomly")
     pairs.add_argument("out", type=Path)
     pairs.add_argument("texts", type=Path, nargs="+")
+    steps.add_parser("models").add_argument("--further", action="store_true")
+    keeping = steps.add_parser("keep")
+    keeping.add_argument("sts", type=Path)
+    keeping.add_argument("in_domain", type=Path)
+    steps.add_parser("compare")
     options = parser.parse_args()
-    if options.step == "choose":
-        print(choose())
-    else:
-        pair_randomly(options.out, options.texts)
+    match options.step:
+        case "choose":
+            print(choose())
+        case "pair-randomly":
+            pair_randomly(options.out, options.texts)
+        case "models":
+            print("\n".join(models(options.further)))
+        case "keep":
+            keep(options.sts, options.in_domain)
+        case "compare":
+            print(json.dumps(compare(), indent=1))
 
 
 if __name__ == "__main__":
