@@ -6,6 +6,7 @@ A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text around
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -156,6 +157,26 @@ def runs(step: str) -> list[Summary]:
     return summarize(records(step))
 
 
+def by_rate(found: Iterable[Summary]) -> str:
+    """Return STS-B dev by method and rate; the best rate of a method is bold."""
+    scores: dict[str, dict[float, Summary]] = {}
+    for summary in found:
+        scores.setdefault(summary.point["method"], {})[summary.point["learning_rate"]] = summary
+    tried = sorted({rate for summaries in scores.values() for rate in summaries})
+    rows = []
+    for method, summaries in scores.items():
+        best = max(summaries, key=lambda rate: first_dev(summaries[rate]))
+        cells = {rate: f"{first_dev(summary):.2f}" for rate, summary in summaries.items()}
+        cells[best] = f"**{cells[best]}**"
+        rows.append([method, *(cells.get(rate, "-") for rate in tried)])
+    return markdown(["method", *(f"{rate:g}" for rate in tried)], rows)
+
+
+def first_dev(summary: Summary) -> float:
+    """Return STS-B dev of seed 42, by which a rate is chosen."""
+    return float(summary.runs[summary.seeds.index(42)]["best_dev_spearman"])
+
+
 def main_table() -> str:
     """Return the start model, what each method makes of it with all of the text, and shared words as a baseline."""
     fitted = [*runs("baselines"), *runs("whitening")]
@@ -289,6 +310,104 @@ def choosing() -> str:
     return head + "|---|---:|---|---|---|---|---|\n" + "".join(rows)
 
 
+WASHED = DOCS / "results" / "washed"
+OF_BERT = {
+    "raw mean": None,
+    "raw first-last-avg": "first-last-avg-bert-base",
+    "whitened first-last-avg": "bert-whitening-bert-base",
+    "mirror-bert": "mirror-bert-bert-base",
+    "ct": "ct-bert-base-rescored",
+}
+"""What the printed scores of a system of the washed study are called, where it is not ``NAME-bert-base``."""
+
+
+def washes() -> str:
+    """Return the perplexity after each wash, and STS-B dev of its vectors, raw and whitened."""
+    scores = {
+        (kind, Path(run["point"]["model"]).name, run["point"]["pooling"]): run["results"]["best_dev_spearman"]
+        for kind in ("raw", "whitened")
+        for run in read_results(WASHED / f"{kind}.jsonl").values()
+    }
+    columns = [(kind, pooling) for kind in ("raw", "whitened") for pooling in ("cls", "mean", "first-last-avg")]
+    rows = []
+    for name in dict.fromkeys(name for _, name, _ in scores):
+        perplexity = json.loads((WASHED / f"{name}.json").read_text("utf-8"))["results"]["held_out_perplexity"]
+        found = [scores.get((kind, name, pooling)) for kind, pooling in columns]
+        cells = ["-" if score is None else f"{score:.2f}" for score in found]
+        rows.append([name.removeprefix("wash-"), f"{perplexity:.0f}", *cells])
+    return markdown(["steps", "perplexity", *(" ".join(column) for column in columns)], rows)
+
+
+def washed_rates() -> str:
+    """Return STS-B dev of each method by rate."""
+    return by_rate(
+        s for s in summarize(read_results(WASHED / "runs.jsonl").values()) if {*s.point} == {"method", "learning_rate"}
+    )
+
+
+def washed_systems() -> str:
+    """Return the scores of the start and of the methods, means over seeds."""
+    systems: dict[str, list[dict[str, Any]]] = {}
+    for entry in json.loads((WASHED / "scores.json").read_text("utf-8")):
+        if "," not in entry["system"]:
+            systems.setdefault(entry["system"], []).append(entry)
+    rows = []
+    for name, entries in systems.items():
+        system = published().get(OF_BERT.get(name, f"{name}-bert-base") or "")
+        rows.append([
+            name,
+            "-" if entries[0]["seed"] is None else len(entries),
+            over_seeds([entry["dev"] for entry in entries]),
+            *(f"{statistics.fmean(entry['sts'][task] for entry in entries):.2f}" for task in TASKS),
+            over_seeds([entry["average"] for entry in entries]),
+            over_seeds([entry["recall@1"] for entry in entries], 1),
+            f"{system.scores[AVERAGE]:.2f}" if system else "-",
+        ])  # fmt: skip
+    return markdown(["", "seeds", "STS-B dev", *TASKS, "average", "recall@1", "published"], rows)
+
+
+def over_seeds(values: list[float], digits: int = 2) -> str:
+    """Return the mean, and the standard deviation if there are several."""
+    sd = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{sd}"
+
+
+def compared() -> dict[str, Any]:
+    """Return what ``run.sh compare`` has found."""
+    found: dict[str, Any] = json.loads((WASHED / "compared.json").read_text("utf-8"))
+    return found
+
+
+def interval(found: dict[str, Any]) -> str:
+    """Return a difference with its interval."""
+    if found.get("low") is None:
+        return "-"
+    return f"{found['difference']:+.2f} ({found['low']:+.2f} to {found['high']:+.2f})"
+
+
+def predictions() -> str:
+    """Return what came of each prediction."""
+    rows = []
+    for test in compared()["tests"]:
+        p = test.get("p_holm")
+        rows.append([
+            test["name"], " and ".join(map(str, test.get("seeds", "-"))), interval(test),
+            "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
+            f"{test['printed']:+.2f}" if "printed" in test else "-", test["verdict"] or "not run",
+        ])  # fmt: skip
+    return markdown(["", "seeds", "difference (95 %)", "p (Holm)", "printed", "it"], rows)
+
+
+def gains_by_wash() -> str:
+    """Return SimCSE's gain over the raw [CLS] after each wash."""
+    rows = [
+        [name, f"{found['means'][1]:.2f}", f"{found['means'][0]:.2f}", found["seeds"][0], interval(found)]
+        for name, found in compared()["gains"].items()
+        if found is not None
+    ]
+    return markdown(["wash", "raw [CLS]", "SimCSE", "seeds", "gain (95 %)"], rows)
+
+
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "studies/first-study.md": {
         "study": lambda: gains(study()),
@@ -302,6 +421,10 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "main": main_table,
         "agreement": agreement,
         "changed": lambda: changed("ablations"),
+    },
+    "studies/washed.md": {
+        "washes": washes,
+        "rates": washed_rates,
     },
     "studies/choosing.md": {"choosing": choosing},
 }

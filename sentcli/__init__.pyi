@@ -213,6 +213,8 @@ def export(
     precision: Literal['fp32', 'fp16', 'int8'] = 'fp32',
     verify: bool = True,
     data: Path | str | None = None,
+    texts: str | None = None,
+    runtime: Literal['onnx', 'openvino'] = 'onnx',
     torch_weights: bool = True,
     pooling: str | None = None,
     normalize: bool | None = None,
@@ -230,6 +232,8 @@ def export(
         precision: fp16 is for GPUs; int8 quantises weights by column, activations as they come.
         verify: Compare with the model, and write nothing if the vectors differ.
         data: A SentEval downstream folder: also compare the scores on STS-B.
+        texts: Your own texts, of which 600 are drawn: compared on 300 of them, too; OpenVINO learns from the others.
+        runtime: openvino: int8 for OpenVINO alone, whose ranges of activations are learned from texts.
         torch_weights: Keep the torch weights in fp32 beside model.onnx; SentenceTransformer(DIR) loads these.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
         normalize: Force vectors of length 1 on or off.

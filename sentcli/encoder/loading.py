@@ -22,7 +22,8 @@ from sentcli.machine import sums_saturate
 from sentcli.model import exported
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
-from sentcli.model.spec import EncoderSpec, is_classifier, read_cross_encoder, read_spec, refuse_classifier
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec_files import is_classifier, read_cross_encoder, read_spec, refuse_classifier
 from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
@@ -125,7 +126,7 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
     if device == "auto":
         device = "cpu" if options.on_cpu else "cuda"
     backend: Backend
-    if options.backend == "openvino":
+    if "openvino" in (options.backend, export.runtime):
         from sentcli.model.openvino_backend import OpenVinoBackend
 
         backend = OpenVinoBackend(folder, export, device, precision=options.precision)
@@ -146,13 +147,16 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
     """Return the folder of the export beside the model, or else in the cache, where it is made if it is missing."""
     runtime = "openvino" if options.backend == "openvino" and options.precision == "int8" else "onnx"
     beside = exported.beside(spec, options.precision)
-    if beside is not None and (runtime == "onnx" or not has_weights(spec.folder)):
-        return beside
+    export = None if beside is None else exported.read_export(beside)
+    if beside is not None and export is not None:
+        for_openvino = export.runtime == "openvino"
+        if (options.backend != "onnx") if for_openvino else (runtime == "onnx" or not has_weights(spec.folder)):
+            return beside
     precision = "fp32" if options.precision in ("auto", "bf16") else options.precision
     if not has_weights(spec.folder):
         raise InputError(
-            f"{spec.folder} holds an export in another precision, pooling or normalisation, and no weights to make one "
-            "of; name the model that it was made of"
+            f"{spec.folder} holds an export in another precision, pooling or normalisation, or for OpenVINO alone, and "
+            "no weights to make one of; name the model that it was made of"
         )
     folder = cached_place(spec, precision, runtime)
     if not is_whole_export(folder, spec):

@@ -14,7 +14,8 @@ from sentcli.encoder import loading
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.model.encoding import Progress
 from sentcli.model.options import LoadOptions
-from sentcli.model.spec import EncoderSpec, read_cross_encoder
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec_files import read_cross_encoder
 from sentcli.model.tokenizing import pair_text
 
 

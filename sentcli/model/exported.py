@@ -18,7 +18,8 @@ from sentcli.io.digests import file_digest, known_digest
 from sentcli.io.forms import read_json_form
 from sentcli.io.weights import has_weights, weight_files
 from sentcli.model.modules import ModuleSpec
-from sentcli.model.spec import EncoderSpec, read_spec
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec_files import read_spec
 
 EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
 FORMAT: Final = 1

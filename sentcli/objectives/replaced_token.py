@@ -19,7 +19,7 @@ from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.io.weights import load_state_dict
 from sentcli.model import stored_heads, surgery
-from sentcli.model.spec import read_spec
+from sentcli.model.spec_files import read_spec
 from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask_token
 

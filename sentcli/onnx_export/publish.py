@@ -10,7 +10,7 @@ import logging
 import os
 import tempfile
 import timeit
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -30,7 +30,7 @@ from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.saving import write_model_files
-from sentcli.model.spec import read_spec
+from sentcli.model.spec_files import read_spec
 from sentcli.model.tokenizing import fit, pad, read_tokenizer
 from sentcli.onnx_export import graph, transformer, verify
 from sentcli.onnx_export.verify import Scorer, Verification
@@ -71,9 +71,10 @@ def export_model(
     mapped: bool = False,
     overwrite: bool = False,
     runtime: str = "onnx",
+    texts: Sequence[str] = (),
     say: Say = lambda message: None,
 ) -> Exported:
-    """Write a folder with ``model.onnx``, the tokenizer, ``export.json`` and a model card.
+    """Write a folder with the graph, the tokenizer, ``export.json`` and a model card.
 
     Args:
         model: loaded with ``backend="torch"`` in fp32.
@@ -84,11 +85,13 @@ def export_model(
         weights: also write the torch weights, so that ``SentenceTransformer(folder)`` opens the folder.
         mapped: write the weights of the graph into a file of their own, which a process opens sooner.
         overwrite: replace an exported folder that exists.
-        runtime: ``openvino`` writes int8 for OpenVINO alone instead of ``model.onnx``.
+        runtime: ``openvino`` writes int8 for OpenVINO alone, ``openvino.xml``, instead of ``model.onnx``.
+        texts: distinct texts of the user beside those that every export is verified on. OpenVINO's ranges are learned
+            from every second one, and the export is verified on the rest.
         say: called with the name of each step.
 
     Raises:
-        InputError: if the folder exists, or the model cannot be exported.
+        InputError: if the folder exists, the model cannot be exported, or the texts are of no use to it.
         SentcliError: if the export does not give the model's vectors.
     """
     if model.backend.precision != "fp32":
@@ -97,6 +100,10 @@ def export_model(
         raise InputError(
             f"{model.name}: static embeddings are a table, which no export makes faster; use --backend torch"
         )
+    if runtime == "openvino" and precision != "int8":
+        raise InputError(f"OpenVINO runs model.onnx in {precision}: an export for it alone is of int8")
+    if texts and model.spec.scores_pairs:
+        raise InputError(f"{model.name} is a cross-encoder, which scores pairs; an export of it is verified on its own")
     check_output(folder, overwrite=overwrite, folder=True)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORT).exists():
         raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
@@ -105,7 +112,7 @@ def export_model(
     beside = tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=f".{os.getpid()}.partial", dir=place.parent)
     with replacing(folder) as temporary, beside as work:
         temporary.mkdir()
-        maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped)
+        maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped, texts)
         export, verification = maker.make(compared=verify)
         write_model_files(model, temporary, weights=weights)
         names = [*GRAPHS, "tokenizer.json"]
@@ -168,6 +175,7 @@ class _Maker:
     say: Say
     runtime: str
     mapped: bool
+    own_texts: Sequence[str]
 
     def __post_init__(self) -> None:
         model, folder, precision = self.model, self.folder, self.precision
@@ -182,12 +190,15 @@ class _Maker:
         self.linear_names: list[str] = []
         """The names of the layers that int8 may quantise; empty before the first `_build`."""
         model.tokenizer.backend.save(str(folder / "tokenizer.json"))
-        self.texts = verify.texts_for(model)
+        texts = verify.texts_for(model)
+        self.calibration = [*texts, *self.own_texts[::2]]
+        """The texts that OpenVINO's ranges are learned from."""
+        self.texts = list(dict.fromkeys([*texts, *self.own_texts[1::2]]))
 
     @cached_property
     def expected(self) -> Vectors:
         """The model's own vectors of `texts` ``[n, dim]``."""
-        self.say(f"encoding {len(self.texts)} texts of all lengths with torch")
+        self.say(f"encoding {len(self.texts)} texts with torch")
         return verify.encode(self.model, self.texts)
 
     @cached_property
@@ -257,7 +268,7 @@ class _Maker:
         static = self.runtime == "openvino"
         quantisation = {
             "weights": "int8, one scale a column",
-            "activations": "8 bits, ranges learned from texts" if static else "uint8, one scale a batch",
+            "activations": f"8 bits, ranges of {len(self.calibration)} texts" if static else "uint8, one scale a batch",
             "reduce_range": self.reduce_range,
             "kept_in_fp32": keep,
         }
@@ -278,7 +289,7 @@ class _Maker:
         )
 
     def _quantise_for_openvino(self) -> None:
-        """Replace ``model.onnx`` by ``openvino.xml`` and ``openvino.bin`` in int8, with ranges learned from `texts`."""
+        """Replace ``model.onnx`` by ``openvino.xml`` and ``openvino.bin`` in int8."""
         extra = ("openvino and nncf", "openvino", "int8 on openvino")
         nncf, openvino = required("nncf", *extra), required("openvino", *extra)
         self.say("learning the ranges of activations")
@@ -288,7 +299,7 @@ class _Maker:
         openvino.save_model(core.read_model(self.path), plain, compress_to_fp16=False)
         for name in (ONNX, f"{ONNX}.data"):
             (self.folder / name).unlink(missing_ok=True)
-        tokens = tokenizer(self.texts)
+        tokens = tokenizer(self.calibration)
         packed = encoding.pack(tokens.lengths, CPU_BATCH_TOKENS)
         batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
         with redirect_stdout(io.StringIO()):  # nncf draws its progress there

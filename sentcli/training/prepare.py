@@ -23,6 +23,7 @@ from sentcli.methods.views import BatchTexts
 from sentcli.model import surgery
 from sentcli.model.options import ModelOptions
 from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec_files import as_cross_encoder
 from sentcli.model.tokenizing import pair_text, position_limit
 from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
 from sentcli.objectives import PairClasses, Parts, StatefulObjective, Vocabulary
@@ -181,7 +182,7 @@ def load_encoder(
     if method.cnn is not None:
         edit, own = method.cnn.extend, "its own convolutions"
     elif method.views.joint:
-        edit, own = EncoderSpec.as_cross_encoder, "the first token"
+        edit, own = as_cross_encoder, "the first token"
     if own is not None:
         pooling_name = "own"
         if pooling:

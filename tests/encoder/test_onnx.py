@@ -19,7 +19,7 @@ from sentcli.encoder import loading
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import file_digest
 from sentcli.onnx_export import publish
-from tests.conftest import save_backbone
+from tests.conftest import save_backbone, save_cross_encoder
 
 LIMIT = 0.99999
 TEXTS = ["the cat sat on the mat", "a dog", "", "the " * 60, "a dog", "Ünïcödé 漢字 🙂", "the bird flew over the house"]
@@ -509,6 +509,46 @@ def test_openvino_in_int8_has_an_export_of_its_own(openvino, tiny_bert, cache, e
         assert encoder.describe()["precision"] == "int8"
         assert cosines(encoder.encode(TEXTS), expected).mean() >= 0.99
     assert len(exports_in(cache)) == 2
+
+
+def test_int8_of_openvino_is_calibrated_on_own_texts(openvino, tiny_bert, tmp_path, invoke, cache):
+    pytest.importorskip("nncf")
+    own, out, other = tmp_path / "own.txt", tmp_path / "ov", tmp_path / "fixed"
+    own.write_text("".join(f"report {i} on {'wine ' * (i % 9)}and boxes\n" for i in range(700)), "utf-8")
+    call = ("export", "-m", tiny_bert, "--precision", "int8", "--runtime", "openvino", "--json", tmp_path / "e.json")
+    assert invoke(*call, "-o", other).exit_code == 0
+    usual = json.loads((tmp_path / "e.json").read_text("utf-8"))["results"]
+    assert invoke(*call, "-o", out, "--texts", own).exit_code == 0
+    results = json.loads((tmp_path / "e.json").read_text("utf-8"))["results"]
+    assert results["texts"] == usual["texts"] + 300
+    assert results["quantisation"]["activations"] != usual["quantisation"]["activations"]
+    assert (out / "openvino.xml").exists() and not (out / "model.onnx").exists()
+
+    lines = own.read_text("utf-8").split("\n")[:50]
+    expected = SentenceEncoder.load(tiny_bert, backend="torch").encode(lines)
+    for backend in ("auto", "openvino"):
+        encoder = SentenceEncoder.load(out, backend=backend)
+        assert (encoder.backend.name, encoder.describe()["precision"]) == ("openvino", "int8")
+        assert cosines(encoder.encode(lines), expected).mean() >= 0.99
+    assert not exports_in(cache)
+    assert SentenceEncoder.load(out, backend="onnx").backend.name == "onnx"  # of the weights beside it
+
+
+def test_what_own_texts_and_openvino_do_not_go_with(tiny_bert, tmp_path, invoke, lines):
+    out = tmp_path / "no"
+    assert invoke("export", "-m", tiny_bert, "-o", out, "--runtime", "openvino").exit_code == 2
+    assert invoke("export", "-m", save_cross_encoder(tmp_path / "r"), "-o", out, "--texts", lines).exit_code == 2
+    assert invoke("export", "-m", tiny_bert, "-o", out, "--texts", tmp_path / "none.txt").exit_code == 2
+    assert not out.exists()
+
+
+def test_an_export_in_fp32_is_compared_on_own_texts_too(tiny_bert, tmp_path, invoke, lines):
+    found = []
+    for more in ((), ("--texts", lines)):
+        call = ("export", "-m", tiny_bert, "-o", tmp_path / "e", "--overwrite", "--json", tmp_path / "e.json")
+        assert invoke(*call, *more).exit_code == 0
+        found.append(json.loads((tmp_path / "e.json").read_text("utf-8"))["results"]["texts"])
+    assert found[1] > found[0]
 
 
 def test_openvino_without_torch(openvino, run, without_weights, lines, tmp_path, no_torch, expected):

@@ -40,7 +40,7 @@ case $step in
   rates | methods | others | effects | lengths) sweep "$step" "${text[@]}" ;;
   second-wash)                # a second one of the length that was chosen
     wash "$(readlink study/washed/start | tr -dc 0-9)" 2 wash-second
-    sentcli train --method first-last-avg --pooling cls -m study/washed/wash-second -o study/washed/raw/second --resume
+    sentcli train --sweep $here/raw-second.toml --results $here/raw.jsonl -o study/washed/raw --resume "${dev[@]}"
     sweep second-wash "${text[@]}"
     ;;
   controls)

@@ -2,8 +2,8 @@
 
 * ``study.py choose``: the folder of the start that the rule of docs/studies/washed.md takes.
 * ``study.py pair-randomly OUT TEXT...``: a table of sentences, each beside another one of the text.
-* ``study.py models [--further]``: the models of the study that are here and have no scores in scores.json yet, as options
-  ``-m``; with ``--further``, one seed of each method.
+* ``study.py models [--further]``: the models that are here and have no scores in scores.json yet, as options ``-m``;
+  with ``--further``, one seed of each method.
 * ``study.py keep STS IN_DOMAIN``: adds what ``sts-eval`` and ``retrieve`` have written to scores.json.
 * ``study.py compare``: the gate, the predictions and the controls, from scores.json and runs.jsonl.
 """
@@ -14,29 +14,30 @@ import gzip
 import json
 import random
 import statistics
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomllib
 from scipy.stats import ttest_ind
 
 from sentcli.evaluation import score_files, significance
 
 HERE = Path(__file__).parent
 MODELS = Path("study/washed")
+FIXED = ("raw", "whitened")
+"""How the systems begin that are one model without a seed, and the files of their runs."""
 LENGTHS = (100, 300, 900)
 GREATEST_PERPLEXITY = 250
 POOLINGS = ("cls", "mean", "first-last-avg")
-START = "study/washed/start"
-
 LOW_SHOT = {"fraction": 0.001, "subset_seed": "seed"}
 AMI = {"method": "micse", "contrastive.queue_size": 0, **LOW_SHOT}
 POSITIVES = {"contrastive.positives_only": True}
+METHODS = ("simcse", "informin-cl", "micse", "infocse", "whitenedcse", "is-bert", "mirror-bert", "ct")
 TRAINED = {
-    **{m: {"method": m} for m in ("simcse", "informin-cl", "micse", "infocse", "whitenedcse", "is-bert", "mirror-bert", "ct")},
+    **{method: {"method": method} for method in METHODS},
     "simcse, 0.1 %": {"method": "simcse", **LOW_SHOT},
     "simcse + ami, 0.1 %": AMI | {"ami.weight": 1e-3},
     "simcse, positives only, 0.1 %": {"method": "simcse", **POSITIVES, **LOW_SHOT},
@@ -50,6 +51,7 @@ TRAINED = {
     "more mlm, raw cls": {"method": "mlm", "pooling": "cls"},
     "random pairs": {"method": "simcse", "views": "pairs"},
     **{f"simcse, {steps} steps": {"method": "simcse", "model": f"study/washed/wash-{steps}"} for steps in LENGTHS[:2]},
+    "simcse, fp32": {"method": "simcse", "precision": "fp32"},
     "simcse, second wash": {"method": "simcse", "model": "study/washed/wash-second"},
 }  # fmt: skip
 """The settings of each trained system beside its learning rate and its seed."""
@@ -64,11 +66,13 @@ def lines(name: str) -> list[dict[str, Any]]:
 def runs(system: str) -> list[dict[str, Any]]:
     """Return the runs of a trained system at the rate that was chosen for its method, a run a seed."""
     point = TRAINED[system]
-    found = [run for run in lines("runs") if {**run["point"], "learning_rate": None} == {**point, "learning_rate": None}]
+    found = [
+        run for run in lines("runs") if {**run["point"], "learning_rate": None} == {**point, "learning_rate": None}
+    ]
     tried = {run["point"]["learning_rate"]: run for run in found if run["seed"] == 42}
     if not tried:
         return []
-    rate = max(tried, key=lambda rate: tried[rate]["results"]["best_dev_spearman"])
+    rate = max(tried, key=lambda rate: dev_of(tried[rate]))
     chosen = [run for run in found if run["point"]["learning_rate"] == rate]
     return sorted(chosen, key=lambda run: run["seed"])
 
@@ -82,7 +86,7 @@ def choose() -> str:
     """Return the start that the rule takes: the shortest wash with poolings below the words and a fair perplexity."""
     for steps in LENGTHS:
         name = f"study/washed/wash-{steps}"
-        scores = [run["results"]["best_dev_spearman"] for run in lines("raw") if run["point"]["model"] == name]
+        scores = [dev_of(run) for run in lines("raw") if run["point"]["model"] == name]
         assert len(scores) == 3, f"{name} was not scored with three poolings"
         perplexity = json.loads((HERE / f"wash-{steps}.json").read_text("utf-8"))["results"]["held_out_perplexity"]
         if max(scores) < words() and perplexity <= GREATEST_PERPLEXITY:
@@ -101,23 +105,36 @@ def pair_randomly(out: Path, texts: list[Path]) -> None:
         csv.writer(handle).writerows([("anchor", "positive"), *zip(sentences, others, strict=True)])
 
 
-def folders() -> dict[str, tuple[str, int | None]]:
-    """Return the system and the seed of the folder of each model that may be scored."""
-    found: dict[str, tuple[str, int | None]] = {}
+@dataclass(frozen=True)
+class Model:
+    """A model that may be scored."""
+
+    system: str
+    seed: int | None
+    dev: float
+    """Its score on STS-B dev."""
+
+
+def folders() -> dict[str, Model]:
+    """Return the models that are here by their folders."""
+    found: dict[str, Model] = {}
     start = choose()
-    found[f"{MODELS}/raw/second"] = ("raw cls, second", None)
-    for kind in ("raw", "whitened"):
+    for kind in FIXED:
         for run in lines(kind):
             washed, pooling = Path(run["point"]["model"]).name, run["point"]["pooling"]
             if washed == start or (kind, pooling) == ("raw", "cls"):
                 after = "" if washed == start else f", {washed.removeprefix('wash-')}"
-                found[f"{MODELS}/{kind}/{run['run']}"] = (f"{kind} {pooling}{after}", None)
+                found[f"{MODELS}/{kind}/{run['run']}"] = Model(f"{kind} {pooling}{after}", None, dev_of(run))
     for system in TRAINED:
         for run in runs(system):
-            (folder,) = MODELS.glob(f"*/{run['run']}") if any(MODELS.glob(f"*/{run['run']}")) else (None,)
-            if folder is not None:
-                found[str(folder)] = (system, run["seed"])
-    return found
+            for folder in MODELS.glob(f"*/{run['run']}"):
+                found[str(folder)] = Model(system, run["seed"], dev_of(run))
+    return {folder: model for folder, model in found.items() if Path(folder).is_dir()}
+
+
+def dev_of(run: Mapping[str, Any]) -> float:
+    """Return the best score of a run on STS-B dev."""
+    return float(run["results"]["best_dev_spearman"])
 
 
 def scores() -> list[dict[str, Any]]:
@@ -129,27 +146,25 @@ def scores() -> list[dict[str, Any]]:
 def models(further: bool) -> list[str]:
     """Return the options ``-m`` of the models that are to be scored."""
     if further:
-        methods = list(TRAINED)[:8]
-        chosen = [f for f, (system, seed) in folders().items() if seed is None or (seed == 42 and system in methods)]
+        chosen = [folder for folder, model in folders().items() if model.seed in (None, 42) and "," not in model.system]
     else:
         known = {(entry["system"], entry["seed"]) for entry in scores()}
-        chosen = [folder for folder, key in folders().items() if key not in known]
-    return [text for folder in chosen if Path(folder).is_dir() for text in ("-m", folder)]
+        chosen = [folder for folder, model in folders().items() if (model.system, model.seed) not in known]
+    return [text for folder in chosen for text in ("-m", folder)]
 
 
 def keep(sts: Path, in_domain: Path) -> None:
     """Add the scores of models to scores.json: of each task, their mean, and 1,000 samples of the mean."""
     found = {(entry["system"], entry["seed"]): entry for entry in scores()}
-    names = folders()
+    models = folders()
     retrieval = {model["model"]: model for model in json.loads(in_domain.read_text("utf-8"))}
     for model in json.loads(sts.read_text("utf-8")):
-        system, seed = names[model["model"]]
+        own = models[model["model"]]
         tasks = model["results"]
         draws = np.mean([score_files.unpack(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
         (searched,) = retrieval[model["model"]]["results"].values()
-        found[system, seed] = {
-            "system": system,
-            "seed": seed,
+        found[own.system, own.seed] = {
+            **asdict(own),
             "average": model["average"],
             "sts": {name: task["spearman"] for name, task in tasks.items()},
             "recall@1": searched["recall@1"],
@@ -195,16 +210,16 @@ class Scores:
     @staticmethod
     def _difference(one: Sequence[Any], two: Sequence[Any], fixed: tuple[bool, bool]) -> dict[str, Any]:
         found = significance.compare_seeds(one[0], two[0], one[1], two[1], fixed)
-        return {"seeds": [len(one[0]), len(two[0])], "means": [float(one[0].mean()), float(two[0].mean())], **asdict(found)}
-
-
-FIXED = ("raw", "whitened")
-"""How the systems begin that are one model without a seed."""
+        return {
+            "seeds": [len(one[0]), len(two[0])],
+            "means": [float(one[0].mean()), float(two[0].mean())],
+            **asdict(found),
+        }
 
 
 def by_dev(first: str, second: str) -> dict[str, Any] | None:
     """Return the difference on STS-B dev, by Welch's test over seeds, or None where a system has no two runs."""
-    one, two = ([run["results"]["best_dev_spearman"] for run in runs(system)] for system in (first, second))
+    one, two = ([dev_of(run) for run in runs(system)] for system in (first, second))
     if min(len(one), len(two)) < 2:
         return None
     test = ttest_ind(one, two, equal_var=False)
@@ -227,7 +242,9 @@ def verdict(found: Mapping[str, Any], printed: float) -> str:
 def compare() -> dict[str, Any]:
     """Return the gate, every prediction and control with its difference and verdict, and the gains after each wash."""
     table, file = Scores(), tomllib.loads((HERE / "predictions.toml").read_text("utf-8"))
-    untrained = [f"{kind} {pooling}" for kind in FIXED for pooling in POOLINGS if f"{kind} {pooling}" in table.by_system]
+    untrained = [
+        f"{kind} {pooling}" for kind in FIXED for pooling in POOLINGS if f"{kind} {pooling}" in table.by_system
+    ]
     best = max(untrained, key=lambda system: table.of(system)[0].mean())
     gate = table.compare("simcse", best)
     tests: list[dict[str, Any]] = []
