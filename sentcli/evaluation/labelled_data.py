@@ -118,6 +118,13 @@ def _read(
     """Read a table that has enough rows and no empty cell, say what it was taken for, and count what is wrong in it."""
     table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
     name = table.name
+    if table.kind == "classed-pairs":
+        classes = ", ".join(repr(value)[:40] for value in list(dict.fromkeys(table.values or []))[:5])
+        raise DataError(
+            name,
+            f"{table.columns[-1]} has classes ({classes}), and nothing here scores pairs with a class: train --method "
+            "sbert-nli learns from them; if they mean yes and no, write 1 and 0; if they are scores, numbers",
+        )
     console.note(f"{name}: {table.taken}")
     if table.skipped:
         console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")

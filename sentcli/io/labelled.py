@@ -1,4 +1,4 @@
-"""Tables of labelled text: scored pairs, 0/1 pairs, pairs of anchor and positive, triplets, and texts with a class.
+"""Tables of labelled text: pairs with a score, 0/1 or a class, anchors and positives, triplets, and texts with a class.
 
 Training, evaluation and every command that takes ``--pair-fields`` read them here, from csv, tsv, jsonl, parquet and
 spreadsheets. `labelled_kinds` tells what a table holds.
@@ -78,8 +78,9 @@ class LabelledTable:
             facts = f"{count:,} of {len(self):,} are {'duplicates' if duplicates else self.positive_word}"
         elif self.kind == "scored":
             facts = f"{len(self):,} pairs, scores from {min(map(float, values)):g} to {max(map(float, values)):g}"
-        elif self.kind == "labels":
-            facts = f"{len(self):,} texts of {len(set(values)):,} classes"
+        elif self.kind in ("labels", "classed-pairs"):
+            what = "texts" if self.kind == "labels" else "pairs"
+            facts = f"{len(self):,} {what} of {len(set(values)):,} classes"
         first = [repr(texts[0][:60]) for texts in self.texts]
         first += [value if isinstance(value, str) else f"{value:g}" for value in values[:1]]
         example = f"{self.unit} {self.lines[0]}: {' | '.join(first)}"
@@ -95,6 +96,8 @@ class LabelledTable:
         by_texts: dict[Any, dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
         for row, texts in enumerate(zip(*self.texts, strict=True)):
             key = (texts[0], *sorted(texts[1:])) if self.kind == "triplets" else tuple(sorted(texts))
+            if self.kind == "classed-pairs":  # one text may follow from the other, and not the other from it
+                key = texts
             value = texts[1] if self.values is None else self.values[row]
             by_texts[key][value].append(row)
         groups = by_texts.values() if self.kind != "pairs" else ()
@@ -113,10 +116,10 @@ def read_table(
     Args:
         file: csv, tsv, jsonl, parquet, xlsx or ods, also gzipped; a path, or what `open_source` returned.
         kind: of the table; None tells it from the names of the columns, and then from all values.
-        fields: other names of the columns, separated by commas: both sentences and the value for ``scored`` and
-            ``binary``, anchor and positive for ``pairs``, anchor, positive and at least one negative for ``triplets``,
-            text and class for ``labels``. Without a kind, two columns are pairs; of three, all values of the third
-            decide between 0/1 pairs, scored pairs and triplets.
+        fields: other names of the columns, separated by commas: both sentences and the value for ``scored``,
+            ``binary`` and ``classed-pairs``, anchor and positive for ``pairs``, anchor, positive and at least one
+            negative for ``triplets``, text and class for ``labels``. Without a kind, two columns are pairs; of three,
+            all values of the third decide between 0/1 pairs, scored pairs and triplets.
         on_empty: what becomes of rows with an empty cell in one of the columns: texts are kept, all are an error, or
             the rows are left out and counted.
 
@@ -197,7 +200,7 @@ def _label(value: Any, name: str, layout: Layout) -> float | str:
     """Return a score, a label 0 or 1, or the name of a class."""
     if value is None:
         raise ValueError(f"{name} is null")
-    if layout.kind == "labels":
+    if layout.kind in ("labels", "classed-pairs"):
         if not is_id(value) and not isinstance(value, bool):
             raise ValueError(f"{name} is {kind_of(value)}, not the name of a class")
         return str(value)

@@ -19,10 +19,11 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.formats import header, headless, records
 from sentcli.io.sources import Source
 
-Kind = Literal["scored", "binary", "pairs", "triplets", "retrieval", "labels"]
+Kind = Literal["scored", "binary", "classed-pairs", "pairs", "triplets", "retrieval", "labels"]
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     "scored": ("sentence1", "sentence2", "score"),
     "binary": ("sentence1", "sentence2", "label"),
+    "classed-pairs": ("premise", "hypothesis", "label"),
     "pairs": ("anchor", "positive"),
     "triplets": ("anchor", "positive", "negative"),
     "labels": ("text", "label"),
@@ -31,6 +32,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 IN_WORDS: dict[Kind, str] = {
     "scored": "scored pairs",
     "binary": "0/1 pairs",
+    "classed-pairs": "pairs with a class",
     "pairs": "pairs of anchor and positive",
     "triplets": "triplets",
     "labels": "texts with a class",
@@ -46,10 +48,13 @@ QUESTION_COLUMNS = (("query", "passage"), ("query", "answer"), ("question", "ans
 """Anchor and positive, unless there is a label or a score beside them."""
 VALUE_COLUMNS: dict[str, tuple[Kind, ...]] = {
     "score": ("scored",), "regression_label": ("scored",), "similarity": ("scored", "binary"),
-    "gold": ("scored", "binary"), "label": ("binary",), "is_duplicate": ("binary",),
+    "gold": ("scored", "binary"), "label": ("binary", "classed-pairs"), "is_duplicate": ("binary",),
 }  # fmt: skip
-"""Columns of values beside two texts, and the kinds that they may make; of two, all values decide. The Argument Facet
+"""Columns of values beside two texts, and the kinds that they may make; of two, all values decide, and classes are
+words that can be no numbers and no yes and no. The Argument Facet
 Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016) has ``regression_label``."""
+OF_VALUES: frozenset[Kind] = frozenset({"scored", "binary", "classed-pairs"})
+"""The kinds of two texts and a value."""
 TEXT_COLUMNS = ("text", "sentence")
 NEGATIVE_COLUMN = re.compile(r"(?:negatives?|hard_neg)(?:_(\d+))?")
 """The name of a column of negatives: ``negative``, ``negative_1``, ``negative_2`` and so on."""
@@ -98,7 +103,7 @@ def columns_of(source: Source, fields: str | None = None) -> list[str]:
 
 
 def text_columns(kind: Kind, names: Sequence[str]) -> int:
-    """Return how many of the columns hold texts; the last of scored pairs, 0/1 pairs and classes holds values."""
+    """Return how many of the columns hold texts; the last of `OF_VALUES` and of classes holds values."""
     return len(names) if kind in ("pairs", "triplets") else len(names) - 1
 
 
@@ -160,8 +165,8 @@ def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
     found = layouts(present)
     if fitting := [layout for layout in found if kind in layout.kinds]:
         return [Layout((kind,), layout.columns) for layout in fitting]
-    if kind in ("scored", "binary"):
-        found = [Layout((kind,), layout.columns) for layout in found if {"scored", "binary"} & set(layout.kinds)]
+    if kind in OF_VALUES:
+        found = [Layout((kind,), layout.columns) for layout in found if OF_VALUES & set(layout.kinds)]
     else:
         by_head = _by_head(present)
         pairs = [
@@ -230,6 +235,7 @@ def _names_given(fields: str, kind: Kind | None) -> list[str]:
         "labels": ("the names of two columns, TEXT,LABEL", 2, 2),
         "scored": ("the names of three columns, A,B,SCORE", 3, 3),
         "binary": ("the names of three columns, A,B,LABEL", 3, 3),
+        "classed-pairs": ("the names of three columns, A,B,LABEL", 3, 3),
         "retrieval": ("no columns, since a retrieval set is a folder in BEIR layout", 0, 0),
     }
     words, least, most = expected[kind]
@@ -291,7 +297,7 @@ def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: b
         DataError: if they fit none.
     """
     kinds, columns = layout.kinds, layout.columns
-    if kinds in (("scored",), ("labels",)):  # a score that is no number is named with its line
+    if kinds in (("scored",), ("labels",), ("classed-pairs",)):  # a score that is no number is named with its line
         return layout
     if kinds in (("pairs",), ("triplets",)):
         for number, column in enumerate(columns[1:], 2):
@@ -304,6 +310,8 @@ def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: b
         return layout
     values = _values(source, columns[-1], fields)
     found = value_kind(values) if values else kinds[0]  # reading names the first cell of a column without values
+    if found is None and "classed-pairs" in kinds:
+        return Layout(("classed-pairs",), columns)
     if found is None or (found == "triplets" and found not in kinds):
         raise _value_error(source, layout, columns[-1], values)
     kind = found if found in kinds else kinds[0]

@@ -188,17 +188,17 @@ class Method:
         if self.views.reads == "scores":
             labels = any(term.needs_labels for term in self.objectives.values())
             return "pairs with the labels 0 and 1" if labels else "scored pairs"
-        if self.views.reads == "pair-classes":
+        if self.views.reads == "classed-pairs":
             return "pairs with a class"
-        return "texts with a class" if self.views.reads == "classes" else "plain text, or pairs of anchor and positive"
+        return "texts with a class" if self.views.reads == "labels" else "plain text, or pairs of anchor and positive"
 
     def takes(self, kind: Kind | None) -> bool:
         """Return whether the method learns from a kind of table as it is; None stands for texts without labels."""
         terms, reads = self.objectives.values(), self.views.reads
-        if kind in ("scored", "binary"):
-            return reads == "scores" and (kind == "binary" or not any(term.needs_labels for term in terms))
-        if kind == "labels" or reads != "sentences":
-            return kind == "labels" and reads == "classes"
+        if kind in ("scored", "binary") and reads == "scores":
+            return kind == "binary" or not any(term.needs_labels for term in terms)
+        if kind in ("scored", "binary", "classed-pairs", "labels") or reads != "sentences":
+            return kind == reads or (kind == "binary" and reads == "classed-pairs")
         if kind is None or self.fit is not None:
             return kind is None
         contrasts = any(term.views >= 2 for term in terms) and not any(term.one_sentence for term in terms)

@@ -101,7 +101,7 @@ class Copies(ViewMaker):
 class ClassedCopies(Copies):
     """Two views of a sentence, which only dropout makes differ, and its class; the data has to have classes."""
 
-    reads: ClassVar[str] = "classes"
+    reads: ClassVar[str] = "labels"
     count: ClassVar[int] = 2  # type: ignore[misc]
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
@@ -220,7 +220,7 @@ class ScoredPairs(ViewMaker):
 class ClassedPairs(ScoredPairs):
     """The two sentences of a pair with a class as views, such as those of natural language inference."""
 
-    reads: ClassVar[str] = "pair-classes"
+    reads: ClassVar[str] = "classed-pairs"
 
 
 @dataclass(frozen=True, kw_only=True)

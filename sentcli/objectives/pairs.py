@@ -110,7 +110,7 @@ class PairClasses(Objective, name="softmax"):
     classes: Count = 0
     """The number of classes; 0 takes as many as the data has."""
 
-    needs: ClassVar[str] = "pair-classes"
+    needs: ClassVar[str] = "classed-pairs"
 
     def build(self, parts: Parts) -> SoftmaxLoss:
         """Return the loss with a new layer."""

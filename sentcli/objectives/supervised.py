@@ -53,7 +53,7 @@ class SupervisedContrastive(Objective, name="supcon"):
     """Whether the texts of the other processes are compared, too."""
 
     every_view: ClassVar[bool] = True
-    needs: ClassVar[str] = "classes"
+    needs: ClassVar[str] = "labels"
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""

@@ -15,7 +15,7 @@ from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
 from sentcli.training.dev import DevSet, read_dev
-from sentcli.training.pairs import layout_of, read_adjacent, read_anchors, read_classed_pairs, read_classes, read_pairs
+from sentcli.training.pairs import layout_of, read_adjacent, read_anchors, read_classes, read_pairs
 from sentcli.training.run_folder import check_run_folder
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def _names(names: str) -> list[str]:
 
 NEEDED = {
     "scores": "scored pairs, which --method sts-regression (or --set views=scored-pairs)",
-    "classes": "texts with a class, columns text and label, which --method supcon",
-    "pair-classes": "pairs with a class, which --method sbert-nli",
+    "labels": "texts with a class, columns text and label, which --method supcon",
+    "classed-pairs": "pairs with a class, which --method sbert-nli",
 }
 """What objectives need, and what reads it, by `Objective.needs`."""
 
@@ -161,10 +161,10 @@ def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[T
         return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
     if reads == "pairs":
         return read_anchors(files, fields=fields, subset=subset, kind=kind), None
-    if reads == "pair-classes":
-        return read_classed_pairs(files, fields=fields, subset=subset), None
-    if reads == "classes":
-        return read_classes(files, fields=fields, subset=subset), None
+    if reads == "labels":
+        return read_classes(files, "labels", fields=fields, subset=subset), None
+    if reads == "classed-pairs":
+        return read_classes(files, "classed-pairs", fields=fields, subset=subset), None
     if reads == "adjacent":
         return read_adjacent(files, text_field=options.text_field, subset=subset), None
     if options.text_of is not None:

@@ -17,7 +17,7 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
 from sentcli.io.labelled import LabelledTable, range_of, read_table
-from sentcli.io.labelled_kinds import IN_WORDS, SENTENCE_COLUMNS, Kind, Layout, columns_of, head, layouts, tell
+from sentcli.io.labelled_kinds import IN_WORDS, Kind, Layout, columns_of, layouts, tell
 from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
 from sentcli.io.sources import open_source
 from sentcli.training.data import Subset, TrainingSentences, file_facts
@@ -137,12 +137,15 @@ def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None
         return tell(source, kind=kind, fields=fields)
 
 
-def read_classes(files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None) -> TrainingSentences:
-    """Read texts with their classes, whose numbers become the scores; empty texts are left out and counted.
+def read_classes(
+    files: Sequence[str], kind: Kind = "labels", *, fields: str | None = None, subset: Subset | None = None
+) -> TrainingSentences:
+    """Read texts or pairs with their classes, whose numbers become the scores; rows with an empty text are left out.
 
     Args:
-        files: tables with the columns ``text`` and ``label``.
-        fields: other names of the columns, as ``TEXT,LABEL``.
+        files: tables.
+        kind: ``labels`` for a text and its class, ``classed-pairs`` for two texts and their class.
+        fields: other names of the columns, as ``TEXT,LABEL`` or ``A,B,LABEL``.
         subset: which of the rows are trained on.
 
     Raises:
@@ -150,52 +153,11 @@ def read_classes(files: Sequence[str], *, fields: str | None = None, subset: Sub
     """
     parts = []
     for name in files:
-        table = read_table(name, kind="labels", fields=fields)
-        rows = [row for row in zip(table.texts[0], map(str, table.values or []), strict=True) if row[0].strip()]
-        parts.append(_Rows(name, open_source(name).path, rows, table.taken, len(table) - len(rows)))
+        table = read_table(name, kind=kind, fields=fields)
+        rows = list(zip(*table.texts, map(str, table.values or []), strict=True))
+        kept = [row for row in rows if all(text.strip() for text in row[:-1])]
+        parts.append(_Rows(name, open_source(name).path, kept, table.taken, len(rows) - len(kept)))
     return _numbered(_corpus(parts, subset, values=True), files)
-
-
-def read_classed_pairs(
-    files: Sequence[str], *, fields: str | None = None, subset: Subset | None = None
-) -> TrainingSentences:
-    """Read pairs of texts with their classes, as `read_classes` does; pairs with an empty text are left out.
-
-    Args:
-        files: tables with two columns of texts, such as ``sentence1`` and ``sentence2`` or ``premise`` and
-            ``hypothesis``, and the column ``label``.
-        fields: other names of the columns, as ``A,B,LABEL``.
-        subset: which of the pairs are trained on.
-
-    Raises:
-        InputError: if there are fewer than two classes, or a file has no such columns.
-    """
-    parts = []
-    for name in files:
-        first, second, label = _columns_of_classed_pairs(name, fields)
-        one, two = (read_table(name, kind="labels", fields=f"{column},{label}") for column in (first, second))
-        pairs = zip(one.texts[0], two.texts[0], map(str, one.values or []), strict=True)
-        rows = [row for row in pairs if row[0].strip() and row[1].strip()]
-        parts.append(_Rows(name, open_source(name).path, rows, one.taken, len(one) - len(rows)))
-    return _numbered(_corpus(parts, subset, values=True), files)
-
-
-def _columns_of_classed_pairs(name: str, fields: str | None) -> list[str]:
-    """Return the names of both texts and of the class."""
-    if fields is not None:
-        names = [field.strip() for field in fields.split(",")]
-        if len(names) != 3 or not all(names):
-            raise InputError(f"--pair-fields {fields}: expected the names of three columns, A,B,LABEL")
-        return names
-    present = {head(column): column for column in columns_of(open_source(name))}
-    pair = next((pair for pair in SENTENCE_COLUMNS if set(pair) <= present.keys()), None)
-    if pair is None or "label" not in present:
-        known = ", ".join("/".join(pair) for pair in SENTENCE_COLUMNS)
-        raise InputError(
-            f"{name}: pairs with a class need two columns of texts ({known}) and label; it has: "
-            f"{', '.join(present.values())}. Choose others with --pair-fields A,B,LABEL"
-        )
-    return [present[column] for column in (*pair, "label")]
 
 
 def _numbered(corpus: TrainingSentences, files: Sequence[str]) -> TrainingSentences:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.io.labelled_kinds import IN_WORDS, columns_of, tell
+from sentcli.io.labelled_kinds import IN_WORDS, OF_VALUES, columns_of, tell
 from sentcli.io.sources import open_source
 from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
@@ -106,14 +106,19 @@ class TrainRequest:
 
     def layout(self, method: Method) -> Layout | None:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""
-        labelled = method.fit is None and self.data.text_of is None and method.views.reads != "pair-classes"
-        if labelled and method.views.reads == "classes" and self.data.pair_fields is not None and self.files:
-            return tell(open_source(self.files[0]), kind="labels", fields=self.data.pair_fields)
+        labelled, reads, fields = (
+            method.fit is None and self.data.text_of is None,
+            method.views.reads,
+            self.data.pair_fields,
+        )
+        if labelled and self.files and (reads == "classed-pairs" or (reads == "labels" and fields is not None)):
+            kind: Kind = "classed-pairs" if reads == "classed-pairs" else "labels"
+            return tell(open_source(self.files[0]), kind=kind, fields=fields)
         return layout_of(self.files, self.data.pair_fields, self.evaluation.kind) if labelled else None
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""
-        labelled = layout.kind in ("scored", "binary", "labels") and self.data.pair_fields is None
+        labelled = layout.kind in (*OF_VALUES, "labels") and self.data.pair_fields is None
         return labelled and self.data.text_field in columns_of(open_source(self.files[0]))
 
     def subset(self, seed: int) -> Subset:

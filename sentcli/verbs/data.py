@@ -184,9 +184,10 @@ def check(
     table = own_table(file, kind, pair_fields, "skip")
     counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
     groups, unit = table.contradictions(), table.unit
-    method = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon"}.get(table.kind, "simcse")
+    methods = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon", "classed-pairs": "sbert-nli"}
     options = f"{f' --pair-fields {quote(pair_fields)}' if pair_fields else ''}{f' --kind {kind}' if kind else ''}"
     name, encoder = quote(table.name), quote(model or "MODEL")
+    evaluate = f"sentcli evaluate {name} -m {encoder}{options}{' --skip-empty' if table.empty else ''}"
     results: dict[str, Any] = {
         "kind": table.kind,
         "columns": list(table.columns),
@@ -196,8 +197,8 @@ def check(
         "labels": dict(counts.most_common()),
         "lengths": _lengths([text for column in table.texts for text in column], model),
         "commands": [
-            f"sentcli evaluate {name} -m {encoder}{options}{' --skip-empty' if table.empty else ''}",
-            f"sentcli train --method {method} -m {encoder} --data {name}{options} -o DIR",
+            *([] if table.kind == "classed-pairs" else [evaluate]),  # which nothing scores
+            f"sentcli train --method {methods.get(table.kind, 'simcse')} -m {encoder} --data {name}{options} -o DIR",
         ],
     }
     places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS])

@@ -99,7 +99,7 @@ def test_classes_are_no_positives(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "values", "words"),
     [
-        (("premise", "hypothesis", "label"), ["entailment", "neutral", "contradiction"] * 3, "'entailment' (3)"),
+        (("premise", "hypothesis", "gold"), ["entailment", "neutral", "contradiction"] * 3, "'entailment' (3)"),
         (("sentence1", "sentence2", "label"), ["1", "3", "2"], "line 3: .*'3'.* --kind scored"),
         (("sentence1", "sentence2", "score"), ["yes", "no"], "line 2: .*'yes'.* --kind binary"),
         (("sentence1", "sentence2", "score"), ["1", "high"], "line 3: .*'high'"),
@@ -118,6 +118,8 @@ def test_values_are_checked_under_the_usual_names_too(tmp_path, columns, values,
         ("text_a,text_b,similarity", ["0.5", "2"], "scored"),
         ("premise,hypothesis,gold", ["yes", "no"], "binary"),
         ("Sentence1, SENTENCE2 ,Label", "10", "binary"),
+        ("premise,hypothesis,label", ["entailment", "neutral", "contradiction"] * 3, "classed-pairs"),
+        ("premise,hypothesis,label", ["yes", "no"], "binary"),
         ("query,passage,label", "10", "binary"),
         ("query,passage,negative", TEXTS[:2], "triplets"),
         ("query,answer,id", "78", "pairs"),

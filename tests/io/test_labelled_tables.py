@@ -82,8 +82,8 @@ def test_a_name_for_every_column_of_a_kind(tmp_path):
     ("columns", "words"),
     [
         (["q", "a"], r"t\.csv: .* q, a "),
-        (["sentence1", "sentence2"], r"--kind scored\|binary\|pairs\|triplets\|labels .*--pair-fields"),
-        (["sentence1", "sentence2", "score", "label"], r"t\.csv: .*--kind scored\|binary "),
+        (["sentence1", "sentence2"], r"--kind scored\|binary\|.*pairs\|triplets\|labels .*--pair-fields"),
+        (["sentence1", "sentence2", "score", "label"], r"t\.csv: .*--kind scored\|binary"),
         (["anchor", "positive", "negative", "text", "label"], r"t\.csv: .*--kind triplets\|labels "),
     ],
 )

@@ -85,6 +85,36 @@ def test_what_does_not_fit(invoke, tiny_bert, table, tmp_path, options, reason):
     assert re.search(reason, train(invoke, tiny_bert, table, tmp_path / "m", *options, check=2).stderr)
 
 
+def test_a_table_of_classes_is_told_everywhere(invoke, tiny_bert, table, tmp_path):
+    """One kind in all commands: `data check` names it, and what cannot learn from it or score it says so."""
+    rows = table.read_text("utf-8").splitlines()[:-1]  # the last one has an empty text
+    table.write_text("\n".join([*rows, *rows[1:4], "a twin,of it,neutral", "of it,a twin,entailment"]) + "\n", "utf-8")
+    found = json.loads(invoke("data", "check", table, "--json", "-", check=0).stdout)["results"]
+    assert (found["kind"], found["rows"], found["labels"]["neutral"]) == ("classed-pairs", 41, 14)
+    assert found["contradictions"]["count"] == 0, "the order of the two texts matters"
+    (command,) = found["commands"]
+    assert "sbert-nli" in command
+    for verb in (
+        ("evaluate", table, "-m", tiny_bert),
+        ("train", "--method", "simcse", "-m", tiny_bert, "--data", table, "-o", tmp_path / "m"),
+        ("train", "--method", "cosent", "-m", tiny_bert, "--data", table, "-o", tmp_path / "m"),
+        ("train", "--method", "sbert-nli", "-m", tiny_bert, "--data", table, "--dev", table, "-o", tmp_path / "m"),
+    ):
+        assert "sbert-nli" in invoke(*verb, check=2).stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_numbers_may_be_classes(invoke, tiny_bert, table, tmp_path):
+    numbered = tmp_path / "numbers.csv"
+    text = table.read_text("utf-8")
+    for number, name in enumerate(NAMES):
+        text = text.replace(name, str(number))
+    numbered.write_text(text, "utf-8")
+    train(invoke, tiny_bert, numbered, tmp_path / "m", "--max-steps", 2)
+    kinds = ("data", "check", numbered, "--kind", "classed-pairs", "--json", "-")
+    assert json.loads(invoke(*kinds, check=0).stdout)["results"]["labels"]["2"] == 12
+
+
 def test_the_papers_settings():
     method = METHODS["sbert-nli"]
     settings = method.settings

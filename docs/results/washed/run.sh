@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, choose, rates, methods, others,
-# effects, controls, second-wash, lengths, scores, further, compare. All goes to study/washed/.
+# effects, controls, second-wash, lengths, doses, scores, further, compare. All goes to study/washed/.
 # Interrupt a step at any time and start it again; start a step of training twice, and two cores share its runs. A run
 # whose line is in docs/results/washed/runs.jsonl is not made again: remove its line first to make its model.
 set -euo pipefail
@@ -48,6 +48,21 @@ case $step in
     [[ -f study/washed/random-pairs.csv ]] ||
       $study pair-randomly study/washed/random-pairs.csv "$corpus/wiki.txt" "${general[@]}"
     sweep random-pairs --data study/washed/random-pairs.csv
+    ;;
+  doses)                      # how much sentcli-bert-mini has read: a quarter of a pass, one, and the two that it comes with
+    mini=study/washed/mini
+    [[ -d $mini ]] || python models/sentcli-bert-mini/make.py prepare "$corpus" $mini
+    for steps in 862 3447; do
+      sentcli train --method mlm -m $mini/start --data $mini/train.txt --eval-text $mini/held-out.txt --batch-size 64 \
+        --set accumulate=2 --max-steps $steps --learning-rate 1e-3 --set warmup_share=0.05 --set precision=bf16 \
+        --eval-every 500 --save-every 100 -o study/washed/mini-$steps --json $here/mini-$steps.json --resume
+    done
+    sweep doses "${text[@]}"
+    for pooling in cls mean first-last-avg; do
+      sentcli analyze similarity -m study/washed/mini-862 -m study/washed/mini-3447 -m sentcli-bert-mini --split dev \
+        --pooling $pooling --data "$SENTCLI_DATA/senteval" -o study/washed/doses-$pooling --overwrite
+      cp study/washed/doses-$pooling/follows.csv $here/doses-$pooling.csv
+    done
     ;;
   scores)                     # the seven STS tasks and STS-B's pairs as a retrieval set, of every model that has none
     mapfile -t models < <($study models)

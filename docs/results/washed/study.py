@@ -113,10 +113,12 @@ class Model:
     seed: int | None
     dev: float
     """Its score on STS-B dev."""
+    digest: str
+    """Of the settings, the text and the start of its run."""
 
 
 def folders() -> dict[str, Model]:
-    """Return the models that are here by their folders."""
+    """Return the models of the study by their folders, which may not be here any more."""
     found: dict[str, Model] = {}
     start = choose()
     for kind in FIXED:
@@ -124,12 +126,14 @@ def folders() -> dict[str, Model]:
             washed, pooling = Path(run["point"]["model"]).name, run["point"]["pooling"]
             if washed == start or (kind, pooling) == ("raw", "cls"):
                 after = "" if washed == start else f", {washed.removeprefix('wash-')}"
-                found[f"{MODELS}/{kind}/{run['run']}"] = Model(f"{kind} {pooling}{after}", None, dev_of(run))
+                found[f"{MODELS}/{kind}/{run['run']}"] = Model(
+                    f"{kind} {pooling}{after}", None, dev_of(run), run["digest"]
+                )
     for system in TRAINED:
         for run in runs(system):
-            for folder in MODELS.glob(f"*/{run['run']}"):
-                found[str(folder)] = Model(system, run["seed"], dev_of(run))
-    return {folder: model for folder, model in found.items() if Path(folder).is_dir()}
+            folder = next(MODELS.glob(f"*/{run['run']}"), Path("gone") / run["run"])
+            found[str(folder)] = Model(system, run["seed"], dev_of(run), run["digest"])
+    return found
 
 
 def dev_of(run: Mapping[str, Any]) -> float:
@@ -145,25 +149,27 @@ def scores() -> list[dict[str, Any]]:
 
 def models(further: bool) -> list[str]:
     """Return the options ``-m`` of the models that are to be scored."""
+    here = {folder: model for folder, model in folders().items() if Path(folder).is_dir()}
     if further:
-        chosen = [folder for folder, model in folders().items() if model.seed in (None, 42) and "," not in model.system]
+        chosen = [folder for folder, model in here.items() if model.seed in (None, 42) and "," not in model.system]
     else:
-        known = {(entry["system"], entry["seed"]) for entry in scores()}
-        chosen = [folder for folder, model in folders().items() if (model.system, model.seed) not in known]
+        known = {entry["digest"] for entry in scores()}
+        chosen = [folder for folder, model in here.items() if model.digest not in known]
     return [text for folder in chosen for text in ("-m", folder)]
 
 
 def keep(sts: Path, in_domain: Path) -> None:
     """Add the scores of models to scores.json: of each task, their mean, and 1,000 samples of the mean."""
-    found = {(entry["system"], entry["seed"]): entry for entry in scores()}
     models = folders()
+    chosen = {model.digest for model in models.values()}
+    found = {entry["digest"]: entry for entry in scores() if entry["digest"] in chosen}
     retrieval = {model["model"]: model for model in json.loads(in_domain.read_text("utf-8"))}
     for model in json.loads(sts.read_text("utf-8")):
         own = models[model["model"]]
         tasks = model["results"]
         draws = np.mean([score_files.unpack(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
         (searched,) = retrieval[model["model"]]["results"].values()
-        found[own.system, own.seed] = {
+        found[own.digest] = {
             **asdict(own),
             "average": model["average"],
             "sts": {name: task["spearman"] for name, task in tasks.items()},
