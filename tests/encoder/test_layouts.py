@@ -58,6 +58,24 @@ def test_converted_simcse_checkpoint_keeps_its_head_in_the_pooler(folder, expect
     np.testing.assert_allclose(head, np.tanh(expected @ weight.numpy().T + bias.numpy()), atol=1e-5)
 
 
+def test_without_a_head_training_keeps_the_pooler_of_its_start(invoke, tiny_bert, text, tmp_path):
+    """What InforMin-CL's README scores: the pretrained pooler over the trained [CLS]."""
+    from sentcli.io.weights import load_state_dict
+
+    call = ("train", "--method", "informin-cl", "--set", "head=none", "--max-steps", 3, "--batch-size", 8)
+    invoke(*call, "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", check=0)
+    start, trained = load_state_dict(tiny_bert), load_state_dict(tmp_path / "m")
+    weight, bias = (start[f"pooler.dense.{name}"] for name in ("weight", "bias"))
+    assert torch.equal(trained["pooler.dense.weight"], weight)
+    word = "embeddings.word_embeddings.weight"
+    assert not torch.equal(trained[word], start[word])
+    raw, pooled = (
+        SentenceEncoder.load(tmp_path / "m", pooling=pooling, normalize=False).encode(["the cat sat", "a dog"])
+        for pooling in ("cls", "cls-head")
+    )
+    np.testing.assert_allclose(pooled, np.tanh(raw @ weight.numpy().T + bias.numpy()), atol=1e-5)
+
+
 def test_infocse_training_output(folder, expected):
     """Frozen copy, projection with batch norm and auxiliary layers stand beside the encoder and are left out."""
     extra = {

@@ -8,6 +8,8 @@ Where paper and code differ:
               raw vectors (eq. 8)                                           --set reconstruction.form=l2-normalized
     lambda    0.4 BERT, 4 RoBERTa (table 3; code 1.0)                       --set reconstruction.weight=4
     head      on in training (paper); the script trains without one         --set head=none
+    test      raw [CLS] (paper); the pretrained pooler (README of the code), which a model that was trained without
+              a head still has                                              encode with --pooling cls-head
     MLM       beta 0.1, on a separate copy (default), or as the code masks it: in the text that the contrastive term
               sees, too                             --set objectives+=mlm   --set mlm.in_place=true
 At 768 dimensions the code's form has a gradient of about 0.5 % of InfoNCE's, eq. 8 on unit vectors twice InfoNCE's.
