@@ -140,11 +140,15 @@ class Views:
         """All encoders that are trained."""
         return [self.encoder] if self.second is None else [self.encoder, self.second]
 
-    @cached_property
+    @property
     def same_sentence(self) -> Views:
         """These views without the rows whose views show different sentences."""
-        if self.matched is None or not len(self.pooled):
-            return self
+        # they are not kept in themselves: such a circle holds the tensors of a step until the garbage is collected
+        return self if self.matched is None or not len(self.pooled) else self._matching_rows
+
+    @cached_property
+    def _matching_rows(self) -> Views:
+        assert self.matched is not None
         rows = self.matched.nonzero().squeeze(1)
         views = len(self.pooled)
         return replace(

@@ -28,6 +28,9 @@ WORD_SCORES = 2**24
 """How many scores of words are held at a time: 64 MiB, for 549 positions and 30,522 words
 (``benchmarks/masked_words.py``)."""
 
+ROWS_OF_WORDS = 32
+"""The number of masked words is filled up to a multiple of it, with words that count nothing."""
+
 
 def mask_tokens(
     ids: Tensor, vocabulary: Vocabulary, rate: float, *, whole_words: bool = False
@@ -115,6 +118,9 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     chosen = labels != IGNORED
     hidden, words = hidden[chosen], labels[chosen]  # only the chosen positions, which are few
     size = max(1, WORD_SCORES // len(head.bias))
+    # of few different lengths: onednn keeps code for each, and a heap of blocks that recur stays in one piece
+    short = -len(words) % ROWS_OF_WORDS
+    hidden, words = functional.pad(hidden, (0, 0, 0, short)), functional.pad(words, (0, short), value=IGNORED)
     parts = zip(torch.split(hidden, size), torch.split(words, size), strict=True)
 
     def loss(hidden: Tensor, words: Tensor) -> Tensor:

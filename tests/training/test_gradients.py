@@ -1,5 +1,6 @@
 """The gradient of a step, however it is made: at once, through a cache, over several batches, in half precision."""
 
+import gc
 import json
 import re
 from itertools import chain, pairwise
@@ -306,3 +307,22 @@ def test_compile(invoke, tiny_bert, text, tmp_path):
     assert one.keys() == two.keys()
     for key, value in one.items():
         torch.testing.assert_close(two[key], value, rtol=1e-3, atol=1e-4, msg=key)
+
+
+@pytest.mark.parametrize("method", ["simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse", "mlm"])
+def test_a_step_leaves_no_tensors_to_the_garbage_collector(method, invoke, tiny_bert, text, tmp_path):
+    """A circle of references holds the token vectors and attentions of a step until the collector happens to run."""
+    from sentcli.objectives import Views
+
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        options = ("--max-steps", 3, "--batch-size", 8, "-o", tmp_path / "m")
+        invoke("train", "--method", method, "-m", tiny_bert, "--data", text, *options, check=0)
+        gc.collect()
+        assert not [found for found in gc.garbage if isinstance(found, Views)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
