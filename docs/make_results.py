@@ -425,6 +425,9 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "studies/washed.md": {
         "washes": washes,
         "rates": washed_rates,
+        "systems": washed_systems,
+        "gains": gains_by_wash,
+        "predictions": predictions,
     },
     "studies/choosing.md": {"choosing": choosing},
 }

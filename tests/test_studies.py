@@ -28,6 +28,7 @@ OTHERS = {
     "first-study": ["66.58"],
     "own-data": [],
     "choosing": [],
+    "washed": [],
 }
 """Numbers that are of papers."""
 
@@ -285,7 +286,23 @@ def choosing():
     yield f"loses at most {max(losses):.3f} on {len(losses)} of them and {worst:.3f} on"
 
 
+def washed():
+    found, shared = measured("washed/compared.json"), measured("study/words.json")
+    gate, gain = found["gate"], found["gains"]["900 steps"]
+    yield f"SimCSE reaches {gate['means'][0]:.2f} on the seven STS tasks over five seeds"
+    yield f"{gate['difference']:.2f} ({gate['low']:.2f} to {gate['high']:.2f}) more than the best untrained pooling"
+    yield f"{gain['difference']:.2f} ({gain['low']:.2f} to {gain['high']:.2f}) more than the raw [CLS]"
+    assert (gate["second"], gate["seeds"]) == ("whitened cls", [5, 1])
+    yield f"A count of shared words has {shared['sts_average']:.2f}"
+    yield f"need no model, have {shared['best_dev_spearman']:.2f}"
+    yield f"which needs no model ({shared['best_dev_spearman']:.2f})"
+    answered = [test for test in found["tests"] if test["verdict"] and "printed" in test]
+    numbers = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    yield f"{numbers[len(answered)]} of the ten"
+
+
 SAID = {
+    "washed": washed,
     "results": results,
     "retrieval": list,
     "own-data": own_data,
