@@ -214,6 +214,7 @@ def export(
     verify: bool = True,
     data: Path | str | None = None,
     texts: str | None = None,
+    text_field: str = 'text',
     runtime: Literal['onnx', 'openvino'] = 'onnx',
     torch_weights: bool = True,
     pooling: str | None = None,
@@ -233,6 +234,7 @@ def export(
         verify: Compare with the model, and write nothing if the vectors differ.
         data: A SentEval downstream folder: also compare the scores on STS-B.
         texts: Your own texts, of which 600 are drawn: compared on 300 of them, too; OpenVINO learns from the others.
+        text_field: The column of a table that --texts reads.
         runtime: openvino: int8 for OpenVINO alone, whose ranges of activations are learned from texts.
         torch_weights: Keep the torch weights in fp32 beside model.onnx; SentenceTransformer(DIR) loads these.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.

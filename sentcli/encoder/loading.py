@@ -94,7 +94,7 @@ def load(
         beside = exported.beside(spec, options.precision)
         only_exported = exported.read_export(spec.folder) is not None and not has_weights(spec.folder)
         required = only_exported or options.precision == "int8"
-        runs_exports = options.on_cpu and importlib.util.find_spec("onnxruntime") is not None
+        runs_exports = options.on_cpu and (_for_openvino(beside) or importlib.util.find_spec("onnxruntime") is not None)
         if required or (runs_exports and (beside is not None or _may_export(spec, options, make_export=make_export))):
             try:
                 return _load_export(name, spec, options, notice)
@@ -105,6 +105,12 @@ def load(
     from sentcli.model import torch_backend
 
     return torch_backend.load(name, spec, options, notice, untrained=untrained)
+
+
+def _for_openvino(folder: Path | None) -> bool:
+    """Tell whether a folder holds an export that OpenVINO alone runs."""
+    export = None if folder is None else exported.read_export(folder)
+    return export is not None and export.runtime == "openvino"
 
 
 def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
@@ -122,11 +128,11 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
     export = exported.read_export(folder)
     assert export is not None
     exported.check_files(folder, export)
-    device = options.device
+    device, on_openvino = options.device, "openvino" in (options.backend, export.runtime)
     if device == "auto":
-        device = "cpu" if options.on_cpu else "cuda"
+        device = "cpu" if options.on_cpu or on_openvino else "cuda"
     backend: Backend
-    if "openvino" in (options.backend, export.runtime):
+    if on_openvino:
         from sentcli.model.openvino_backend import OpenVinoBackend
 
         backend = OpenVinoBackend(folder, export, device, precision=options.precision)
@@ -147,10 +153,9 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
     """Return the folder of the export beside the model, or else in the cache, where it is made if it is missing."""
     runtime = "openvino" if options.backend == "openvino" and options.precision == "int8" else "onnx"
     beside = exported.beside(spec, options.precision)
-    export = None if beside is None else exported.read_export(beside)
-    if beside is not None and export is not None:
-        for_openvino = export.runtime == "openvino"
-        if (options.backend != "onnx") if for_openvino else (runtime == "onnx" or not has_weights(spec.folder)):
+    if beside is not None:
+        onnx = runtime == "onnx" or not has_weights(spec.folder)
+        if (options.backend != "onnx") if _for_openvino(beside) else onnx:
             return beside
     precision = "fp32" if options.precision in ("auto", "bf16") else options.precision
     if not has_weights(spec.folder):

@@ -60,7 +60,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
     weights = exported.source_digests(spec)
     if not weights:
         return None
-    export = spec.folder / exported.ONNX
+    export = spec.folder / exported.EXPORT  # it has the digests of the graph's files, whatever they are called
     identity = {
         "weights": weights,
         "model": exported.model_digest(spec),

@@ -213,6 +213,10 @@ def _label(value: Any, name: str, layout: Layout) -> float | str:
     known = layout.words.get(str(value).strip())
     label = sure_label(value) if known is None else known
     if label is None:
-        scored = "; --kind scored takes any numbers" if number is not None else f"; correct or remove this {name}"
+        scored = (
+            "; --kind scored takes any numbers, --kind classed-pairs classes"
+            if number is not None
+            else f"; correct or remove this {name}"
+        )
         raise ValueError(f"the label {value!r} is neither 0 nor 1{scored}")
     return label

@@ -51,7 +51,7 @@ VALUE_COLUMNS: dict[str, tuple[Kind, ...]] = {
     "gold": ("scored", "binary"), "label": ("binary", "classed-pairs"), "is_duplicate": ("binary",),
 }  # fmt: skip
 """Columns of values beside two texts, and the kinds that they may make; of two, all values decide, and classes are
-words that can be no numbers and no yes and no. The Argument Facet
+three words or more that repeat and can be no numbers and no yes and no. The Argument Facet
 Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016) has ``regression_label``."""
 OF_VALUES: frozenset[Kind] = frozenset({"scored", "binary", "classed-pairs"})
 """The kinds of two texts and a value."""
@@ -165,7 +165,7 @@ def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
     found = layouts(present)
     if fitting := [layout for layout in found if kind in layout.kinds]:
         return [Layout((kind,), layout.columns) for layout in fitting]
-    if kind in OF_VALUES:
+    if kind in ("scored", "binary"):
         found = [Layout((kind,), layout.columns) for layout in found if OF_VALUES & set(layout.kinds)]
     else:
         by_head = _by_head(present)
@@ -310,7 +310,7 @@ def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: b
         return layout
     values = _values(source, columns[-1], fields)
     found = value_kind(values) if values else kinds[0]  # reading names the first cell of a column without values
-    if found is None and "classed-pairs" in kinds:
+    if found is None and "classed-pairs" in kinds and len(values) > 2 and _repeating(values):
         return Layout(("classed-pairs",), columns)
     if found is None or (found == "triplets" and found not in kinds):
         raise _value_error(source, layout, columns[-1], values)
@@ -401,7 +401,8 @@ def _value_error(source: Source, layout: Layout, column: str, values: Counter[st
     if layout.kinds == ("pairs",):
         hint = f"If they are classes: --kind labels --pair-fields {names}; if they are texts: --kind pairs"
         return DataError(source.name, f"{holds}. {hint} --pair-fields {names}")
-    hint = "These are no sure words for yes and no: write labels as 1 and 0, scores as numbers"
+    classes = f"; if they are classes: --kind classed-pairs --pair-fields {names}" if len(layout.columns) == 3 else ""
+    hint = f"These are no sure words for yes and no: write labels as 1 and 0, scores as numbers{classes}"
     other = f"; without them the texts are pairs: --kind pairs --pair-fields {','.join(layout.columns[:2])}"
     texts = f"; if they are texts: --kind triplets --pair-fields {names}" if "triplets" in layout.kinds else other
     return DataError(source.name, f"{holds}. {hint}{texts}")

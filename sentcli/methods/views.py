@@ -50,7 +50,7 @@ class ViewMaker(Bounded):
 
     reads: ClassVar[str] = "sentences"
     """The rows of the data: ``sentences``, ``adjacent`` sentences, ``pairs`` of anchor and positive with hard
-    negatives, pairs with ``scores``, sentences with ``classes``, or ``pair-classes``, which are pairs with a class."""
+    negatives, pairs with ``scores``, texts with ``labels``, which are classes, or ``classed-pairs``."""
     one_sentence: ClassVar[bool] = True
     """Whether all views show one sentence, perhaps with changes."""
     joint: ClassVar[bool] = False

@@ -192,8 +192,8 @@ def read_task_text(
     the files are sorted by label, and SentEval sorts by length.
 
     Args:
-        name: ``pairs`` for the pairs and triplets that `read_pairs` and `read_anchors` read, or transfer tasks such as
-            ``MR,CR``. A task with a test set gives its training sentences, one that is tested by cross-validation gives
+        name: ``pairs`` for tables of pairs and triplets, whatever their labels, or transfer tasks such as ``MR,CR``. A
+            task with a test set gives its training sentences, one that is tested by cross-validation gives
             all.
         data: for tasks, a SentEval ``data/downstream`` folder.
         fields: other names of the columns of pairs, as ``A,B,SCORE``.
@@ -204,6 +204,8 @@ def read_task_text(
         layout = layout_of(data, fields)
         if layout is not None and layout.kind in ("pairs", "triplets") and hold_out is None:
             corpus = read_anchors(data, fields=fields, subset=subset)
+        elif layout is not None and layout.kind == "classed-pairs" and hold_out is None:
+            corpus = read_classes(data, "classed-pairs", fields=fields, subset=subset)
         else:
             corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
         subset, texts = None, [text for column in corpus.texts for text in column]

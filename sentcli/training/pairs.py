@@ -130,11 +130,13 @@ def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None
     if fields is None and (source.format == "txt" or is_stsb(source) or not layouts(columns_of(source))):
         return None
     try:
-        return tell(source, fields=fields)
+        told = tell(source, fields=fields)
     except InputError:
         if kind is None:
             raise
         return tell(source, kind=kind, fields=fields)
+    # pairs with a class may be meant as pairs
+    return told if kind is None or told.kind != "classed-pairs" else tell(source, kind=kind, fields=fields)
 
 
 def read_classes(

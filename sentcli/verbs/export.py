@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sentcli.onnx_export.verify import Scorer
 
 
+LEAST_TEXTS = 10
 SAMPLED = 600
 """The number of the user's own texts that an export is calibrated by and compared on."""
 
@@ -31,6 +32,7 @@ def export(
     verify: bool = True,
     data: Annotated[Path | None, Flag(metavar="DIR")] = None,
     texts: Annotated[str | None, Flag(metavar="FILE")] = None,
+    text_field: str = "text",
     runtime: Literal["onnx", "openvino"] = "onnx",
     torch_weights: bool = True,
     options: Annotated[ModelOptions, Group("Model")] = ModelOptions(),
@@ -48,6 +50,7 @@ def export(
         verify: Compare with the model, and write nothing if the vectors differ.
         data: A SentEval downstream folder: also compare the scores on STS-B.
         texts: Your own texts, of which 600 are drawn: compared on 300 of them, too; OpenVINO learns from the others.
+        text_field: The column of a table that --texts reads.
         runtime: openvino: int8 for OpenVINO alone, whose ranges of activations are learned from texts.
         torch_weights: Keep the torch weights in fp32 beside model.onnx; SentenceTransformer(DIR) loads these.
 
@@ -59,8 +62,8 @@ def export(
       sentcli encode sentences.txt -o vectors.npy -m minilm-int8
     """  # noqa: D301
     from sentcli.encoder.announce import load_encoder
-    from sentcli.errors import MissingExtraError
-    from sentcli.io.atomic import check_output
+    from sentcli.errors import InputError, MissingExtraError
+    from sentcli.io.atomic import check_kept, check_output
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
@@ -68,6 +71,10 @@ def export(
 
     result = Result("export", model)
     check_output(output, overwrite=overwrite, folder=True)
+    check_kept(output, [texts])
+    if texts is not None and not verify and runtime == "onnx":
+        raise InputError("--texts compares an ONNX export on your texts, which --no-verify leaves out")
+    own_texts = [] if texts is None else _sample(texts, text_field)
     encoder = load_encoder(model, LoadOptions(**vars(options), backend="torch", precision="fp32", device="cpu"))
     with console.working("exporting") as show_step:
         exported = export_model(
@@ -79,7 +86,7 @@ def export(
             weights=torch_weights,
             overwrite=overwrite,
             runtime=runtime,
-            texts=_sample(texts) if texts is not None else (),
+            texts=own_texts,
             say=show_step,
         )
     manifest, verification, tables = exported.export, exported.verification, []
@@ -112,7 +119,8 @@ def export(
     if verification is not None and verification.sts_b is not None:
         rows = [{"split": split, **scores} for split, scores in verification.sts_b.items()]
         tables.append(Table.of_rows("STS-B, Spearman x 100", rows, formats={"change": "+.2f"}))
-    result.protocol = encoder.describe() | {"verify": verify, "data": str(data) if data else None, "texts": texts}
+    chosen = {"verify": verify, "data": str(data) if data else None, "texts": texts, "runtime": runtime}
+    result.protocol = encoder.describe() | chosen
     result.ran_on("cpu", precision)
     results = {
         "precision": manifest.precision,
@@ -128,13 +136,18 @@ def export(
     return result.finish(results, tables)
 
 
-def _sample(file: str) -> list[str]:
-    """Draw `SAMPLED` of the distinct texts of a file, or take all if there are fewer."""
+def _sample(file: str, text_field: str) -> list[str]:
+    """Draw `SAMPLED` of the distinct texts of a file, or take all if there are fewer; there have to be ten."""
+    from sentcli.errors import InputError
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sources import open_source
 
-    found = rows(open_source(file), ReadOptions(on_null="skip"))
+    found = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))
     texts = list(dict.fromkeys(row.text for row in found if row is not None and row.text.strip()))
+    if len(texts) < LEAST_TEXTS:
+        raise InputError(
+            f"{file}: {len(texts)} different texts; at least {LEAST_TEXTS} tell how an export does on them"
+        )
     return random.Random(0).sample(texts, min(SAMPLED, len(texts)))
 
 

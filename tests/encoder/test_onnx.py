@@ -539,16 +539,41 @@ def test_what_own_texts_and_openvino_do_not_go_with(tiny_bert, tmp_path, invoke,
     assert invoke("export", "-m", tiny_bert, "-o", out, "--runtime", "openvino").exit_code == 2
     assert invoke("export", "-m", save_cross_encoder(tmp_path / "r"), "-o", out, "--texts", lines).exit_code == 2
     assert invoke("export", "-m", tiny_bert, "-o", out, "--texts", tmp_path / "none.txt").exit_code == 2
+    (tmp_path / "few.txt").write_text("a text\nanother one\n", "utf-8")
+    assert invoke("export", "-m", tiny_bert, "-o", out, "--texts", tmp_path / "few.txt").exit_code == 2
+    assert invoke("export", "-m", tiny_bert, "-o", out, "--texts", lines, "--no-verify").exit_code == 2
     assert not out.exists()
+    out.mkdir()
+    (out / "own.txt").write_text(lines.read_text("utf-8"), "utf-8")
+    (out / "export.json").write_text("{}", "utf-8")
+    assert invoke("export", "-m", tiny_bert, "-o", out, "--overwrite", "--texts", out / "own.txt").exit_code == 2
+    assert (out / "own.txt").exists()
 
 
-def test_an_export_in_fp32_is_compared_on_own_texts_too(tiny_bert, tmp_path, invoke, lines):
-    found = []
-    for more in ((), ("--texts", lines)):
+def test_two_exports_of_one_model_for_openvino_are_two_in_the_cache_of_scores(openvino, tiny_bert, tmp_path):
+    from sentcli.evaluation.stores import model_key
+    from sentcli.model.spec_files import read_spec
+
+    pytest.importorskip("nncf")
+    model, texts = (
+        SentenceEncoder.load(tiny_bert, backend="torch").local,
+        [f"row {i} of wine and boxes" for i in range(40)],
+    )
+    keys = []
+    for name, own in (("a", ()), ("b", texts)):
+        publish.export_model(model, tmp_path / name, "int8", runtime="openvino", texts=own, verify=False)
+        keys.append(model_key(read_spec(tmp_path / name), [], True))
+    assert len({*keys}) == 2
+
+
+def test_an_export_in_fp32_is_compared_on_own_texts_too(tiny_bert, tmp_path, invoke):
+    found, own = [], tmp_path / "own.csv"
+    own.write_text("body\n" + "".join(f"the cat sat on {i} mats\n" for i in range(12)), "utf-8")
+    for more in ((), ("--texts", own, "--text-field", "body")):
         call = ("export", "-m", tiny_bert, "-o", tmp_path / "e", "--overwrite", "--json", tmp_path / "e.json")
         assert invoke(*call, *more).exit_code == 0
         found.append(json.loads((tmp_path / "e.json").read_text("utf-8"))["results"]["texts"])
-    assert found[1] > found[0]
+    assert found[1] == found[0] + 6
 
 
 def test_openvino_without_torch(openvino, run, without_weights, lines, tmp_path, no_torch, expected):

@@ -104,6 +104,25 @@ def test_a_table_of_classes_is_told_everywhere(invoke, tiny_bert, table, tmp_pat
     assert not (tmp_path / "m").exists()
 
 
+def test_scores_are_no_classes_and_two_words_no_sure_ones(invoke, tiny_bert, table, tmp_path):
+    scored, two = tmp_path / "scored.csv", tmp_path / "two.csv"
+    text = table.read_text("utf-8")
+    scored.write_text(text.replace("label", "score").replace("entailment", "4.2").replace("neutral", "3"), "utf-8")
+    assert re.search("label", train(invoke, tiny_bert, scored, tmp_path / "m", check=2).stderr)
+    two.write_text(text.replace("entailment", "ja").replace("neutral", "ja").replace("contradiction", "nein"), "utf-8")
+    assert "--kind classed-pairs" in invoke("data", "check", two, check=2).stderr
+
+
+def test_pairs_with_a_class_may_be_meant_as_pairs(invoke, tiny_bert, table, tmp_path):
+    common = ("-m", tiny_bert, "--data", table, "--max-steps", 1, "--batch-size", 4)
+    invoke("train", "--method", "simcse", "--kind", "pairs", *common, "-o", tmp_path / "pairs", check=0)
+    invoke("train", "--method", "simcse", "--text-of", "pairs", *common, "-o", tmp_path / "texts", check=0)
+    counts = [
+        json.loads((tmp_path / n / "sentcli.json").read_text())["data"][0]["sentences"] for n in ("pairs", "texts")
+    ]
+    assert counts == [36, 72]
+
+
 def test_numbers_may_be_classes(invoke, tiny_bert, table, tmp_path):
     numbered = tmp_path / "numbers.csv"
     text = table.read_text("utf-8")

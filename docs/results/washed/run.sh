@@ -66,6 +66,7 @@ case $step in
     ;;
   scores)                     # the seven STS tasks and STS-B's pairs as a retrieval set, of every model that has none
     mapfile -t models < <($study models)
+    ((${#models[@]} > 1)) || exit 0
     sentcli sts-eval "${models[@]}" --data "$SENTCLI_DATA/senteval" --json study/washed/sts.json
     sentcli retrieve "${models[@]}" --in-domain "$SENTCLI_DATA/senteval/STS/STSBenchmark/sts-test.csv" \
       --json study/washed/in-domain.json

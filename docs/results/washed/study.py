@@ -49,7 +49,9 @@ TRAINED = {
         "method": "informin-cl", "objectives+": "mlm", "mlm.weight": 0.1, "mlm.in_place": True,
     },
     "more mlm, raw cls": {"method": "mlm", "pooling": "cls"},
-    "random pairs": {"method": "simcse", "views": "pairs"},
+    "random pairs": {
+        "method": "simcse", "views": "pairs", "head": "mlp", "contrastive.mask_duplicates": False,
+    },
     **{f"simcse, {steps} steps": {"method": "simcse", "model": f"study/washed/wash-{steps}"} for steps in LENGTHS[:2]},
     "simcse, fp32": {"method": "simcse", "precision": "fp32"},
     "simcse, second wash": {"method": "simcse", "model": "study/washed/wash-second"},
@@ -163,8 +165,10 @@ def keep(sts: Path, in_domain: Path) -> None:
     models = folders()
     chosen = {model.digest for model in models.values()}
     found = {entry["digest"]: entry for entry in scores() if entry["digest"] in chosen}
-    retrieval = {model["model"]: model for model in json.loads(in_domain.read_text("utf-8"))}
-    for model in json.loads(sts.read_text("utf-8")):
+    searches = json.loads(in_domain.read_text("utf-8"))
+    retrieval = {model["model"]: model for model in (searches if isinstance(searches, list) else [searches])}
+    read = json.loads(sts.read_text("utf-8"))
+    for model in read if isinstance(read, list) else [read]:
         own = models[model["model"]]
         tasks = model["results"]
         draws = np.mean([score_files.unpack(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
@@ -236,10 +240,10 @@ def by_dev(first: str, second: str) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def verdict(found: Mapping[str, Any], printed: float) -> str:
-    """Return what the rule says of a prediction."""
-    if found["low"] is None:
-        return "not shown"
+def verdict(found: Mapping[str, Any] | None, printed: float) -> str | None:
+    """Return what the rule says of a prediction; None where it has not run, or a system has one seed."""
+    if found is None or found["low"] is None:
+        return None
     if found["low"] > 0:
         return "holds" if found["low"] > printed / 3 else "direction holds"
     return "contradicted" if found["high"] < 0 else "not shown"
@@ -257,14 +261,18 @@ def compare() -> dict[str, Any]:
     for prediction in file["prediction"]:
         pair = prediction["first"], prediction["second"]
         found = by_dev(*pair) if prediction.get("measure") == "dev" else table.compare(*pair)
-        tests.append(prediction | (found or {}) | {"verdict": found and verdict(found, prediction["printed"])})
+        tests.append(prediction | (found or {}) | {"verdict": verdict(found, prediction["printed"])})
     for control in file["control"]:
         found = table.part(control["second"], "simcse", "raw cls", control["share"])
-        keeps = found and ("holds" if (found["high"] or 0) < 0 else "contradicted" if found["low"] > 0 else "not shown")
+        keeps = None
+        if found and found["low"] is not None:
+            keeps = "holds" if found["high"] < 0 else "contradicted" if found["low"] > 0 else "not shown"
         tests.append(control | (found or {}) | {"verdict": keeps})
-    tested = [test for test in tests if test.get("p") is not None]
-    for test, p in zip(tested, significance.holm([test["p"] for test in tested]), strict=True):
-        test["p_holm"] = p
+    for group in (tests[: len(file["prediction"])], tests[len(file["prediction"]) :]):
+        # what has not run counts as a test whose p is 1
+        corrected = significance.holm([1.0 if test.get("p") is None else test["p"] for test in group])
+        for test, p in zip(group, corrected, strict=True):
+            test["p_holm"] = None if test.get("p") is None else p
     gains = {"100 steps": "100", "300 steps": "300", "second wash": "second"}
     washes = {"900 steps": table.compare("simcse", "raw cls")}
     washes |= {name: table.compare(f"simcse, {name}", f"raw cls, {raw}") for name, raw in gains.items()}
