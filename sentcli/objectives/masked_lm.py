@@ -119,7 +119,7 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     hidden, words = hidden[chosen], labels[chosen]  # only the chosen positions, which are few
     size = max(1, WORD_SCORES // len(head.bias))
     # of few different lengths: onednn keeps code for each, and a heap of blocks that recur stays in one piece
-    short = -len(words) % ROWS_OF_WORDS
+    short = -len(words) % min(size, ROWS_OF_WORDS)
     hidden, words = functional.pad(hidden, (0, 0, 0, short)), functional.pad(words, (0, short), value=IGNORED)
     parts = zip(torch.split(hidden, size), torch.split(words, size), strict=True)
 
