@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 IGNORED = -100
 WORD_SCORES = 2**24
-"""How many scores of words are held at a time: 64 MiB, for 549 positions and 30,522 words
+"""How many scores of words are held at a time at most: 64 MiB, for 544 positions and 30,522 words
 (``benchmarks/masked_words.py``)."""
 
 ROWS_OF_WORDS = 32
@@ -118,8 +118,9 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     chosen = labels != IGNORED
     hidden, words = hidden[chosen], labels[chosen]  # only the chosen positions, which are few
     size = max(1, WORD_SCORES // len(head.bias))
-    # of few different lengths: onednn keeps code for each, and a heap of blocks that recur stays in one piece
-    short = -len(words) % min(size, ROWS_OF_WORDS)
+    # parts of few different lengths: oneDNN keeps code for each, and a heap of blocks that recur stays in one piece
+    unit = min(size, ROWS_OF_WORDS)
+    size, short = size - size % unit, -len(words) % unit
     hidden, words = functional.pad(hidden, (0, 0, 0, short)), functional.pad(words, (0, short), value=IGNORED)
     parts = zip(torch.split(hidden, size), torch.split(words, size), strict=True)
 
