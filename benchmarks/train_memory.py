@@ -10,6 +10,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from shlex import quote, split
 
 from common import data_folder, machine
 
@@ -30,22 +31,13 @@ def main() -> None:
 def peak(method: str, steps: str, precision: str) -> int:
     """Return the peak resident set of a training in MB."""
     with tempfile.TemporaryDirectory() as folder:
-        call = [
-            "sentcli",
-            "train",
-            "--method",
-            method,
-            "-m",
-            "minilm",
-            "--data",
-            str(data_folder() / "corpus/wiki.txt"),
-        ]
-        call += ["--batch-size", "64", "--max-length", "32", "--save-every", "0", "--max-steps", steps]
-        call += ["--set", f"precision={precision}", "-o", str(Path(folder) / "model")]
-        process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        text, out = data_folder() / "corpus/wiki.txt", Path(folder) / "model"
+        call = f"sentcli train --method {method} -m minilm --data {quote(str(text))} --batch-size 64 --max-length 32"
+        call += f" --save-every 0 --max-steps {steps} --set precision={precision} -o {quote(str(out))}"
+        process = subprocess.Popen(split(call), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
         if status:
-            raise SystemExit(f"{' '.join(call)} has failed")
+            raise SystemExit(f"{call} has failed")
     return used.ru_maxrss // 1024
 
 

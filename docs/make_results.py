@@ -25,8 +25,8 @@ AVERAGE = "STS average"
 START = {"first-last-avg": "start", "whitening": "whitened"}
 """What rows of the start model are called, by the method that makes them."""
 PUBLISHED = {
-    "start-first-last-avg": "first-last-avg-bert-base",
-    "whitened-first-last-avg": "bert-whitening-bert-base",
+    **dict.fromkeys(("start-first-last-avg", "raw first-last-avg"), "first-last-avg-bert-base"),
+    **dict.fromkeys(("whitened-first-last-avg", "whitened first-last-avg"), "bert-whitening-bert-base"),
     "ct": "ct-bert-base-rescored",  # by SimCSE's authors, in the way of all others
 }
 """What the printed scores of a row are called, where it is not ``NAME-bert-base``."""
@@ -311,14 +311,6 @@ def choosing() -> str:
 
 
 WASHED = DOCS / "results" / "washed"
-OF_BERT = {
-    "raw mean": None,
-    "raw first-last-avg": "first-last-avg-bert-base",
-    "whitened first-last-avg": "bert-whitening-bert-base",
-    "mirror-bert": "mirror-bert-bert-base",
-    "ct": "ct-bert-base-rescored",
-}
-"""What the printed scores of a system of the washed study are called, where it is not ``NAME-bert-base``."""
 
 
 def washes() -> str:
@@ -353,7 +345,7 @@ def washed_systems() -> str:
             systems.setdefault(entry["system"], []).append(entry)
     rows = []
     for name, entries in systems.items():
-        system = published().get(OF_BERT.get(name, f"{name}-bert-base") or "")
+        paper = printed(name)
         rows.append([
             name,
             "-" if entries[0]["seed"] is None else len(entries),
@@ -361,7 +353,7 @@ def washed_systems() -> str:
             *(f"{statistics.fmean(entry['sts'][task] for entry in entries):.2f}" for task in TASKS),
             over_seeds([entry["average"] for entry in entries]),
             over_seeds([entry["recall@1"] for entry in entries], 1),
-            f"{system.scores[AVERAGE]:.2f}" if system else "-",
+            "-" if paper is None else f"{paper:.2f}",
         ])  # fmt: skip
     return markdown(["", "seeds", "STS-B dev", *TASKS, "average", "recall@1", "published"], rows)
 

@@ -153,10 +153,11 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
     """Return the folder of the export beside the model, or else in the cache, where it is made if it is missing."""
     runtime = "openvino" if options.backend == "openvino" and options.precision == "int8" else "onnx"
     beside = exported.beside(spec, options.precision)
-    if beside is not None:
-        onnx = runtime == "onnx" or not has_weights(spec.folder)
-        if (options.backend != "onnx") if _for_openvino(beside) else onnx:
+    if beside is not None and _for_openvino(beside):
+        if options.backend != "onnx":
             return beside
+    elif beside is not None and (runtime == "onnx" or not has_weights(spec.folder)):
+        return beside
     precision = "fp32" if options.precision in ("auto", "bf16") else options.precision
     if not has_weights(spec.folder):
         raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -45,10 +45,13 @@ class BatchTexts:
     """Whether the views of each row show the same sentence; None if all rows do."""
 
 
+Reads = Literal["sentences", "adjacent", "pairs", "scores", "labels", "classed-pairs"]
+
+
 class ViewMaker(Bounded):
     """Makes the texts of a batch."""
 
-    reads: ClassVar[str] = "sentences"
+    reads: ClassVar[Reads] = "sentences"
     """The rows of the data: ``sentences``, ``adjacent`` sentences, ``pairs`` of anchor and positive with hard
     negatives, pairs with ``scores``, texts with ``labels``, which are classes, or ``classed-pairs``."""
     one_sentence: ClassVar[bool] = True
@@ -101,7 +104,7 @@ class Copies(ViewMaker):
 class ClassedCopies(Copies):
     """Two views of a sentence, which only dropout makes differ, and its class; the data has to have classes."""
 
-    reads: ClassVar[str] = "labels"
+    reads: ClassVar[Reads] = "labels"
     count: ClassVar[int] = 2  # type: ignore[misc]
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
@@ -206,7 +209,7 @@ class RandomPairs(ViewMaker):
 class ScoredPairs(ViewMaker):
     """The two sentences of a scored pair as views; the data has to be scored pairs."""
 
-    reads: ClassVar[str] = "scores"
+    reads: ClassVar[Reads] = "scores"
     one_sentence: ClassVar[bool] = False
     count: ClassVar[int] = 2
 
@@ -220,7 +223,7 @@ class ScoredPairs(ViewMaker):
 class ClassedPairs(ScoredPairs):
     """The two sentences of a pair with a class as views, such as those of natural language inference."""
 
-    reads: ClassVar[str] = "classed-pairs"
+    reads: ClassVar[Reads] = "classed-pairs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +252,7 @@ class LabelledPairs(ViewMaker):
     negatives: Count = 0
     """The number of hard negatives of each anchor; it follows from the columns of the data."""
 
-    reads: ClassVar[str] = "pairs"
+    reads: ClassVar[Reads] = "pairs"
     one_sentence: ClassVar[bool] = False
 
     @property
@@ -271,7 +274,7 @@ class LabelledPairs(ViewMaker):
 class Adjacent(ViewMaker):
     """A text of a document and the next one as views; the data has to be in the order of the documents."""
 
-    reads: ClassVar[str] = "adjacent"
+    reads: ClassVar[Reads] = "adjacent"
     one_sentence: ClassVar[bool] = False
     count: ClassVar[int] = 2
     roles: ClassVar[tuple[str, ...]] = ("document", "document")

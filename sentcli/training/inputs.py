@@ -161,10 +161,8 @@ def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[T
         return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
     if reads == "pairs":
         return read_anchors(files, fields=fields, subset=subset, kind=kind), None
-    if reads == "labels":
-        return read_classes(files, "labels", fields=fields, subset=subset), None
-    if reads == "classed-pairs":
-        return read_classes(files, "classed-pairs", fields=fields, subset=subset), None
+    if reads == "labels" or reads == "classed-pairs":
+        return read_classes(files, reads, fields=fields, subset=subset), None
     if reads == "adjacent":
         return read_adjacent(files, text_field=options.text_field, subset=subset), None
     if options.text_of is not None:

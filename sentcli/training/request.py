@@ -106,15 +106,12 @@ class TrainRequest:
 
     def layout(self, method: Method) -> Layout | None:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""
-        labelled, reads, fields = (
-            method.fit is None and self.data.text_of is None,
-            method.views.reads,
-            self.data.pair_fields,
-        )
-        if labelled and self.files and (reads == "classed-pairs" or (reads == "labels" and fields is not None)):
-            kind: Kind = "classed-pairs" if reads == "classed-pairs" else "labels"
-            return tell(open_source(self.files[0]), kind=kind, fields=fields)
-        return layout_of(self.files, self.data.pair_fields, self.evaluation.kind) if labelled else None
+        if method.fit is not None or self.data.text_of is not None:
+            return None
+        reads, fields = method.views.reads, self.data.pair_fields
+        if self.files and (reads == "classed-pairs" or (reads == "labels" and fields is not None)):
+            return tell(open_source(self.files[0]), kind=reads, fields=fields)
+        return layout_of(self.files, fields, self.evaluation.kind)
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""

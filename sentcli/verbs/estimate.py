@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,28 +52,23 @@ class Estimate:
 def sample_rows(files: Inputs, shard_rows: int) -> tuple[list[str], int]:
     """Read all rows once, and return some of the texts that are encoded, at random, and the number of all of them.
 
-    Of texts that are equal within a shard the first one is encoded. At most `SAMPLE` are drawn (Vitter's algorithm R).
+    Of texts that are equal within a shard the first one is encoded. At most `SAMPLE` are drawn.
     """
-    from sentcli.io.readers import blocks
+    from sentcli.io.readers import blocks, drawn
 
-    random, texts, encoded = np.random.default_rng(0), list[str](), 0
-    shard, seen = -1, set[int]()
-    with console.counting("reading", files.survey.rows) as progress:
+    def encoded(progress: Callable[[int], object]) -> Iterator[str]:
+        shard, seen = -1, set[int]()
         for block in blocks(files.sources, files.options, shard_rows=shard_rows):
             if block.shard != shard:
                 shard, seen = block.shard, set()
             for text in block.texts:
-                if hash(text) in seen:
-                    continue
-                seen.add(hash(text))
-                place = encoded if encoded < SAMPLE else int(random.integers(0, encoded + 1))
-                encoded += 1
-                if place < len(texts):
-                    texts[place] = text
-                elif place < SAMPLE:
-                    texts.append(text)
+                if hash(text) not in seen:
+                    seen.add(hash(text))
+                    yield text
             progress(len(block))
-    return texts, encoded
+
+    with console.counting("reading", files.survey.rows) as progress:
+        return drawn(encoded(progress), SAMPLE)
 
 
 def estimate(

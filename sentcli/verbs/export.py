@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from sentcli import console
+from sentcli.errors import InputError, MissingExtraError
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, Group, verb
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from sentcli.onnx_export.verify import Scorer
 
 
-LEAST_TEXTS = 10
-SAMPLED = 600
-"""The number of the user's own texts that an export is calibrated by and compared on."""
+LEAST_TEXTS, SAMPLED = 10, 600
+"""The numbers of the user's own texts, at least and at most, that an export is calibrated by and compared on."""
 
 
 @verb("export")
@@ -62,7 +61,6 @@ def export(
       sentcli encode sentences.txt -o vectors.npy -m minilm-int8
     """  # noqa: D301
     from sentcli.encoder.announce import load_encoder
-    from sentcli.errors import InputError, MissingExtraError
     from sentcli.io.atomic import check_kept, check_output
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
@@ -137,18 +135,18 @@ def export(
 
 
 def _sample(file: str, text_field: str) -> list[str]:
-    """Draw `SAMPLED` of the distinct texts of a file, or take all if there are fewer; there have to be ten."""
-    from sentcli.errors import InputError
-    from sentcli.io.readers import ReadOptions, rows
+    """Draw `SAMPLED` of the texts of a file, and return the different ones among them."""
+    from sentcli.io.readers import ReadOptions, drawn, rows
     from sentcli.io.sources import open_source
 
     found = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))
-    texts = list(dict.fromkeys(row.text for row in found if row is not None and row.text.strip()))
+    sample, _ = drawn((row.text for row in found if row is not None and row.text.strip()), SAMPLED)
+    texts = list(dict.fromkeys(sample))
     if len(texts) < LEAST_TEXTS:
         raise InputError(
             f"{file}: {len(texts)} different texts; at least {LEAST_TEXTS} tell how an export does on them"
         )
-    return random.Random(0).sample(texts, min(SAMPLED, len(texts)))
+    return texts
 
 
 def _sts_b_scorer(data: Path) -> Scorer:

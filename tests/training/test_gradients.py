@@ -309,7 +309,10 @@ def test_compile(invoke, tiny_bert, text, tmp_path):
         torch.testing.assert_close(two[key], value, rtol=1e-3, atol=1e-4, msg=key)
 
 
-@pytest.mark.parametrize("method", ["simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse", "mlm"])
+@pytest.mark.parametrize(
+    "method",
+    ["simcse", "informin-cl", "micse", "infocse", "is-bert", "whitenedcse", "mlm", "ct", "mirror-bert", "esimcse"],
+)
 def test_a_step_leaves_no_tensors_to_the_garbage_collector(method, invoke, tiny_bert, text, tmp_path):
     """A circle of references holds the token vectors and attentions of a step until the collector happens to run."""
     from sentcli.objectives import Views

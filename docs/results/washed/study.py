@@ -17,6 +17,7 @@ import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ TRAINED = {
 """The settings of each trained system beside its learning rate and its seed."""
 
 
+@cache
 def lines(name: str) -> list[dict[str, Any]]:
     """Return the runs of a file, none if there is no such file."""
     path = HERE / f"{name}.jsonl"
@@ -162,14 +164,14 @@ def models(further: bool) -> list[str]:
 
 def keep(sts: Path, in_domain: Path) -> None:
     """Add the scores of models to scores.json: of each task, their mean, and 1,000 samples of the mean."""
-    models = folders()
-    chosen = {model.digest for model in models.values()}
+    known = folders()
+    chosen = {model.digest for model in known.values()}
     found = {entry["digest"]: entry for entry in scores() if entry["digest"] in chosen}
     searches = json.loads(in_domain.read_text("utf-8"))
     retrieval = {model["model"]: model for model in (searches if isinstance(searches, list) else [searches])}
     read = json.loads(sts.read_text("utf-8"))
     for model in read if isinstance(read, list) else [read]:
-        own = models[model["model"]]
+        own = known[model["model"]]
         tasks = model["results"]
         draws = np.mean([score_files.unpack(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
         (searched,) = retrieval[model["model"]]["results"].values()
