@@ -204,6 +204,16 @@ def data():
 
 
 @pytest.fixture(scope="session")
+def short_dev(tmp_path_factory, data):
+    """STS-B with every third pair of its dev set."""
+    folder = tmp_path_factory.mktemp("data") / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    lines = (data / "senteval" / "STS" / "STSBenchmark" / "sts-dev.csv").read_text("utf-8").splitlines(keepends=True)
+    (folder / "sts-dev.csv").write_text("".join(lines[::3]), "utf-8")
+    return folder.parent.parent
+
+
+@pytest.fixture(scope="session")
 def sentences():
     """Sentences that the tiny BERT's vocabulary covers, of many lengths, with duplicates and odd ones."""
     import random
@@ -224,19 +234,29 @@ def text(tmp_path, sentences):
 
 @pytest.fixture
 def run():
-    """Run the command line in a process of its own; returns the CompletedProcess."""
+    """Run the command line in a process of its own; returns the CompletedProcess.
+
+    It is forked, unless something is to be there when it starts: an input, or variables.
+    """
+    from tests.forked import Forked
 
     def call(*arguments, check=None, stdin=None, env=None, cwd=None, timeout=300):
-        done = subprocess.run(
-            [sys.executable, "-m", "sentcli", *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            text=not isinstance(stdin, bytes),
-            env={**os.environ, **(env or {})},
-            cwd=cwd,
-            timeout=timeout,
-            check=False,
-        )
+        words = ["sentcli", *map(str, arguments)]
+        if stdin is None and env is None:
+            process = Forked(*words, cwd=cwd)
+            out, err = process.communicate(timeout)
+            done = subprocess.CompletedProcess(words, process.returncode, out, err)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", *words],
+                input=stdin,
+                capture_output=True,
+                text=not isinstance(stdin, bytes),
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                timeout=timeout,
+                check=False,
+            )
         if check is not None:
             assert done.returncode == check, (done.returncode, done.stdout, done.stderr)
         return done

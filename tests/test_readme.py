@@ -37,8 +37,9 @@ def test_activation_script_is_where_make_installs():
 
 
 @pytest.mark.slow
-def test_the_commands_run_in_order(minilm, tmp_path, sentences):
-    """As a user would: one after the other in one folder."""
+def test_the_commands_run_in_order(minilm, tmp_path, sentences, invoke, monkeypatch):
+    """As a user would: one after the other in one folder; `make demo` runs such commands in processes of their own."""
+    monkeypatch.chdir(tmp_path)
     sentences = [s for s in sentences if s.strip()]
     (tmp_path / "sentences.txt").write_text("\n".join(sentences[:128]) + "\n", "utf-8")
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
@@ -49,15 +50,14 @@ def test_the_commands_run_in_order(minilm, tmp_path, sentences):
         needs_data = "$SENTCLI_DATA" in command
         if not command.startswith("sentcli ") or (needs_data and "SENTCLI_DATA" not in os.environ):
             continue
-        words = shlex.split(os.path.expandvars(command))[1:]
-        done = subprocess.run([sys.executable, "-m", "sentcli", *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, (command, done.stderr)
+        invoke(*shlex.split(os.path.expandvars(command))[1:], check=0)
         ran += 1
     assert ran >= 5
     assert (tmp_path / "vectors.npy").exists()
     assert (tmp_path / "corpus" / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_the_python_example_runs(minilm):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True)
@@ -77,19 +77,19 @@ def test_the_first_steps_are_listed_in_order():
 
 
 @pytest.mark.slow
-def test_the_first_steps_run_in_order(minilm, tmp_path):
+def test_the_first_steps_run_in_order(minilm, tmp_path, invoke, monkeypatch):
     """As they are written, with fewer steps and on a few rows of their text, without a network."""
+    monkeypatch.chdir(tmp_path)
     subprocess.run([sys.executable, ROOT / "demo" / "prepare.py", "first-steps"], cwd=tmp_path, check=True)
     text, corpus = (tmp_path / "first-steps" / name for name in ("stdlib.txt", "docs/corpus.jsonl"))
     text.write_text("".join(text.read_text("utf-8").splitlines(keepends=True)[:128]), "utf-8")
     judged = {line.split("\t")[1] for line in (corpus.parent / "qrels" / "test.tsv").read_text("utf-8").splitlines()}
     rows = [row for row in corpus.read_text("utf-8").splitlines(keepends=True) if json.loads(row)["_id"] in judged]
     corpus.write_text("".join(rows[:24]), "utf-8")
-    environment = dict(os.environ)
     if has_data := "SENTCLI_DATA" in os.environ:
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "senteval").symlink_to(Path(os.environ["SENTCLI_DATA"], "senteval").resolve())
-        environment["SENTCLI_DATA_DIR"] = str(tmp_path / "data")
+        monkeypatch.setenv("SENTCLI_DATA_DIR", str(tmp_path / "data"))
     pages = [page.read_text("utf-8") for page in FIRST_STEPS]
     blocks = [block for page in pages for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL)]
     commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
@@ -98,9 +98,7 @@ def test_the_first_steps_run_in_order(minilm, tmp_path):
     for command in commands:
         if not command.startswith("sentcli ") or (needs_data.search(command) and not has_data):
             continue
-        words = [sys.executable, "-m", *shlex.split(command)]
-        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, (command, done.stderr)
+        invoke(*shlex.split(command)[1:], check=0)
     (example,) = re.findall(r"```python\n(.*?)```", pages[-1], re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -21,11 +21,10 @@ from sentcli.io.labelled_kinds import (
     columns_of,
     kinds_of,
     labelled_records,
-    number_of,
-    sure_label,
     tell,
     text_columns,
 )
+from sentcli.io.labelled_values import number_of, sure_label
 from sentcli.io.sources import Source, open_source
 
 __all__ = ["COLUMNS", "Kind", "LabelledTable", "columns_of", "kinds_of", "read_table", "tell"]

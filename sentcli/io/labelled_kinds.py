@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice, permutations
+from itertools import islice
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.formats import header, headless, records
+from sentcli.io.labelled_values import FEW_VALUES, label_words, repeating, value_kind
 from sentcli.io.sources import Source
 
 Kind = Literal["scored", "binary", "classed-pairs", "pairs", "triplets", "retrieval", "labels"]
@@ -61,9 +61,6 @@ NEGATIVE_COLUMN = re.compile(r"(?:negatives?|hard_neg)(?:_(\d+))?")
 KNOWN_COLUMNS = sorted(
     {*sum((*SENTENCE_COLUMNS, *ANCHOR_COLUMNS, *QUESTION_COLUMNS), ()), *VALUE_COLUMNS, *TEXT_COLUMNS, "negative"}
 )
-YES, NO = frozenset({"1", "yes", "true"}), frozenset({"0", "no", "false"})
-FEW_VALUES = 20
-"""So many different long texts that repeat may be a label."""
 
 
 @dataclass(frozen=True)
@@ -302,15 +299,16 @@ def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: b
     if kinds in (("pairs",), ("triplets",)):
         for number, column in enumerate(columns[1:], 2):
             values = _values(source, column, fields)
-            found, alone = value_kind(values), unnamed and len(columns) == 2 and values.total() >= FEW_VALUES
-            repeating = alone and _repeating(values) and 2 * len(values) <= values.total()
-            no_texts = unnamed and number > 2 and found != "triplets"
-            if (found == "binary" and values.total() > 1) or repeating or no_texts:
+            looks, alone = value_kind(values), unnamed and len(columns) == 2 and values.total() >= FEW_VALUES
+            classes = alone and repeating(values) and 2 * len(values) <= values.total()
+            no_texts = unnamed and number > 2 and looks != "triplets"
+            if (looks == "binary" and values.total() > 1) or classes or no_texts:
                 raise _value_error(source, layout, column, values)
         return layout
     values = _values(source, columns[-1], fields)
-    found = value_kind(values) if values else kinds[0]  # reading names the first cell of a column without values
-    if found is None and "classed-pairs" in kinds and len(values) > 2 and _repeating(values):
+    # reading names the first cell of a column without values
+    found: Kind | None = value_kind(values) if values else kinds[0]
+    if found is None and "classed-pairs" in kinds and len(values) > 2 and repeating(values):
         return Layout(("classed-pairs",), columns)
     if found is None or (found == "triplets" and found not in kinds):
         raise _value_error(source, layout, columns[-1], values)
@@ -323,70 +321,6 @@ def _values(source: Source, column: str, fields: str | None) -> Counter[str]:
     cells = (record.get(column) for _, record in labelled_records(source, fields))
     texts = (str(cell).strip() for cell in cells if cell is not None and not isinstance(cell, list | dict))
     return Counter(filter(None, texts))
-
-
-def value_kind(values: Counter[str]) -> Kind | None:
-    """Return what all values of a column look like: ``binary`` or ``scored``, if most do; else texts, ``triplets``.
-
-    Of a column in which labels or scores are the majority, reading names the first value that is none. None stands for
-    values that are no texts for sure: one word each, or few that repeat.
-    """
-    if label_words(values):
-        return "binary"
-    sure = [value for value in values if number_of(value) is not None or value.casefold() in YES | NO]
-    if sure and 2 * sum(values[value] for value in sure) >= values.total():
-        return "binary" if {_form(value) for value in sure} <= YES | NO else "scored"
-    single = all(len(value.split()) == 1 and value.isascii() for value in values)
-    return None if single or _repeating(values) else "triplets"
-
-
-def _repeating(values: Counter[str]) -> bool:
-    """Tell whether the values are few against the rows: short ones that repeat, or longer ones that repeat often."""
-    if all(len(value) <= 30 and len(value.split()) <= 3 for value in values):
-        return 10 * len(values) < 9 * values.total()
-    return 2 * len(values) <= values.total() and len(values) <= FEW_VALUES
-
-
-def label_words(values: Iterable[str]) -> dict[str, float] | None:
-    """Return 0 or 1 for each of the values if all are numbers or words for yes and no for sure, else None.
-
-    Sure are 1/0, yes/no, y/n, true/false, t/f, and any word beside its negation: duplicate/not duplicate, or /not.
-    """
-    different = set(values)
-    # More different values are more than all ways to write yes and no
-    if len(different) > 50:
-        return None
-    forms = {value: _form(value) for value in different}
-    distinct = set(forms.values())
-    if not distinct:
-        return None
-    if distinct <= YES | NO:
-        return {value: float(form in YES) for value, form in forms.items()}
-    for yes, no in permutations(distinct) if len(distinct) == 2 else ():
-        negations = ("not", *(f"{word} {yes}" for word in ("not", "no", "non", "not a")))
-        if (yes, no) in (("y", "n"), ("t", "f")) or no in negations:
-            return {value: float(form == yes) for value, form in forms.items()}
-    return None
-
-
-def _form(value: str) -> str:
-    """Return a value in the form in which labels are compared: ``1`` for 1.0, ``not duplicate`` for Not_Duplicate."""
-    number = number_of(value)
-    return f"{number:g}" if number is not None else re.sub(r"[\s_-]+", " ", value.strip().casefold())
-
-
-def sure_label(value: Any) -> float | None:
-    """Return 0 or 1 for a number or a word for yes or no, else None."""
-    form = _form(str(value))
-    return float(form in YES) if form in YES | NO else None
-
-
-def number_of(value: Any) -> float | None:
-    """Return a finite number, which may be written as text, or None."""
-    with suppress(TypeError, ValueError, OverflowError):
-        if math.isfinite(number := float(value)):
-            return number
-    return None
 
 
 def _value_error(source: Source, layout: Layout, column: str, values: Counter[str]) -> DataError:

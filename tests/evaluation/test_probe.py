@@ -28,8 +28,9 @@ def as_task(kind, classes, splits):
     return Examples("task", classes, kind, texts), TextVectors(rows, np.stack(vectors), np.zeros(len(vectors), int))
 
 
-@pytest.mark.parametrize(("protocol", "settings"), [("full", plain.FULL), ("fast", plain.FAST)])
-@pytest.mark.parametrize(("count", "classes"), [(203, 2), (151, 3)])
+@pytest.mark.parametrize(
+    ("protocol", "settings", "count", "classes"), [("full", plain.FULL, 151, 3), ("fast", plain.FAST, 203, 2)]
+)
 def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classes):
     x, y = examples(count, classes)
     counted = []

@@ -151,14 +151,6 @@ def test_published_scores_of_minilm(minilm, data):
     }  # fmt: skip
 
 
-def test_dev_score_of_minilm_cls(minilm, data):
-    """The start of every training from `minilm`: its [CLS] vector was never tuned."""
-    result = sts.evaluate(
-        SentenceEncoder.load(minilm, pooling="cls"), sts.load_tasks(data / "senteval", ["STSBenchmark"], "dev")
-    )
-    assert result["STSBenchmark"].value == pytest.approx(79.73, abs=0.03)
-
-
 @pytest.mark.slow
 def test_sts_benchmark_equals_sentence_transformers_evaluator(minilm, data):
     from sentence_transformers import SentenceTransformer

@@ -15,6 +15,7 @@ import torch
 
 from sentcli.methods import METHODS
 from tests.conftest import WORDS, save_backbone
+from tests.forked import Forked
 from tests.training.test_resume import digests
 
 CASES = {
@@ -31,23 +32,19 @@ CASES = {
 }
 
 
-def launch(count, command, *, env=None):
-    """Start processes as torchrun would; returns them."""
+def ranks(count):
+    """Return the environment of each process, as torchrun would set it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
-    common |= {"OMP_NUM_THREADS": "1", **(env or {})}
-    return [
-        subprocess.Popen(
-            [sys.executable, *map(str, command)],
-            env={**common, "RANK": str(number), "LOCAL_RANK": str(number)},
-            stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(count)
-    ]
+    common |= {"OMP_NUM_THREADS": "1"}
+    return [{**common, "RANK": str(number), "LOCAL_RANK": str(number)} for number in range(count)]
+
+
+def launch(count, command):
+    """Start processes; returns them."""
+    return [Forked(*command, env=env) for env in ranks(count)]
 
 
 def finish(processes, timeout=240):
@@ -69,7 +66,7 @@ def trained(tmp_path_factory):
     for count, batch in ((1, 16), (2, 8)):
         out = folder / f"{count}.pt"
         arguments = ["tests.training.two_ranks", json.dumps(cases), model, folder / "text.txt", out, batch, 4]
-        codes, said = finish(launch(count, ["-m", *arguments]))
+        codes, said = finish(launch(count, arguments))
         assert codes == [0] * count, said
         found[count] = torch.load(out)
     return {case: (found[1][case], found[2][case]) for case in CASES}
@@ -92,7 +89,7 @@ def test_two_ranks_equal_one_of_twice_the_batch(trained, case):
 
 def command(model, text, out, *options):
     return [
-        "-m", "sentcli", "train", "--method", "micse", "--set", "ami.layers=0:2", "--set", "queue_size=20", "-m", model,
+        "sentcli", "train", "--method", "micse", "--set", "ami.layers=0:2", "--set", "queue_size=20", "-m", model,
         "--data", text, "-o", out, "--batch-size", 8, "--max-steps", 6, "--save-every", 2, "--learning-rate", "1e-3",
         *options,
     ]  # fmt: skip
@@ -171,7 +168,7 @@ def test_the_documented_launchers(tmp_path, tiny_bert, text, launcher):
         "torchrun": ["--nproc-per-node", 2],
         "accelerate": ["launch", "--multi_gpu", "--num_processes", 2, "--num_machines", 1, "--mixed_precision", "no"],
     }[launcher]
-    arguments = [binary, *start, *command(tiny_bert, text, tmp_path / "m", "--device", "cpu")]
+    arguments = [binary, *start, "-m", *command(tiny_bert, text, tmp_path / "m", "--device", "cpu")]
     done = subprocess.run(
         [str(argument) for argument in arguments],
         capture_output=True,
@@ -203,6 +200,8 @@ finally:
 def test_no_thread_of_the_group_outlives_it(tmp_path, tiny_bert, text, fails):
     """A thread of gloo that frees a tensor while the interpreter ends aborts the process."""
     more = ["--set", "temperature=0"] if fails else []
-    codes, said = finish(launch(2, ["-c", LEFT, *command(tiny_bert, text, tmp_path / "m", *more)[2:]]))
+    words = [sys.executable, "-c", LEFT, *map(str, command(tiny_bert, text, tmp_path / "m", *more)[1:])]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    codes, said = finish([subprocess.Popen(words, **pipes, env=env) for env in ranks(2)])
     assert codes == [2 if fails else 0] * 2, said
     assert all(words.endswith("left: ") for words in said), said

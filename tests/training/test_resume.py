@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -17,6 +15,7 @@ from filelock import FileLock
 from sentcli.evaluation import sts
 from sentcli.model import saving
 from tests.conftest import save_backbone
+from tests.forked import Forked
 
 STEPS, EVERY = 9, 4
 METHODS = {
@@ -105,7 +104,7 @@ def test_killed_with_9(tiny_bert, text, dev, tmp_path, run):
     call = arguments(tiny_bert, text, tmp_path / "m", *options, "--resume")
     metrics = tmp_path / "m" / "metrics.jsonl"
     for lines in (3, 8, 11):
-        process = subprocess.Popen([sys.executable, "-m", "sentcli", *map(str, call)], stderr=subprocess.DEVNULL)
+        process = Forked("sentcli", *call)
         deadline = time.time() + 120
         while not (metrics.exists() and metrics.read_text().count("\n") >= lines):
             assert time.time() < deadline
