@@ -21,10 +21,10 @@ demo: install
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh demo/run.sh
 
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not gpu" -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "not slow and not gpu" -n auto --maxprocesses 4 --dist worksteal
 
 test-slow: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow -n auto --maxprocesses 4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow -n auto --maxprocesses 4 --dist worksteal
 
 # on a machine with a GPU, after: pip install -e '.[gpu,minilm,dev]' with a torch for it
 test-gpu:
