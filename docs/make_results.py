@@ -340,8 +340,9 @@ def washed_rates() -> str:
 def washed_systems() -> str:
     """Return the scores of the start and of the methods, means over seeds."""
     systems: dict[str, list[dict[str, Any]]] = {}
+    others = {test["second"] for test in tests("share")}
     for entry in json.loads((WASHED / "scores.json").read_text("utf-8")):
-        if "," not in entry["system"]:
+        if "," not in entry["system"] and entry["system"] not in others:
             systems.setdefault(entry["system"], []).append(entry)
     rows = []
     for name, entries in systems.items():
@@ -370,6 +371,11 @@ def compared() -> dict[str, Any]:
     return found
 
 
+def tests(kind: str) -> list[dict[str, Any]]:
+    """Return the predictions, which have a ``printed`` difference, or the controls, which have a ``share``."""
+    return [test for test in compared()["tests"] if kind in test]
+
+
 def interval(found: dict[str, Any]) -> str:
     """Return a difference with its interval."""
     if found.get("low") is None:
@@ -379,15 +385,39 @@ def interval(found: dict[str, Any]) -> str:
 
 def predictions() -> str:
     """Return what came of each prediction."""
-    rows = []
-    for test in compared()["tests"]:
-        p = test.get("p_holm")
-        rows.append([
-            test["name"], " and ".join(map(str, test.get("seeds", "-"))), interval(test),
-            "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
-            f"{test['printed']:+.2f}" if "printed" in test else "-", test["verdict"] or "not run",
-        ])  # fmt: skip
+    rows = [
+        [
+            test["name"],
+            seeds_of(test),
+            interval(test),
+            p_of(test),
+            f"{test['printed']:+.2f}",
+            test["verdict"] or "not run",
+        ]
+        for test in tests("printed")
+    ]
     return markdown(["", "seeds", "difference (95 %)", "p (Holm)", "printed", "it"], rows)
+
+
+def controls() -> str:
+    """Return the average of each control, and how far it lies from the middle of the gain."""
+    rows = []
+    for test in tests("share"):
+        means = [f"{mean:.2f}" for mean in test.get("means", ())] or ["-", "-"]
+        rows.append([test["name"], seeds_of(test), *means, interval(test), p_of(test), test["verdict"] or "not run"])
+    head = ["control", "seeds", "average", "middle of SimCSE's gain", "difference (95 %)", "p (Holm)", "it"]
+    return markdown(head, rows)
+
+
+def seeds_of(test: dict[str, Any]) -> str:
+    """Return the number of seeds on both sides."""
+    return " and ".join(map(str, test.get("seeds", "-")))
+
+
+def p_of(test: dict[str, Any]) -> str:
+    """Return the corrected p."""
+    p = test.get("p_holm")
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def gains_by_wash() -> str:
@@ -420,6 +450,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "systems": washed_systems,
         "gains": gains_by_wash,
         "predictions": predictions,
+        "controls": controls,
     },
     "studies/choosing.md": {"choosing": choosing},
 }

@@ -293,6 +293,17 @@ def washed():
     yield f"{gate['difference']:.2f} ({gate['low']:.2f} to {gate['high']:.2f}) more than the best untrained pooling"
     yield f"{gain['difference']:.2f} ({gain['low']:.2f} to {gain['high']:.2f}) more than the raw [CLS]"
     assert (gate["second"], gate["seeds"]) == ("whitened cls", [5, 1])
+    mlm, random = (test for test in found["tests"] if "share" in test)
+    yield f"leave the raw [CLS] at {mlm['means'][0]:.2f}"
+    yield f"paired at random takes it to {random['means'][0]:.2f} (three seeds each)"
+    assert (mlm["verdict"], random["verdict"], mlm["seeds"], random["seeds"]) == ("holds", "holds", [3, 5], [3, 5])
+    washes = list(found["gains"].values())
+    ends = [f"{gain['means'][0]:.2f}" for gain in washes]
+    yield f"ends at {ends[0]}, {ends[1]} and {ends[2]} after 100, 300 and 900 steps"
+    said = [f"{gain['difference']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})" for gain in washes]
+    yield f"is {said[0]} and {said[1]} after 100 and 300 steps, two seeds each"
+    yield f"and {said[3]} after a second one"
+    assert min(gain["low"] for gain in washes[:2]) > max(gain["high"] for gain in washes[2:])
     yield f"A count of shared words has {shared['sts_average']:.2f}"
     yield f"need no model, have {shared['best_dev_spearman']:.2f}"
     yield f"which needs no model ({shared['best_dev_spearman']:.2f})"

@@ -275,9 +275,9 @@ def compare() -> dict[str, Any]:
         corrected = significance.holm([1.0 if test.get("p") is None else test["p"] for test in group])
         for test, p in zip(group, corrected, strict=True):
             test["p_holm"] = None if test.get("p") is None else p
-    gains = {"100 steps": "100", "300 steps": "300", "second wash": "second"}
-    washes = {"900 steps": table.compare("simcse", "raw cls")}
-    washes |= {name: table.compare(f"simcse, {name}", f"raw cls, {raw}") for name, raw in gains.items()}
+    pairs = {f"{steps} steps": (f"simcse, {steps} steps", f"raw cls, {steps}") for steps in LENGTHS[:2]}
+    pairs |= {f"{LENGTHS[2]} steps": ("simcse", "raw cls"), "second wash": ("simcse, second wash", "raw cls, second")}
+    washes = {name: table.compare(*pair) for name, pair in pairs.items()}
     return {"gate": {"second": best, **(gate or {})}, "tests": tests, "gains": washes}
 
 
