@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ LIBRARIES = (
 )  # fmt: skip
 
 
+@cache
 def library_version(name: str) -> str | None:
     """Return the installed version of a package, or None."""
     from importlib.metadata import PackageNotFoundError, version

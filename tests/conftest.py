@@ -1,11 +1,13 @@
 """Tiny models built in memory, and the real data where there is some."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,14 @@ def pytest_collection_modifyitems(items):
     """Put what takes minutes first, so that no process is left alone with it at the end."""
     root = Path(__file__).parent
     items.sort(key=lambda item: item.path.parent not in (root, root / "training"))  # stable
+
+
+def pytest_collection_finish(session):
+    """Keep what all tests share out of every later garbage collection, which each run of a sweep makes."""
+    if len(session.items) > 100:  # what few tests need not
+        import_module("transformers.modeling_utils")
+        gc.collect()
+        gc.freeze()
 
 
 WORDS = """
