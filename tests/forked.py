@@ -37,7 +37,7 @@ class Forked:
 
     def poll(self) -> int | None:
         """Return the exit code, or None while it runs."""
-        return self._process.exitcode
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
         """Send a signal."""
@@ -46,10 +46,10 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; it is killed when the time is over."""
         self._process.join(timeout)
-        if self._process.exitcode is None:
+        if self.returncode is None:
             self.send_signal(signal.SIGKILL)
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-        return self._process.exitcode
+        return self.returncode
 
     @property
     def returncode(self) -> int | None:
