@@ -92,6 +92,7 @@ def test_queries_are_not_headings(corpus, queries):
     assert not headings & {prepare.slug(q["text"]) for q in queries}
 
 
+@pytest.mark.slow
 def test_docstrings_of_the_standard_library():
     found = prepare.stdlib_docstrings()
     assert len(found) >= 5000

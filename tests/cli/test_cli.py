@@ -196,17 +196,17 @@ def test_help_folds_long_names_and_shows_the_search_first(run):
     assert places == sorted(places)
 
 
-SCREEN = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
 LINES = 40
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *DATA, *ANALYZE])
-def test_help_fits_on_two_screens_and_help_all_has_every_option(run, command):
-    common = run(*command.split(), "--help", check=0, env=SCREEN).stdout
+def test_help_fits_on_two_screens_and_help_all_has_every_option(invoke, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "100")
+    common = invoke(*command.split(), "--help", check=0).stdout
     assert len(common.splitlines()) <= 2 * LINES
     if command not in ("analyze", "data"):
         every = "--help-all" if "--help-all" in common else "--help"
-        whole = run(*command.split(), every, check=0, env=SCREEN).stdout
+        whole = invoke(*command.split(), every, check=0).stdout
         shown, options = (set(re.findall(r"(?<= )--[a-z][a-z-]+", page)) for page in (common, whole))
         assert {"--quiet", "--debug", "--verbose"} <= options
         assert shown < options if every == "--help-all" else shown == options

@@ -28,6 +28,7 @@ def plain(encode, source, tmp_path):
     return tmp_path / "plain"
 
 
+@pytest.mark.slow
 def test_a_ray_of_its_own_writes_the_bytes_of_one_machine(encode, source, plain, tmp_path):
     home = tmp_path / "home"
     home.mkdir()

@@ -139,12 +139,12 @@ def test_a_sweep_that_asks_for_it_ends_runs_that_are_behind(train, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_damaged_log_is_named_where_its_scores_are_compared(train, tmp_path):
+def test_a_damaged_log_is_named_where_its_scores_are_compared(two_nodes, train, tmp_path):
     rows = "the cat,the dog,0.9\nthe house,a river,0.1\nthe man,the woman,0.8\nred bird,small tree,0.2\n" * 3
     (tmp_path / "dev.csv").write_text(f"sentence1,sentence2,score\n{rows}")
     asha = "[asha]\ngrace_period = 100\nreduction_factor = 2\n"
     (tmp_path / "asha.toml").write_text(f"[[grid]]\nlearning_rate = [1e-3]\nseed = [1]\n{asha}")
-    call = ["-o", "out", "--sweep", "asha.toml", "--eval-every", 2, "--dev", "dev.csv", "--ray", "local"]
+    call = ["-o", "out", "--sweep", "asha.toml", "--eval-every", 2, "--dev", "dev.csv", "--ray", two_nodes.address]
     train(*call, "--workers", 1)
     (log,) = (tmp_path / "out").glob("*/metrics.jsonl")
     lines = log.read_text().splitlines()

@@ -168,6 +168,7 @@ def test_what_goes_first(tmp_path):
     assert least_recently_used(files, tmp_path / "new", 30) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_leaves_what_it_had(tiny_bert, own_cache, tmp_path):
     """kill -9 while vectors are written: the next run goes on with those that were, and scores the same."""
     code = f"""

@@ -324,6 +324,7 @@ RECALLS = {
 """Of MiniLM on STS-B's test split, and the bounds."""
 
 
+@pytest.mark.slow
 def test_recalls_of_minilm(minilm, sts_b):
     from sentcli import SentenceEncoder
     from sentcli.evaluation.evaluated import encode

@@ -24,11 +24,6 @@ def make_papers():
     return module
 
 
-def test_the_page_is_that_of_the_files(make_papers):
-    """Making it checks every command, setting, printed row and file of results."""
-    assert (ROOT / "docs" / "papers.md").read_text("utf-8") == make_papers.page()
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -29,7 +29,8 @@ def as_task(kind, classes, splits):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "settings", "count", "classes"), [("full", plain.FULL, 151, 3), ("fast", plain.FAST, 203, 2)]
+    ("protocol", "settings", "count", "classes"),
+    [pytest.param("full", plain.FULL, 151, 3, marks=pytest.mark.slow), ("fast", plain.FAST, 203, 2)],
 )
 def test_nested_folds_are_those_of_the_toolkit(protocol, settings, count, classes):
     x, y = examples(count, classes)

@@ -80,21 +80,9 @@ def test_what_cannot_be_compared_is_refused_before_the_work(data, invoke):
         assert re.search(words, " ".join(invoke(command, *call, *options, check=2).stderr.split()))
 
 
-def test_a_run_against_print(minilm, data, invoke):
-    call = [
-        "sts-eval",
-        "-m",
-        minilm,
-        "--data",
-        data / "senteval",
-        "--tasks",
-        "STS16",
-        "--against",
-        "glove",
-        "--json",
-        "-",
-    ]
-    done = invoke(*call, check=0)
+def test_a_run_against_print(tiny_bert, data, invoke):
+    call = ["sts-eval", "-m", tiny_bert, "--data", data / "senteval", "--tasks", "STS16"]
+    done = invoke(*call, "--against", "glove", "--json", "-", check=0)
     report = json.loads(done.stdout)
     (task,) = report["against"]["tasks"]
     found = report["against"]["tasks"][task]

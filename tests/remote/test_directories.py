@@ -180,6 +180,7 @@ def test_other_outputs_are_refused(store, invoke, tiny_bert, tmp_path, monkeypat
     assert not (tmp_path / "s3:").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_resumes_to_the_same_bytes(store, variables, rows, tiny_bert, encode, local, tmp_path):
     store.put("rows.jsonl", rows.read_bytes())
     store.pause = 0.3

@@ -273,6 +273,7 @@ def test_a_gradient_that_is_not_a_number_stops_before_the_weights_change(
     assert not (tmp_path / "m" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_compiling_without_a_compiler(invoke, tiny_bert, text, tmp_path, monkeypatch):
     import torch._inductor.config
 

@@ -195,6 +195,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are named in /proc")
 @pytest.mark.parametrize("fails", [False, True])
 def test_no_thread_of_the_group_outlives_it(tmp_path, tiny_bert, text, fails):

@@ -67,7 +67,10 @@ def interrupted(monkeypatch, invoke, at, *call):
         assert invoke(*call).exit_code == 130
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [method if method in ("simcse", "micse") else pytest.param(method, marks=pytest.mark.slow) for method in METHODS],
+)
 def test_interrupted_anywhere_a_run_ends_with_the_same_bytes(
     invoke, tmp_path_factory, text, dev, tmp_path, monkeypatch, method
 ):
