@@ -72,11 +72,12 @@ case $step in
       --json study/washed/in-domain.json
     $study keep study/washed/sts.json study/washed/in-domain.json
     ;;
-  further)                    # seven transfer tasks and the geometry, of one seed of each method
+  further)                    # seven transfer tasks and the geometry, of one seed of each method that has none
     mapfile -t models < <($study models --further)
-    sentcli senteval "${models[@]}" --data "$SENTCLI_DATA/senteval" --protocol fast --json $here/transfer.json
-    sentcli analyze geometry "${models[@]}" --data "$SENTCLI_DATA/senteval" -o study/washed/geometry
-    cp study/washed/geometry/geometry.csv $here/geometry.csv
+    ((${#models[@]} > 1)) || exit 0
+    sentcli senteval "${models[@]}" --data "$SENTCLI_DATA/senteval" --protocol fast --json study/washed/transfer.json
+    sentcli analyze geometry "${models[@]}" --data "$SENTCLI_DATA/senteval" --no-sts -o study/washed/geometry --overwrite
+    $study keep-further study/washed/transfer.json study/washed/geometry/geometry.csv
     ;;
   compare) $study compare > $here/compared.json ;;
   *)

@@ -3,8 +3,9 @@
 * ``study.py choose``: the folder of the start that the rule of docs/studies/washed.md takes.
 * ``study.py pair-randomly OUT TEXT...``: a table of sentences, each beside another one of the text.
 * ``study.py models [--further]``: the models that are here and have no scores in scores.json yet, as options ``-m``;
-  with ``--further``, one seed of each method.
+  with ``--further``, one seed of each method that is not in further.json yet.
 * ``study.py keep STS IN_DOMAIN``: adds what ``sts-eval`` and ``retrieve`` have written to scores.json.
+* ``study.py keep-further TRANSFER GEOMETRY``: adds what ``senteval`` and ``analyze geometry`` wrote to further.json.
 * ``study.py compare``: the gate, the predictions and the controls, from scores.json and runs.jsonl.
 """
 
@@ -15,7 +16,7 @@ import json
 import random
 import statistics
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -145,19 +146,35 @@ def dev_of(run: Mapping[str, Any]) -> float:
     return float(run["results"]["best_dev_spearman"])
 
 
-def scores() -> list[dict[str, Any]]:
-    """Return what is in scores.json."""
-    path = HERE / "scores.json"
+def kept(name: str) -> list[dict[str, Any]]:
+    """Return the models of scores.json or further.json."""
+    path = HERE / name
     return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+
+def write(name: str, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Write scores.json or further.json, a line a model."""
+    path = HERE / name
+    partial = path.with_suffix(".partial")
+    partial.write_text("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]\n", "utf-8")
+    partial.replace(path)
+
+
+def listed(path: Path) -> list[dict[str, Any]]:
+    """Return what a command wrote of each model, of which there may be one."""
+    read = json.loads(path.read_text("utf-8"))
+    return read if isinstance(read, list) else [read]
 
 
 def models(further: bool) -> list[str]:
     """Return the options ``-m`` of the models that are to be scored."""
     here = {folder: model for folder, model in folders().items() if Path(folder).is_dir()}
     if further:
-        chosen = [folder for folder, model in here.items() if model.seed in (None, 42) and "," not in model.system]
+        known = {entry["system"] for entry in kept("further.json")}
+        first = {model.system: folder for folder, model in reversed(here.items()) if "," not in model.system}
+        chosen = [folder for system, folder in first.items() if system not in known]
     else:
-        known = {entry["digest"] for entry in scores()}
+        known = {entry["digest"] for entry in kept("scores.json")}
         chosen = [folder for folder, model in here.items() if model.digest not in known]
     return [text for folder in chosen for text in ("-m", folder)]
 
@@ -166,11 +183,9 @@ def keep(sts: Path, in_domain: Path) -> None:
     """Add the scores of models to scores.json: of each task, their mean, and 1,000 samples of the mean."""
     known = folders()
     chosen = {model.digest for model in known.values()}
-    found = {entry["digest"]: entry for entry in scores() if entry["digest"] in chosen}
-    searches = json.loads(in_domain.read_text("utf-8"))
-    retrieval = {model["model"]: model for model in (searches if isinstance(searches, list) else [searches])}
-    read = json.loads(sts.read_text("utf-8"))
-    for model in read if isinstance(read, list) else [read]:
+    found = {entry["digest"]: entry for entry in kept("scores.json") if entry["digest"] in chosen}
+    retrieval = {model["model"]: model for model in listed(in_domain)}
+    for model in listed(sts):
         own = known[model["model"]]
         tasks = model["results"]
         draws = np.mean([score_files.unpack(task["draws"]["spearman"]) for task in tasks.values()], axis=0)
@@ -182,11 +197,26 @@ def keep(sts: Path, in_domain: Path) -> None:
             "recall@1": searched["recall@1"],
             "draws": score_files.pack(draws),
         }
-    path = HERE / "scores.json"
-    partial = path.with_suffix(".partial")
-    entries = [json.dumps(entry) for entry in found.values()]
-    partial.write_text("[\n" + ",\n".join(entries) + "\n]\n", "utf-8")
-    partial.replace(path)
+    write("scores.json", found.values())
+
+
+def keep_further(transfer: Path, geometry: Path) -> None:
+    """Add the accuracies of transfer and the geometry of models to further.json."""
+    known = folders()
+    found = {entry["system"]: entry for entry in kept("further.json")}
+    with geometry.open(encoding="utf-8", newline="") as handle:
+        shapes = {row.pop("model"): row for row in csv.DictReader(handle)}
+    for model in listed(transfer):
+        own = known[model["model"]]
+        shape = shapes[Path(model["model"]).name]
+        found[own.system] = {
+            **asdict(own),
+            "pooling": model["protocol"]["pooling"],
+            "average": model["average"],
+            "transfer": {name: task["accuracy"] for name, task in model["results"].items()},
+            "geometry": {name: float(value) for name, value in shape.items() if value},
+        }
+    write("further.json", found.values())
 
 
 class Scores:
@@ -194,7 +224,7 @@ class Scores:
 
     def __init__(self) -> None:
         self.by_system: dict[str, list[dict[str, Any]]] = {}
-        for entry in scores():
+        for entry in kept("scores.json"):
             self.by_system.setdefault(entry["system"], []).append(entry)
 
     def of(self, system: str) -> tuple[np.ndarray, np.ndarray]:
@@ -293,6 +323,9 @@ def main() -> None:
     keeping = steps.add_parser("keep")
     keeping.add_argument("sts", type=Path)
     keeping.add_argument("in_domain", type=Path)
+    further = steps.add_parser("keep-further")
+    further.add_argument("transfer", type=Path)
+    further.add_argument("geometry", type=Path)
     steps.add_parser("compare")
     options = parser.parse_args()
     match options.step:
@@ -304,6 +337,8 @@ def main() -> None:
             print("\n".join(models(options.further)))
         case "keep":
             keep(options.sts, options.in_domain)
+        case "keep-further":
+            keep_further(options.transfer, options.geometry)
         case "compare":
             print(json.dumps(compare(), indent=1))
 
