@@ -338,7 +338,8 @@ def _check_model(model: TrainingModel, batch: dict[str, torch.Tensor], settings:
     try:
         model.check(batch)
     except TorchDynamoException as error:
-        reason = str(error).strip().splitlines()[0]
+        cause = getattr(error, "inner_exception", error)
+        reason = f"{type(cause).__name__}: {cause}".splitlines()[0]
         raise InputError(
             f"compile=true: torch.compile does not work here ({reason}); it needs a C++ compiler. Leave it out, or "
             "install one, such as g++"
