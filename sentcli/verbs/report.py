@@ -199,7 +199,7 @@ def _model_sections(
     from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import geometry, similarity
     from sentcli.verbs.kinds import map as mapping
-    from sentcli.verbs.kinds.map import MapTexts
+    from sentcli.verbs.kinds.map_texts import MapTexts
 
     if not models:
         return []

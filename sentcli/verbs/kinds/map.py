@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.errors import DataError, InputError
+from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
+from sentcli.verbs.kinds.map_texts import MOST_COLOURS, MapTexts, read_map_texts
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
@@ -26,113 +27,6 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.maps import Map, MapSettings, Whitening
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
-
-
-MOST_COLOURS = 12
-"""The greatest number of labels that are shown as colours; with more labels, the colours are the clusters."""
-
-
-@dataclass(frozen=True)
-class MapTexts:
-    """Distinct texts that are not blank."""
-
-    ids: list[str]
-    """The id of the first row of each text ``[n]``."""
-    texts: list[str]
-    """``[n]``."""
-    labels: pd.Series | None = None
-    """A label of each text, as a categorical with the most frequent label first ``[n]``."""
-    vectors: npt.NDArray[Any] | None = None
-    """The stored vectors ``[n, dim]``; None for a file of texts."""
-    model: str = ""
-    """The model that made the stored vectors, if that is known."""
-    positives: int = 1
-    """How many points each text has, one after the other."""
-
-    @property
-    def count(self) -> int:
-        """The number of distinct texts."""
-        return len(self.texts) // self.positives
-
-    @property
-    def repeated(self) -> str:
-        """What is said behind the number of texts."""
-        return "" if self.positives == 1 else f", {self.positives} positives of each"
-
-    def with_positives(self, count: int) -> MapTexts:
-        """Return each text several times; without labels, a few texts are labels themselves."""
-        import pandas as pd
-
-        ids, texts = ([item for item in items for _ in range(count)] for items in (self.ids, self.texts))
-        labels = self.labels if self.labels is None else self.labels.repeat(count).reset_index(drop=True)
-        if labels is None and len(self.texts) <= MOST_COLOURS:
-            labels = pd.Series(pd.Categorical(texts, self.texts), name="text")
-        return MapTexts(ids, texts, labels, positives=count)
-
-
-def read_map_texts(file: str, text_field: str, id_field: str | None, label_field: str | None, limit: int) -> MapTexts:
-    """Read the first distinct texts of a file of texts, or of a directory or file of vectors.
-
-    Args:
-        file: the file or directory.
-        text_field: the column of the texts in a table.
-        id_field: the column of the ids in a table; None takes ``id``, else ``_id``, else the row number.
-        label_field: the column of the labels.
-        limit: the greatest number of texts.
-
-    Raises:
-        DataError: for a row without the column of labels, and for a file that cannot be read.
-        InputError: if there are too few texts, or the vectors are bits.
-    """
-    from sentcli.io.readers import ReadOptions
-    from sentcli.search.vector_file import open_stored
-
-    stored = open_stored(file, None, ReadOptions(text_field, id_field), to_search=False)
-    if stored is not None:
-        return _texts_of_vectors(stored, file, label_field, limit)
-    rows, _ = shared.read_rows(file, text_field, limit, id_field=id_field)
-    columns = [(row.line, row.columns) for row in rows.values()]
-    return MapTexts([row.id for row in rows.values()], list(rows), _labels(file, label_field, columns))
-
-
-def _texts_of_vectors(stored: Store | VectorFile, file: str, label_field: str | None, limit: int) -> MapTexts:
-    """Return the first distinct texts of stored vectors."""
-    import numpy as np
-
-    first: dict[str, int] = {}
-    total = 0
-    for position, text in enumerate(stored.rows.texts()):
-        total += 1
-        if text.strip():
-            first.setdefault(text, position)
-        if len(first) == limit:
-            break
-    shared.check_texts(list(first), file, total)
-    positions = list(first.values())
-    rows = stored.rows.take(positions)
-    labels = _labels(file, label_field, [(at + 1, row.columns) for at, row in zip(positions, rows, strict=True)])
-    vectors = stored.blocks.take(np.array(positions))
-    return MapTexts([row.id for row in rows], list(first), labels, vectors, stored.origin.model)
-
-
-def _labels(file: str, label_field: str | None, rows: list[tuple[int, dict[str, Any]]]) -> pd.Series | None:
-    """Return the labels of rows, given their numbers and columns, as a categorical; None without a column of labels."""
-    import pandas as pd
-
-    if label_field is None:
-        return None
-    labels = []
-    for number, columns in rows:
-        if label_field not in columns:
-            has = ", ".join(["text", *columns])
-            raise DataError(file, f"no column {label_field!r} for labels; it has: {has}", line=number, unit="row")
-        labels.append("" if columns[label_field] is None else str(columns[label_field]))
-    if len(set(labels)) == 1:
-        console.warn(f"all texts have the same label {labels[0]!r} in {label_field}")
-    frequent = pd.Series(sorted(labels)).value_counts(sort=False).sort_values(ascending=False, kind="stable")
-    return pd.Series(pd.Categorical(labels, frequent.index), name=label_field)
 
 
 @verb("map", common="texts output model clusters perplexity whiten pooling text_field label_field limit overwrite json")
