@@ -6,30 +6,22 @@ A table stands between ``<!-- NAME -->`` and ``<!-- /NAME -->``; the text around
 
 import json
 import re
-import statistics
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import washed_tables as washed
 from scipy.stats import kendalltau
+from study_tables import AVERAGE, TASKS, markdown, printed, shared_words, spread
 
-from sentcli.evaluation.published import published
 from sentcli.methods.recipes import load_recipe
 from sentcli.training.records import Summary, read_results, summarize
 
 DOCS = Path(__file__).parent
-TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
-AVERAGE = "STS average"
 START = {"first-last-avg": "start", "whitening": "whitened"}
 """What rows of the start model are called, by the method that makes them."""
-PUBLISHED = {
-    **dict.fromkeys(("start-first-last-avg", "raw first-last-avg"), "first-last-avg-bert-base"),
-    **dict.fromkeys(("whitened-first-last-avg", "whitened first-last-avg"), "bert-whitening-bert-base"),
-    "ct": "ct-bert-base-rescored",  # by SimCSE's authors, in the way of all others
-}
-"""What the printed scores of a row are called, where it is not ``NAME-bert-base``."""
 NOT_AS_PUBLISHED = ("ct", "mirror-bert")
 """Methods that pool the mean and ran with [CLS] in the study."""
 
@@ -157,26 +149,6 @@ def runs(step: str) -> list[Summary]:
     return summarize(records(step))
 
 
-def by_rate(found: Iterable[Summary]) -> str:
-    """Return STS-B dev by method and rate; the best rate of a method is bold."""
-    scores: dict[str, dict[float, Summary]] = {}
-    for summary in found:
-        scores.setdefault(summary.point["method"], {})[summary.point["learning_rate"]] = summary
-    tried = sorted({rate for summaries in scores.values() for rate in summaries})
-    rows = []
-    for method, summaries in scores.items():
-        best = max(summaries, key=lambda rate: first_dev(summaries[rate]))
-        cells = {rate: f"{first_dev(summary):.2f}" for rate, summary in summaries.items()}
-        cells[best] = f"**{cells[best]}**"
-        rows.append([method, *(cells.get(rate, "-") for rate in tried)])
-    return markdown(["method", *(f"{rate:g}" for rate in tried)], rows)
-
-
-def first_dev(summary: Summary) -> float:
-    """Return STS-B dev of seed 42, by which a rate is chosen."""
-    return float(summary.runs[summary.seeds.index(42)]["best_dev_spearman"])
-
-
 def main_table() -> str:
     """Return the start model, what each method makes of it with all of the text, and shared words as a baseline."""
     fitted = [*runs("baselines"), *runs("whitening")]
@@ -191,16 +163,8 @@ def main_table() -> str:
         ]
         for s in [*fitted, *runs("methods")]
     ]
-    words = json.loads((DOCS / "results" / "study" / "words.json").read_text("utf-8"))
-    scores = [words["best_dev_spearman"], *(words["sts"][task] for task in TASKS), words["sts_average"]]
-    rows.append(["shared content words, no model", "-", *(f"{score:.2f}" for score in scores), "-"])
+    rows.append([*shared_words(), "-"])
     return markdown(["", "seeds", "STS-B dev", *TASKS, "average", "published"], rows)
-
-
-def printed(name: str) -> float | None:
-    """Return the STS average that is published for BERT-base, if there is one."""
-    system = published().get(PUBLISHED.get(name, f"{name}-bert-base"))
-    return system.scores[AVERAGE] if system else None
 
 
 def agreement() -> str:
@@ -249,21 +213,6 @@ def name(summary: Summary) -> str:
     return ", ".join([summary.point["method"], *others])
 
 
-def spread(summary: Summary, key: str) -> str:
-    """Return mean and standard deviation."""
-    if summary.mean.get(key) is None:
-        return "-"
-    sd = summary.sd.get(key)
-    return f"{summary.mean[key]:.2f}" + (f" ± {sd:.2f}" if sd is not None else "")
-
-
-def markdown(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
-    """Return a table; the first column is text."""
-    lines = [list(map(str, head)), *([str(cell) for cell in row] for row in rows)]
-    rule = ["---", *("---:" for _ in lines[0][1:])]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
-
-
 def chosen_systems() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the nDCG@10 of each query by collection, system and kind of queries, from ``benchmarks/choosing.py``."""
     scores: dict[str, dict[str, dict[str, Any]]] = {}
@@ -310,126 +259,6 @@ def choosing() -> str:
     return head + "|---|---:|---|---|---|---|---|\n" + "".join(rows)
 
 
-WASHED = DOCS / "results" / "washed"
-
-
-def washes() -> str:
-    """Return the perplexity after each wash, and STS-B dev of its vectors, raw and whitened."""
-    scores = {
-        (kind, Path(run["point"]["model"]).name, run["point"]["pooling"]): run["results"]["best_dev_spearman"]
-        for kind in ("raw", "whitened")
-        for run in read_results(WASHED / f"{kind}.jsonl").values()
-    }
-    columns = [(kind, pooling) for kind in ("raw", "whitened") for pooling in ("cls", "mean", "first-last-avg")]
-    rows = []
-    for name in dict.fromkeys(name for _, name, _ in scores):
-        perplexity = json.loads((WASHED / f"{name}.json").read_text("utf-8"))["results"]["held_out_perplexity"]
-        found = [scores.get((kind, name, pooling)) for kind, pooling in columns]
-        cells = ["-" if score is None else f"{score:.2f}" for score in found]
-        rows.append([name.removeprefix("wash-"), f"{perplexity:.0f}", *cells])
-    return markdown(["steps", "perplexity", *(" ".join(column) for column in columns)], rows)
-
-
-def washed_rates() -> str:
-    """Return STS-B dev of each method by rate."""
-    return by_rate(
-        s for s in summarize(read_results(WASHED / "runs.jsonl").values()) if {*s.point} == {"method", "learning_rate"}
-    )
-
-
-def washed_systems() -> str:
-    """Return the scores of the start and of the methods, means over seeds."""
-    systems: dict[str, list[dict[str, Any]]] = {}
-    others = {test["second"] for test in tests("share")}
-    for entry in json.loads((WASHED / "scores.json").read_text("utf-8")):
-        if "," not in entry["system"] and entry["system"] not in others:
-            systems.setdefault(entry["system"], []).append(entry)
-    rows = []
-    for name, entries in systems.items():
-        paper = printed(name)
-        rows.append([
-            name,
-            "-" if entries[0]["seed"] is None else len(entries),
-            over_seeds([entry["dev"] for entry in entries]),
-            *(f"{statistics.fmean(entry['sts'][task] for entry in entries):.2f}" for task in TASKS),
-            over_seeds([entry["average"] for entry in entries]),
-            over_seeds([entry["recall@1"] for entry in entries], 1),
-            "-" if paper is None else f"{paper:.2f}",
-        ])  # fmt: skip
-    return markdown(["", "seeds", "STS-B dev", *TASKS, "average", "recall@1", "published"], rows)
-
-
-def over_seeds(values: list[float], digits: int = 2) -> str:
-    """Return the mean, and the standard deviation if there are several."""
-    sd = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{digits}f}{sd}"
-
-
-def compared() -> dict[str, Any]:
-    """Return what ``run.sh compare`` has found."""
-    found: dict[str, Any] = json.loads((WASHED / "compared.json").read_text("utf-8"))
-    return found
-
-
-def tests(kind: str) -> list[dict[str, Any]]:
-    """Return the predictions, which have a ``printed`` difference, or the controls, which have a ``share``."""
-    return [test for test in compared()["tests"] if kind in test]
-
-
-def interval(found: dict[str, Any]) -> str:
-    """Return a difference with its interval."""
-    if found.get("low") is None:
-        return "-"
-    return f"{found['difference']:+.2f} ({found['low']:+.2f} to {found['high']:+.2f})"
-
-
-def predictions() -> str:
-    """Return what came of each prediction."""
-    rows = [
-        [
-            test["name"],
-            seeds_of(test),
-            interval(test),
-            p_of(test),
-            f"{test['printed']:+.2f}",
-            test["verdict"] or "not run",
-        ]
-        for test in tests("printed")
-    ]
-    return markdown(["", "seeds", "difference (95 %)", "p (Holm)", "printed", "it"], rows)
-
-
-def controls() -> str:
-    """Return the average of each control, and how far it lies from the middle of the gain."""
-    rows = []
-    for test in tests("share"):
-        means = [f"{mean:.2f}" for mean in test.get("means", ())] or ["-", "-"]
-        rows.append([test["name"], seeds_of(test), *means, interval(test), p_of(test), test["verdict"] or "not run"])
-    head = ["control", "seeds", "average", "middle of SimCSE's gain", "difference (95 %)", "p (Holm)", "it"]
-    return markdown(head, rows)
-
-
-def seeds_of(test: dict[str, Any]) -> str:
-    """Return the number of seeds on both sides."""
-    return " and ".join(map(str, test.get("seeds", "-")))
-
-
-def p_of(test: dict[str, Any]) -> str:
-    """Return the corrected p."""
-    p = test.get("p_holm")
-    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def gains_by_wash() -> str:
-    """Return SimCSE's gain over the raw [CLS] after each wash."""
-    rows = [
-        [name, f"{found['means'][1]:.2f}", f"{found['means'][0]:.2f}", found["seeds"][0], interval(found)]
-        for name, found in compared()["gains"].items()
-        if found is not None
-    ]
-    return markdown(["wash", "raw [CLS]", "SimCSE", "seeds", "gain (95 %)"], rows)
-
-
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "studies/first-study.md": {
         "study": lambda: gains(study()),
@@ -445,12 +274,17 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "changed": lambda: changed("ablations"),
     },
     "studies/washed.md": {
-        "washes": washes,
-        "rates": washed_rates,
-        "systems": washed_systems,
-        "gains": gains_by_wash,
-        "predictions": predictions,
-        "controls": controls,
+        "washes": washed.washes,
+        "rates": washed.rates,
+        "systems": washed.systems,
+        "gains": washed.gains,
+        "predictions": washed.predictions,
+        "controls": washed.controls,
+        "precision": washed.precision,
+        "transfer": lambda: washed.once_stored("further.json", washed.transfer),
+        "geometry": lambda: washed.once_stored("further.json", washed.geometry),
+        "correlations": lambda: washed.once_stored("further.json", washed.correlations),
+        "doses": lambda: washed.once_stored("doses-cls.csv", washed.doses),
     },
     "studies/choosing.md": {"choosing": choosing},
 }

@@ -286,6 +286,33 @@ def choosing():
     yield f"loses at most {max(losses):.3f} on {len(losses)} of them and {worst:.3f} on"
 
 
+VERDICTS = ("holds", "direction holds", "not shown", "contradicted")
+
+
+def around(test):
+    """Return a difference with its interval."""
+    return f"{test['difference']:.2f} ({test['low']:.2f} to {test['high']:.2f})"
+
+
+def washed_runs(name, **point):
+    """Return the results of the runs of a file of the washed study at a point."""
+    found = [run for run in studied(f"washed/{name}") if point.items() <= run["point"].items()]
+    assert found, point
+    return [run["results"] for run in found]
+
+
+def measured_start():
+    """Return STS-B dev of the raw [CLS] of the start."""
+    (start,) = washed_runs("raw", model="study/washed/wash-900", pooling="cls")
+    return start["best_dev_spearman"]
+
+
+def attention_share():
+    """Return the mean share of the attention term of the gradient with positives alone."""
+    runs = washed_runs("runs", **{"method": "micse", "contrastive.positives_only": True})
+    return statistics.fmean(run["gradient_shares"]["ami"] for run in runs)
+
+
 def washed():
     found, shared = measured("washed/compared.json"), measured("study/words.json")
     gate, gain = found["gate"], found["gains"]["900 steps"]
@@ -307,9 +334,28 @@ def washed():
     yield f"A count of shared words has {shared['sts_average']:.2f}"
     yield f"need no model, have {shared['best_dev_spearman']:.2f}"
     yield f"which needs no model ({shared['best_dev_spearman']:.2f})"
-    answered = [test for test in found["tests"] if test["verdict"] and "printed" in test]
-    numbers = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-    yield f"{numbers[len(answered)]} of the ten"
+    tests = [test for test in found["tests"] if "printed" in test]
+    answers = [sum(test["verdict"] == kind for test in tests) for kind in VERDICTS]
+    numbers = [
+        ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")[n] for n in answers
+    ]
+    yield "Of the ten predictions {} hold, {} in direction alone; {} are not shown, and {} is contradicted".format(
+        *numbers
+    )
+    assert all(test["verdict"] == "holds" for test in tests[:4])
+    ami, positives, groups, mirror, infocse, informin = tests[4:]
+    yield f"loses {around(informin)} when it masks in place, where {informin['printed']:.2f} is printed"
+    assert informin["low"] < informin["printed"] / 3 and infocse["high"] < infocse["printed"] / 3
+    yield f"InfoCSE loses {around(infocse)} on STS-B dev without contrast, where {infocse['printed']:.2f} is printed"
+    yield f"below the {measured_start():.2f} of its start"
+    assert infocse["means"][1] < measured_start()
+    yield f"is {around(mirror)} better than by [CLS], where {mirror['printed']:.2f} is printed"
+    yield f"its p is {mirror['p_holm']:.3f}"
+    yield f"full ZCA whitening: {around(groups)}"
+    yield f"{around(ami)} where {ami['printed']:.2f} is printed"
+    yield f"{positives['means'][0]:.2f} with the term and {positives['means'][1]:.2f} without it"
+    yield f"makes {100 * attention_share():.1f} % of the gradient"
+    yield f"has {-found['precision']['difference']:.2f} less in it than in fp32 ({found['precision']['low']:.2f} to"
 
 
 SAID = {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, choose, rates, methods, others,
-# effects, controls, second-wash, lengths, doses, scores, further, compare. All goes to study/washed/.
+# The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, untrained, choose, rates, methods,
+# others, effects, controls, second-wash, lengths, doses, scores, further, compare. All goes to study/washed/.
 # Interrupt a step at any time and start it again; start a step of training twice, and two cores share its runs. A run
 # whose line is in docs/results/washed/runs.jsonl is not made again: remove its line first to make its model.
 set -euo pipefail
@@ -32,9 +32,13 @@ wash() {                      # STEPS, SEED, NAME
 case $step in
   wash)
     for steps in 100 300 900; do wash $steps 1 wash-$steps; done
+    ;;
+  untrained)                  # the starts as they are, whitened, and weighted words, which need no model
     sentcli train --sweep $here/raw.toml --results $here/raw.jsonl -o study/washed/raw --resume "${dev[@]}"
     sentcli train --sweep $here/whitened.toml --results $here/whitened.jsonl -o study/washed/whitened --resume \
       "${text[@]}" --limit 20000 "${dev[@]}"
+    sentcli train --sweep $here/words.toml --results $here/words.jsonl -o study/washed/words --resume \
+      -m minilm "${text[@]}" "${dev[@]}"
     ;;
   choose) ln -sfn "$($study choose)" study/washed/start ;;
   rates | methods | others | effects | lengths) sweep "$step" "${text[@]}" ;;

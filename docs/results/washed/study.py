@@ -29,7 +29,7 @@ from sentcli.evaluation import score_files, significance
 
 HERE = Path(__file__).parent
 MODELS = Path("study/washed")
-FIXED = ("raw", "whitened")
+FIXED = ("raw", "whitened", "words")
 """How the systems begin that are one model without a seed, and the files of their runs."""
 LENGTHS = (100, 300, 900)
 GREATEST_PERPLEXITY = 250
@@ -126,7 +126,10 @@ def folders() -> dict[str, Model]:
     """Return the models of the study by their folders, which may not be here any more."""
     found: dict[str, Model] = {}
     start = choose()
-    for kind in FIXED:
+    for run in lines("words"):
+        system = f"words {run['point']['weights']}"
+        found[f"{MODELS}/words/{run['run']}"] = Model(system, None, dev_of(run), run["digest"])
+    for kind in FIXED[:2]:
         for run in lines(kind):
             washed, pooling = Path(run["point"]["model"]).name, run["point"]["pooling"]
             if washed == start or (kind, pooling) == ("raw", "cls"):
@@ -172,6 +175,7 @@ def models(further: bool) -> list[str]:
     if further:
         known = {entry["system"] for entry in kept("further.json")}
         first = {model.system: folder for folder, model in reversed(here.items()) if "," not in model.system}
+        first = {system: folder for system, folder in first.items() if not system.startswith("words")}
         chosen = [folder for system, folder in first.items() if system not in known]
     else:
         known = {entry["digest"] for entry in kept("scores.json")}
@@ -282,10 +286,10 @@ def verdict(found: Mapping[str, Any] | None, printed: float) -> str | None:
 
 
 def compare() -> dict[str, Any]:
-    """Return the gate, every prediction and control with its difference and verdict, and the gains after each wash."""
+    """Return the gate, the predictions and controls with their verdicts, the gains after each wash, and bf16's."""
     table, file = Scores(), tomllib.loads((HERE / "predictions.toml").read_text("utf-8"))
     untrained = [
-        f"{kind} {pooling}" for kind in FIXED for pooling in POOLINGS if f"{kind} {pooling}" in table.by_system
+        f"{kind} {pooling}" for kind in FIXED[:2] for pooling in POOLINGS if f"{kind} {pooling}" in table.by_system
     ]
     best = max(untrained, key=lambda system: table.of(system)[0].mean())
     gate = table.compare("simcse", best)
@@ -308,7 +312,8 @@ def compare() -> dict[str, Any]:
     pairs = {f"{steps} steps": (f"simcse, {steps} steps", f"raw cls, {steps}") for steps in LENGTHS[:2]}
     pairs |= {f"{LENGTHS[2]} steps": ("simcse", "raw cls"), "second wash": ("simcse, second wash", "raw cls, second")}
     washes = {name: table.compare(*pair) for name, pair in pairs.items()}
-    return {"gate": {"second": best, **(gate or {})}, "tests": tests, "gains": washes}
+    precision = table.compare("simcse", "simcse, fp32")
+    return {"gate": {"second": best, **(gate or {})}, "tests": tests, "gains": washes, "precision": precision}
 
 
 def main() -> None:

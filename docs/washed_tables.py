@@ -1,0 +1,273 @@
+"""The tables of docs/studies/washed.md, from docs/results/washed/."""
+
+import csv
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.stats import pearsonr, permutation_test, rankdata
+from study_tables import AVERAGE, RESULTS, TASKS, markdown, over_seeds, printed, shared_words, spread
+
+from sentcli.evaluation import significance
+from sentcli.training.records import Summary, read_results, summarize
+
+WASHED = RESULTS / "washed"
+POOLINGS = ("cls", "mean", "first-last-avg")
+MEASURES = {
+    "alignment": 3,
+    "uniformity": 2,
+    "mean cosine": 3,
+    "isotropy": 3,
+    "effective rank": 0,
+    "first direction %": 1,
+}
+"""The measures of `analyze geometry` that are shown, and their decimals."""
+UNTRAINED = ("words", "raw", "whitened")
+"""How the systems begin that need no training."""
+MINI = "sentcli-bert-mini"
+T = TypeVar("T")
+
+
+def washes() -> str:
+    """Return the perplexity after each wash, and STS-B dev of its vectors, raw and whitened."""
+    scores = {
+        (kind, Path(run["point"]["model"]).name, run["point"]["pooling"]): run["results"]["best_dev_spearman"]
+        for kind in ("raw", "whitened")
+        for run in read_results(WASHED / f"{kind}.jsonl").values()
+    }
+    columns = [(kind, pooling) for kind in ("raw", "whitened") for pooling in ("cls", "mean", "first-last-avg")]
+    rows = []
+    for name in dict.fromkeys(name for _, name, _ in scores):
+        perplexity = stored(name)["results"]["held_out_perplexity"]
+        found = [scores.get((kind, name, pooling)) for kind, pooling in columns]
+        cells = ["-" if score is None else f"{score:.2f}" for score in found]
+        rows.append([name.removeprefix("wash-"), f"{perplexity:.0f}", *cells])
+    return markdown(["steps", "perplexity", *(" ".join(column) for column in columns)], rows)
+
+
+def rates() -> str:
+    """Return STS-B dev of each method by rate."""
+    return by_rate(summary for summary in runs() if {*summary.point} == {"method", "learning_rate"})
+
+
+def by_rate(found: Iterable[Summary]) -> str:
+    """Return STS-B dev by method and rate; the best rate of a method is bold."""
+    scores: dict[str, dict[float, Summary]] = {}
+    for summary in found:
+        scores.setdefault(summary.point["method"], {})[summary.point["learning_rate"]] = summary
+    tried = sorted({rate for summaries in scores.values() for rate in summaries})
+    rows = []
+    for method, summaries in scores.items():
+        best = max(summaries, key=lambda rate: first_dev(summaries[rate]))
+        cells = {rate: f"{first_dev(summary):.2f}" for rate, summary in summaries.items()}
+        cells[best] = f"**{cells[best]}**"
+        rows.append([method, *(cells.get(rate, "-") for rate in tried)])
+    return markdown(["method", *(f"{rate:g}" for rate in tried)], rows)
+
+
+def first_dev(summary: Summary) -> float:
+    """Return STS-B dev of seed 42, by which a rate is chosen."""
+    return float(summary.runs[summary.seeds.index(42)]["best_dev_spearman"])
+
+
+def systems() -> str:
+    """Return the scores of words, of the start and of the methods, means over seeds."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in stored("scores"):
+        kind, _, variant = entry["system"].partition(" ")
+        if not variant or (kind in UNTRAINED and "," not in variant):
+            found.setdefault(entry["system"], []).append(entry)
+    rows = [[*shared_words(), "-", "-"]]
+    for name, entries in in_order(found):
+        paper = printed(name)
+        rows.append([
+            name,
+            "-" if entries[0]["seed"] is None else len(entries),
+            over_seeds([entry["dev"] for entry in entries]),
+            *(f"{statistics.fmean(entry['sts'][task] for entry in entries):.2f}" for task in TASKS),
+            over_seeds([entry["average"] for entry in entries]),
+            over_seeds([entry["recall@1"] for entry in entries], 1),
+            "-" if paper is None else f"{paper:.2f}",
+        ])  # fmt: skip
+    return markdown(["", "seeds", "STS-B dev", *TASKS, "average", "recall@1", "published"], rows)
+
+
+def stored(name: str) -> Any:
+    """Return what a file of the study holds."""
+    return json.loads((WASHED / f"{name}.json").read_text("utf-8"))
+
+
+def once_stored(name: str, make: Callable[[], str]) -> str:
+    """Return a table of what a file of the study holds, or that it has not run."""
+    return make() if (WASHED / name).exists() else "Not run yet.\n"
+
+
+def runs() -> list[Summary]:
+    """Return the runs of training by their settings."""
+    return summarize(read_results(WASHED / "runs.jsonl").values())
+
+
+def in_order(systems: Mapping[str, T]) -> list[tuple[str, T]]:
+    """Return systems with those first that need no training: words, raw vectors, whitened ones."""
+    return sorted(systems.items(), key=lambda item: [*UNTRAINED, item[0].split()[0]].index(item[0].split()[0]))
+
+
+def tests(kind: str) -> list[dict[str, Any]]:
+    """Return the predictions, which have a ``printed`` difference, or the controls, which have a ``share``."""
+    return [test for test in stored("compared")["tests"] if kind in test]
+
+
+def interval(found: dict[str, Any]) -> str:
+    """Return a difference with its interval."""
+    if found.get("low") is None:
+        return "-"
+    return f"{found['difference']:+.2f} ({found['low']:+.2f} to {found['high']:+.2f})"
+
+
+def predictions() -> str:
+    """Return what came of each prediction."""
+    rows = [
+        [
+            test["name"],
+            seeds_of(test),
+            *means_of(test),
+            interval(test),
+            p_of(test),
+            f"{test['printed']:+.2f}",
+            test["verdict"] or "not run",
+        ]
+        for test in tests("printed")
+    ]
+    return markdown(["", "seeds", "first", "second", "difference (95 %)", "p (Holm)", "printed", "it"], rows)
+
+
+def controls() -> str:
+    """Return the average of each control, and how far it lies from the middle of the gain."""
+    rows = []
+    for test in tests("share"):
+        verdict = test["verdict"] or "not run"
+        rows.append([test["name"], seeds_of(test), *means_of(test), interval(test), p_of(test), verdict])
+    head = ["control", "seeds", "average", "middle of SimCSE's gain", "difference (95 %)", "p (Holm)", "it"]
+    return markdown(head, rows)
+
+
+def seeds_of(test: dict[str, Any]) -> str:
+    """Return the number of seeds on both sides."""
+    return " and ".join(map(str, test.get("seeds", "-")))
+
+
+def means_of(test: dict[str, Any]) -> list[str]:
+    """Return the means of both sides."""
+    return [f"{mean:.2f}" for mean in test.get("means", ())] or ["-", "-"]
+
+
+def p_of(test: dict[str, Any]) -> str:
+    """Return the corrected p."""
+    p = test.get("p_holm")
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def gains() -> str:
+    """Return SimCSE's gain over the raw [CLS] after each wash."""
+    rows = [
+        [name, f"{found['means'][1]:.2f}", f"{found['means'][0]:.2f}", found["seeds"][0], interval(found)]
+        for name, found in stored("compared")["gains"].items()
+        if found is not None
+    ]
+    return markdown(["wash", "raw [CLS]", "SimCSE", "seeds", "gain (95 %)"], rows)
+
+
+def precision() -> str:
+    """Return SimCSE in bf16, as all methods of the study run, and in fp32."""
+    found = stored("compared")["precision"]
+    if found is None:
+        return "Not run yet.\n"
+    return markdown(
+        ["", "seeds", "bf16", "fp32", "difference (95 %)", "p"],
+        [["simcse", seeds_of(found), *means_of(found), interval(found), f"{found['p']:.2f}"]],
+    )
+
+
+def transfer() -> str:
+    """Return the accuracies of the seven transfer tasks, one seed of each system."""
+    found = {entry["system"]: entry for entry in stored("further")}
+    names = list(next(iter(found.values()))["transfer"])
+    rows = [
+        [system, *(f"{entry['transfer'][name]:.2f}" for name in names), f"{entry['average']:.2f}"]
+        for system, entry in in_order(found)
+    ]
+    return markdown(["", *names, "average"], rows)
+
+
+def geometry() -> str:
+    """Return the geometry of STS-B's sentences, one seed of each system, beside its STS average."""
+    averages = {entry["digest"]: entry["average"] for entry in stored("scores")}
+    found = {entry["system"]: entry for entry in stored("further")}
+    rows = [
+        [
+            system,
+            entry["pooling"],
+            *(f"{entry['geometry'][name]:.{digits}f}" for name, digits in MEASURES.items()),
+            f"{averages[entry['digest']]:.2f}",
+        ]
+        for system, entry in in_order(found)
+    ]
+    return markdown(["", "pooling", *MEASURES, AVERAGE], rows)
+
+
+def correlations() -> str:
+    """Return how transfer and each measure of geometry follow the STS average over systems, by pooling.
+
+    Spearman's correlation, with p by permutation, corrected for the columns of a row.
+    """
+    averages = {entry["digest"]: entry["average"] for entry in stored("scores")}
+    found = stored("further")
+    rows = []
+    for pooling in ("cls", "mean", None):
+        group = [entry for entry in found if pooling is None or entry["pooling"] == pooling]
+        scores = rankdata([averages[entry["digest"]] for entry in group])
+        columns = [[entry["average"] for entry in group]]
+        columns += [[entry["geometry"][name] for entry in group] for name in MEASURES]
+        tests = [
+            permutation_test(
+                (rankdata(column),),
+                lambda one, axis=-1, scores=scores: pearsonr(one, np.broadcast_to(scores, one.shape), axis=axis)[0],
+                permutation_type="pairings",
+                vectorized=True,
+                rng=0,
+            )
+            for column in columns
+        ]
+        corrected = significance.holm([test.pvalue for test in tests])
+        cells = [f"{test.statistic:+.2f} ({p:.2f})" for test, p in zip(tests, corrected, strict=True)]
+        rows.append([pooling or "all", len(group), *cells])
+    return markdown(["pooling", "systems", "transfer", *MEASURES], rows)
+
+
+def doses() -> str:
+    """Return what sentcli-bert-mini is good for by how much it has read: raw, centred, and after SimCSE."""
+    passes = {"mini-862": 0.25, "mini-3447": 1, MINI: 2}
+    perplexities = {name: stored(name)["results"]["held_out_perplexity"] for name in passes if name != MINI}
+    log = (RESULTS.parents[1] / "models" / MINI / "training-log.jsonl").read_text("utf-8").splitlines()
+    perplexities[MINI] = json.loads(log[-1])["held_out_perplexity"]
+    trained = {Path(summary.point.get("model", "")).name: summary for summary in runs()}
+    tables = {}
+    for pooling in POOLINGS:
+        with (WASHED / f"doses-{pooling}.csv").open(encoding="utf-8", newline="") as handle:
+            tables[pooling] = {row["values"]: float(row["gold score"]) for row in csv.DictReader(handle)}
+    rows = []
+    for name in passes:
+        if name in trained:
+            vectors = [tables[pooling][f"{name}{kind}"] for kind in ("", ", centred") for pooling in POOLINGS]
+            rows.append([
+                passes[name],
+                f"{perplexities[name]:.0f}",
+                *(f"{score:.2f}" for score in vectors),
+                spread(trained[name], "best_dev_spearman"),
+                len(trained[name].runs),
+            ])  # fmt: skip
+    head = [f"{kind} {pooling}" for kind in ("raw", "centred") for pooling in POOLINGS]
+    return markdown(["passes", "perplexity", *head, "SimCSE", "seeds"], rows)
