@@ -29,10 +29,8 @@ def markdown(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
 
 def spread(summary: Summary, key: str) -> str:
     """Return mean and standard deviation."""
-    if summary.mean.get(key) is None:
-        return "-"
-    sd = summary.sd.get(key)
-    return f"{summary.mean[key]:.2f}" + (f" ± {sd:.2f}" if sd is not None else "")
+    values = [run[key] for run in summary.runs]
+    return "-" if None in values else over_seeds(values)
 
 
 def over_seeds(values: list[float], digits: int = 2) -> str:

@@ -3,9 +3,9 @@
 import csv
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy.stats import pearsonr, permutation_test, rankdata
@@ -28,7 +28,6 @@ MEASURES = {
 UNTRAINED = ("words", "raw", "whitened")
 """How the systems begin that need no training."""
 MINI = "sentcli-bert-mini"
-T = TypeVar("T")
 
 
 def washes() -> str:
@@ -38,7 +37,7 @@ def washes() -> str:
         for kind in ("raw", "whitened")
         for run in read_results(WASHED / f"{kind}.jsonl").values()
     }
-    columns = [(kind, pooling) for kind in ("raw", "whitened") for pooling in ("cls", "mean", "first-last-avg")]
+    columns = [(kind, pooling) for kind in ("raw", "whitened") for pooling in POOLINGS]
     rows = []
     for name in dict.fromkeys(name for _, name, _ in scores):
         perplexity = stored(name)["results"]["held_out_perplexity"]
@@ -81,7 +80,8 @@ def systems() -> str:
         if not variant or (kind in UNTRAINED and "," not in variant):
             found.setdefault(entry["system"], []).append(entry)
     rows = [[*shared_words(), "-", "-"]]
-    for name, entries in in_order(found):
+    for name in sorted(found, key=place):
+        entries = found[name]
         paper = printed(name)
         rows.append([
             name,
@@ -110,9 +110,17 @@ def runs() -> list[Summary]:
     return summarize(read_results(WASHED / "runs.jsonl").values())
 
 
-def in_order(systems: Mapping[str, T]) -> list[tuple[str, T]]:
-    """Return systems with those first that need no training: words, raw vectors, whitened ones."""
-    return sorted(systems.items(), key=lambda item: [*UNTRAINED, item[0].split()[0]].index(item[0].split()[0]))
+def place(system: str) -> int:
+    """Return the place of a system in a table, where those come first that need no training."""
+    kind = system.split()[0]
+    return UNTRAINED.index(kind) if kind in UNTRAINED else len(UNTRAINED)
+
+
+def further() -> list[dict[str, Any]]:
+    """Return the transfer and the geometry of one seed of each system, with the STS average of that seed."""
+    averages = {entry["digest"]: entry["average"] for entry in stored("scores")}
+    entries = [entry | {AVERAGE: averages[entry["digest"]]} for entry in stored("further")]
+    return sorted(entries, key=lambda entry: place(entry["system"]))
 
 
 def tests(kind: str) -> list[dict[str, Any]]:
@@ -193,27 +201,25 @@ def precision() -> str:
 
 def transfer() -> str:
     """Return the accuracies of the seven transfer tasks, one seed of each system."""
-    found = {entry["system"]: entry for entry in stored("further")}
-    names = list(next(iter(found.values()))["transfer"])
+    found = further()
+    names = list(found[0]["transfer"])
     rows = [
-        [system, *(f"{entry['transfer'][name]:.2f}" for name in names), f"{entry['average']:.2f}"]
-        for system, entry in in_order(found)
+        [entry["system"], *(f"{entry['transfer'][name]:.2f}" for name in names), f"{entry['average']:.2f}"]
+        for entry in found
     ]
     return markdown(["", *names, "average"], rows)
 
 
 def geometry() -> str:
     """Return the geometry of STS-B's sentences, one seed of each system, beside its STS average."""
-    averages = {entry["digest"]: entry["average"] for entry in stored("scores")}
-    found = {entry["system"]: entry for entry in stored("further")}
     rows = [
         [
-            system,
+            entry["system"],
             entry["pooling"],
             *(f"{entry['geometry'][name]:.{digits}f}" for name, digits in MEASURES.items()),
-            f"{averages[entry['digest']]:.2f}",
+            f"{entry[AVERAGE]:.2f}",
         ]
-        for system, entry in in_order(found)
+        for entry in further()
     ]
     return markdown(["", "pooling", *MEASURES, AVERAGE], rows)
 
@@ -223,15 +229,14 @@ def correlations() -> str:
 
     Spearman's correlation, with p by permutation, corrected for the columns of a row.
     """
-    averages = {entry["digest"]: entry["average"] for entry in stored("scores")}
-    found = stored("further")
+    found = further()
     rows = []
     for pooling in ("cls", "mean", None):
         group = [entry for entry in found if pooling is None or entry["pooling"] == pooling]
-        scores = rankdata([averages[entry["digest"]] for entry in group])
+        scores = rankdata([entry[AVERAGE] for entry in group])
         columns = [[entry["average"] for entry in group]]
         columns += [[entry["geometry"][name] for entry in group] for name in MEASURES]
-        tests = [
+        results = [
             permutation_test(
                 (rankdata(column),),
                 lambda one, axis=-1, scores=scores: pearsonr(one, np.broadcast_to(scores, one.shape), axis=axis)[0],
@@ -241,8 +246,8 @@ def correlations() -> str:
             )
             for column in columns
         ]
-        corrected = significance.holm([test.pvalue for test in tests])
-        cells = [f"{test.statistic:+.2f} ({p:.2f})" for test, p in zip(tests, corrected, strict=True)]
+        corrected = significance.holm([each.pvalue for each in results])
+        cells = [f"{each.statistic:+.2f} ({p:.2f})" for each, p in zip(results, corrected, strict=True)]
         rows.append([pooling or "all", len(group), *cells])
     return markdown(["pooling", "systems", "transfer", *MEASURES], rows)
 

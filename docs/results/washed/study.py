@@ -29,8 +29,10 @@ from sentcli.evaluation import score_files, significance
 
 HERE = Path(__file__).parent
 MODELS = Path("study/washed")
-FIXED = ("raw", "whitened", "words")
-"""How the systems begin that are one model without a seed, and the files of their runs."""
+POOLED = ("raw", "whitened")
+"""How the systems begin that are vectors of the start, a pooling each, and the files of their runs."""
+FIXED = (*POOLED, "words")
+"""How the systems begin that are one model without a seed."""
 LENGTHS = (100, 300, 900)
 GREATEST_PERPLEXITY = 250
 POOLINGS = ("cls", "mean", "first-last-avg")
@@ -129,7 +131,7 @@ def folders() -> dict[str, Model]:
     for run in lines("words"):
         system = f"words {run['point']['weights']}"
         found[f"{MODELS}/words/{run['run']}"] = Model(system, None, dev_of(run), run["digest"])
-    for kind in FIXED[:2]:
+    for kind in POOLED:
         for run in lines(kind):
             washed, pooling = Path(run["point"]["model"]).name, run["point"]["pooling"]
             if washed == start or (kind, pooling) == ("raw", "cls"):
@@ -174,9 +176,9 @@ def models(further: bool) -> list[str]:
     here = {folder: model for folder, model in folders().items() if Path(folder).is_dir()}
     if further:
         known = {entry["system"] for entry in kept("further.json")}
-        first = {model.system: folder for folder, model in reversed(here.items()) if "," not in model.system}
-        first = {system: folder for system, folder in first.items() if not system.startswith("words")}
-        chosen = [folder for system, folder in first.items() if system not in known]
+        first = {model.system: folder for folder, model in reversed(here.items())}
+        methods = (system for system in first if "," not in system and not system.startswith("words"))
+        chosen = [first[system] for system in methods if system not in known]
     else:
         known = {entry["digest"] for entry in kept("scores.json")}
         chosen = [folder for folder, model in here.items() if model.digest not in known]
@@ -289,7 +291,7 @@ def compare() -> dict[str, Any]:
     """Return the gate, the predictions and controls with their verdicts, the gains after each wash, and bf16's."""
     table, file = Scores(), tomllib.loads((HERE / "predictions.toml").read_text("utf-8"))
     untrained = [
-        f"{kind} {pooling}" for kind in FIXED[:2] for pooling in POOLINGS if f"{kind} {pooling}" in table.by_system
+        f"{kind} {pooling}" for kind in POOLED for pooling in POOLINGS if f"{kind} {pooling}" in table.by_system
     ]
     best = max(untrained, key=lambda system: table.of(system)[0].mean())
     gate = table.compare("simcse", best)
