@@ -254,7 +254,7 @@ def correlations() -> str:
 
 def doses() -> str:
     """Return what sentcli-bert-mini is good for by how much it has read: raw, centred, and after SimCSE."""
-    passes = {"mini-862": 0.25, "mini-3447": 1, MINI: 2}
+    passes = {"mini-862": "0.25", "mini-3447": "1", "mini-6894": "2", "mini-13788": "4", MINI: "2, as it comes"}
     perplexities = {name: stored(name)["results"]["held_out_perplexity"] for name in passes if name != MINI}
     log = (RESULTS.parents[1] / "models" / MINI / "training-log.jsonl").read_text("utf-8").splitlines()
     perplexities[MINI] = json.loads(log[-1])["held_out_perplexity"]
@@ -262,17 +262,16 @@ def doses() -> str:
     tables = {}
     for pooling in POOLINGS:
         with (WASHED / f"doses-{pooling}.csv").open(encoding="utf-8", newline="") as handle:
-            tables[pooling] = {row["values"]: float(row["gold score"]) for row in csv.DictReader(handle)}
+            rows_of = [row for row in csv.DictReader(handle) if row["gold score"]]
+        tables[pooling] = {row["values"]: float(row["gold score"]) for row in rows_of}
     rows = []
-    for name in passes:
-        if name in trained:
-            vectors = [tables[pooling][f"{name}{kind}"] for kind in ("", ", centred") for pooling in POOLINGS]
-            rows.append([
-                passes[name],
-                f"{perplexities[name]:.0f}",
-                *(f"{score:.2f}" for score in vectors),
-                spread(trained[name], "best_dev_spearman"),
-                len(trained[name].runs),
-            ])  # fmt: skip
+    for name, read in passes.items():
+        vectors = [tables[pooling][f"{name}{kind}"] for kind in ("", ", centred") for pooling in POOLINGS]
+        rows.append([
+            read,
+            f"{perplexities[name]:.1f}",
+            *(f"{score:.2f}" for score in vectors),
+            spread(trained[name], "best_dev_spearman"),
+        ])  # fmt: skip
     head = [f"{kind} {pooling}" for kind in ("raw", "centred") for pooling in POOLINGS]
-    return markdown(["passes", "perplexity", *head, "SimCSE", "seeds"], rows)
+    return markdown(["passes", "perplexity", *head, "SimCSE"], rows)

@@ -133,10 +133,16 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Add a line to the file, replacing an incomplete last line; a lock protects it from other sweeps."""
+    """Add a line to the file, replacing an incomplete last line; a lock protects it from other sweeps.
+
+    Of a run that another sweep has finished meanwhile there is a line already.
+    """
     if not is_first():
         return
     with FileLock(path.with_name(f".{path.name}.lock")):
+        known = read_results(path).get(record["digest"])
+        if known is not None and known.get("results") == record.get("results"):
+            return
         lines = [*_whole_lines(path), json.dumps(record, ensure_ascii=False).encode()]
         with replacing(path) as temporary:
             temporary.write_bytes(b"\n".join(lines) + b"\n")

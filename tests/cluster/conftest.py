@@ -22,7 +22,25 @@ pytest.importorskip("ray", reason="Ray comes with the extra sentcli[cluster]")
 WORDS = "the a cat dog bird fish ran swam house river tree big small red blue old new man woman child".split()
 
 
-def start_cluster(nodes):
+DEADLY = """
+import os, re, signal, sys
+from pathlib import Path
+
+def heed(event, arguments):
+    found = event == "open" and re.search(r"/\\.([^/]+)\\.\\d+\\.partial$", str(arguments[0]))
+    for order in Path(__file__).parent.glob(f"{found[1]}-*") if found else ():
+        try:
+            order.unlink()
+        except FileNotFoundError:
+            continue  # another process has taken it
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(heed)
+"""
+"""A sitecustomize.py: a process that opens an output is killed if a file beside this one says so, which it takes away."""
+
+
+def start_cluster(nodes, **options):
     """Start a head, which has no CPUs to give, and nodes with two CPUs each."""
     from ray.cluster_utils import Cluster
 
@@ -31,16 +49,39 @@ def start_cluster(nodes):
     cluster = Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0})
     cluster.common = common
     for _ in range(nodes):
-        cluster.add_node(**common, num_cpus=2)
+        cluster.add_node(**common, num_cpus=2, **options)
     return cluster
 
 
 @pytest.fixture(scope="session")
-def two_nodes():
+def orders(tmp_path_factory):
+    """The folder with the orders that kill workers of `two_nodes`."""
+    folder = tmp_path_factory.mktemp("orders")
+    (folder / "sitecustomize.py").write_text(DEADLY)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def two_nodes(orders):
     """A cluster that stays as it is."""
-    cluster = start_cluster(2)
+    cluster = start_cluster(2, env_vars={"PYTHONPATH": str(orders)})
     yield cluster
     cluster.shutdown()
+
+
+@pytest.fixture
+def kills(orders):
+    """Order that the worker which opens an output is killed, and so often; all of it must have happened at the end."""
+
+    def order(name, times=1):
+        for number in range(times):
+            (orders / f"{name}-{number}").touch()
+
+    yield order
+    left = {path.name for path in orders.glob("*.npy-*")}
+    for name in left:
+        (orders / name).unlink()
+    assert not left
 
 
 @contextmanager

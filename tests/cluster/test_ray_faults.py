@@ -1,15 +1,11 @@
 """`encode --ray` while workers, nodes and the driver are killed: what it costs, and that the bytes stay the same."""
 
 import itertools
-import os
 import re
-import shutil
 import signal
 import sys
-import threading
 import time
 from collections import deque
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,39 +42,6 @@ def plain(many, exported, tmp_path_factory):
     return contents(out)
 
 
-@contextmanager
-def killing(out, *names, times=1):
-    """Kill the workers that write these files, each file's so many times; yields the names as it kills."""
-    killed, ended = [], threading.Event()
-
-    def watch():
-        while not ended.is_set() and len(killed) < times * len(names):
-            for path in out.iterdir() if out.is_dir() else []:
-                found = re.fullmatch(r"\.(.+)\.(\d+)\.partial", path.name)
-                if found and found[1] in names and killed.count(found[1]) < times and kill_worker(int(found[2])):
-                    killed.append(found[1])
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        ended.set()
-        thread.join()
-
-
-def kill_worker(number):
-    """Kill a process if it is a worker; tell whether it was one."""
-    try:
-        is_worker = Path(f"/proc/{number}/cmdline").read_bytes().startswith(b"ray::Worker")
-    except OSError:
-        return False
-    if is_worker:
-        os.kill(number, signal.SIGKILL)
-    return is_worker
-
-
 def shards_in(out, least=1, seconds=60):
     """Wait until some shards are finished."""
     end = time.monotonic() + seconds
@@ -96,10 +59,11 @@ def processes_of_ray():
 
 
 @pytest.mark.slow
-def test_killed_workers_cost_their_shards(two_nodes, encode, many, plain, tmp_path):
+def test_killed_workers_cost_their_shards(two_nodes, kills, encode, many, plain, tmp_path):
     out = tmp_path / "out"
-    with killing(out, "vectors-00005.npy", "vectors-00017.npy"):
-        done = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address)
+    for number in (5, 17):
+        kills(f"vectors-{number:05}.npy")
+    done = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address)
     for number in (5, 17):
         assert re.search(rf"worker .*shard {number}\b", message_of(done))
     assert contents(out) == plain
@@ -107,18 +71,11 @@ def test_killed_workers_cost_their_shards(two_nodes, encode, many, plain, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_shard_at_which_workers_die_again_and_again(two_nodes, encode, many, plain, tmp_path):
+def test_a_shard_at_which_workers_die_again_and_again(two_nodes, kills, encode, many, plain, tmp_path):
     out = tmp_path / "out"
-    for _ in range(5):  # on a busy machine a shard may be finished before its worker is killed
-        with killing(out, "vectors-00005.npy", times=3) as killed:
-            running = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address, wait=False)
-            _, message = running.communicate(timeout=200)
-        if len(killed) == 3:
-            break
-        shutil.rmtree(out)
-    assert running.returncode == 1, message
-    message = " ".join(message.split())
-    assert re.search(f"shard 5, .*{many}, row 2001: 3 ", message)
+    kills("vectors-00005.npy", times=3)
+    failed = encode(many, "-o", out, *SHARDS, "--ray", two_nodes.address, check=1)
+    assert re.search(f"shard 5, .*{many}, row 2001: 3 ", message_of(failed))
     assert len(manifest_of(out)["shards"]) == ROWS // 400 - 1
     assert {name: data for name, data in plain.items() if "-00005" not in name and "manifest" not in name}.items() == {
         name: data for name, data in contents(out).items() if "manifest" not in name

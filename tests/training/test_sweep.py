@@ -142,6 +142,22 @@ def test_a_run_of_another_process_is_left_to_it(invoke, tiny_bert, text, tmp_pat
     assert [line["seed"] for line in records(tmp_path / "m" / "results.jsonl")] == [2]
 
 
+def test_a_run_that_another_process_finishes_meanwhile_has_one_line(invoke, tiny_bert, text, tmp_path, monkeypatch):
+    from sentcli.training import run as runs
+
+    original = runs.run
+    call = (invoke, tiny_bert, text, tmp_path / "m", "--method", "simcse", "--seeds", "1,2", "--resume")
+
+    def second(prepared, observer=None):
+        monkeypatch.setattr(runs, "run", original)
+        train(*call)  # between the look into the results and the training
+        return original(prepared, observer)
+
+    monkeypatch.setattr(runs, "run", second)
+    train(*call)
+    assert [line["seed"] for line in records(tmp_path / "m" / "results.jsonl")] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

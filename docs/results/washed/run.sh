@@ -2,7 +2,8 @@
 # The study from a washed start, docs/studies/washed.md: run.sh STEP, in the order wash, untrained, choose, rates, methods,
 # others, effects, controls, second-wash, lengths, doses, scores, further, compare. All goes to study/washed/.
 # Interrupt a step at any time and start it again; start a step of training twice, and two cores share its runs. A run
-# whose line is in docs/results/washed/runs.jsonl is not made again: remove its line first to make its model.
+# whose line is in docs/results/washed/runs.jsonl is not made again: remove its line first to make its model. The doses
+# were made on a GPU, with JOBS=5 beside each other.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 step=$1
@@ -14,6 +15,8 @@ for file in "$corpus"/general/*.txt.gz; do   # wiki_science is held out
   [[ $file == *wiki_science* ]] || general+=("$file")
 done
 text=(--data "$corpus/wiki.txt" "${general[@]}")
+mini=study/washed/mini
+doses=(862 3447 6894 13788)
 dev=(--eval-data "$SENTCLI_DATA/senteval")
 training=(--batch-size 64 --max-length 32 --max-steps 250 --eval-every 125 --save-every 0 --set precision=bf16
   --set keep_start=false --set warmup_steps=0)
@@ -53,21 +56,24 @@ case $step in
       $study pair-randomly study/washed/random-pairs.csv "$corpus/wiki.txt" "${general[@]}"
     sweep random-pairs --data study/washed/random-pairs.csv
     ;;
-  doses)                      # how much sentcli-bert-mini has read: a quarter of a pass, one, and the two that it comes with
-    mini=study/washed/mini
+  doses)                      # sentcli-bert-mini after a quarter of a pass over its text, after one, two and four
     [[ -d $mini ]] || python models/sentcli-bert-mini/make.py prepare "$corpus" $mini
-    for steps in 862 3447; do
-      sentcli train --method mlm -m $mini/start --data $mini/train.txt --eval-text $mini/held-out.txt --batch-size 64 \
-        --set accumulate=2 --max-steps $steps --learning-rate 1e-3 --set warmup_share=0.05 --set precision=bf16 \
-        --eval-every 500 --save-every 100 -o study/washed/mini-$steps --json $here/mini-$steps.json --resume
-    done
-    sweep doses "${text[@]}"
+    printf '%s\n' "${doses[@]}" | xargs -n 1 -P "${JOBS:-1}" bash $here/run.sh dose
+    seq "${JOBS:-1}" | xargs -n 1 -P "${JOBS:-1}" bash $here/run.sh dose-runs
+    models=(-m sentcli-bert-mini)
+    for steps in "${doses[@]}"; do models+=(-m $mini-$steps); done
     for pooling in cls mean first-last-avg; do
-      sentcli analyze similarity -m study/washed/mini-862 -m study/washed/mini-3447 -m sentcli-bert-mini --split dev \
-        --pooling $pooling --data "$SENTCLI_DATA/senteval" -o study/washed/doses-$pooling --overwrite
+      sentcli analyze similarity "${models[@]}" --split dev --pooling $pooling --data "$SENTCLI_DATA/senteval" \
+        -o study/washed/doses-$pooling --overwrite
       cp study/washed/doses-$pooling/follows.csv $here/doses-$pooling.csv
     done
     ;;
+  dose)                       # of the given number of steps
+    sentcli train --method mlm -m $mini/start --data $mini/train.txt --eval-text $mini/held-out.txt --batch-size 128 \
+      --max-steps "$2" --learning-rate 1e-3 --set warmup_share=0.05 --set precision=bf16 --eval-every 500 \
+      --save-every 1000 -o "$mini-$2" --json "$here/mini-$2.json" --resume
+    ;;
+  dose-runs) sweep doses "${text[@]}" ;;
   scores)                     # the seven STS tasks and STS-B's pairs as a retrieval set, of every model that has none
     mapfile -t models < <($study models)
     ((${#models[@]} > 1)) || exit 0
