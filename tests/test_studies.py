@@ -301,6 +301,21 @@ def washed_runs(name, **point):
     return [run["results"] for run in found]
 
 
+def doses():
+    """Yield what is said of sentcli-bert-mini by how much it has read."""
+    with (RESULTS / "washed" / "doses-cls.csv").open(encoding="utf-8", newline="") as handle:
+        raw = {row["values"]: row["gold score"] for row in csv.DictReader(handle)}
+    mini = {steps: f"mini-{steps}" for steps in (862, 3447, 6894, 13788)}
+    before = [float(raw[name]) for name in mini.values()]
+    after = [mean("washed/runs", "simcse", "best_dev_spearman", model=f"study/washed/{name}") for name in mini.values()]
+    yield f"its raw [CLS] rises from {before[0]:.2f} to {before[-1]:.2f} on STS-B dev"
+    yield f"and SimCSE from {after[0]:.2f} to {after[-1]:.2f}"
+    lost = sorted(one - other for one, other in zip(before, after, strict=True))
+    yield f"made of, by {lost[0]:.2f} to {lost[-1]:.2f}"
+    perplexity = measured("washed/mini-6894.json")["results"]["held_out_perplexity"]
+    yield f"with a perplexity of {perplexity:.1f} and 37.6 their raw [CLS] have {before[2]:.2f} and"
+
+
 def measured_start():
     """Return STS-B dev of the raw [CLS] of the start."""
     (start,) = washed_runs("raw", model="study/washed/wash-900", pooling="cls")
@@ -356,6 +371,7 @@ def washed():
     yield f"{positives['means'][0]:.2f} with the term and {positives['means'][1]:.2f} without it"
     yield f"makes {100 * attention_share():.1f} % of the gradient"
     yield f"has {-found['precision']['difference']:.2f} less in it than in fp32 ({found['precision']['low']:.2f} to"
+    yield from doses()
 
 
 SAID = {

@@ -37,7 +37,7 @@ def heed(event, arguments):
 
 sys.addaudithook(heed)
 """
-"""A sitecustomize.py: a process that opens an output is killed if a file beside this one says so, which it takes away."""
+"""A sitecustomize.py: who opens an output that a file beside this one names takes that file away and is killed."""
 
 
 def start_cluster(nodes, **options):
