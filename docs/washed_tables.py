@@ -3,7 +3,7 @@
 import csv
 import json
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +100,6 @@ def stored(name: str) -> Any:
     return json.loads((WASHED / f"{name}.json").read_text("utf-8"))
 
 
-def once_stored(name: str, make: Callable[[], str]) -> str:
-    """Return a table of what a file of the study holds, or that it has not run."""
-    return make() if (WASHED / name).exists() else "Not run yet.\n"
-
-
 def runs() -> list[Summary]:
     """Return the runs of training by their settings."""
     return summarize(read_results(WASHED / "runs.jsonl").values())
@@ -130,8 +125,6 @@ def tests(kind: str) -> list[dict[str, Any]]:
 
 def interval(found: dict[str, Any]) -> str:
     """Return a difference with its interval."""
-    if found.get("low") is None:
-        return "-"
     return f"{found['difference']:+.2f} ({found['low']:+.2f} to {found['high']:+.2f})"
 
 
@@ -145,7 +138,7 @@ def predictions() -> str:
             interval(test),
             p_of(test),
             f"{test['printed']:+.2f}",
-            test["verdict"] or "not run",
+            test["verdict"],
         ]
         for test in tests("printed")
     ]
@@ -156,26 +149,24 @@ def controls() -> str:
     """Return the average of each control, and how far it lies from the middle of the gain."""
     rows = []
     for test in tests("share"):
-        verdict = test["verdict"] or "not run"
-        rows.append([test["name"], seeds_of(test), *means_of(test), interval(test), p_of(test), verdict])
+        rows.append([test["name"], seeds_of(test), *means_of(test), interval(test), p_of(test), test["verdict"]])
     head = ["control", "seeds", "average", "middle of SimCSE's gain", "difference (95 %)", "p (Holm)", "it"]
     return markdown(head, rows)
 
 
 def seeds_of(test: dict[str, Any]) -> str:
     """Return the number of seeds on both sides."""
-    return " and ".join(map(str, test.get("seeds", "-")))
+    return " and ".join(map(str, test["seeds"]))
 
 
 def means_of(test: dict[str, Any]) -> list[str]:
     """Return the means of both sides."""
-    return [f"{mean:.2f}" for mean in test.get("means", ())] or ["-", "-"]
+    return [f"{mean:.2f}" for mean in test["means"]]
 
 
 def p_of(test: dict[str, Any]) -> str:
     """Return the corrected p."""
-    p = test.get("p_holm")
-    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if test["p_holm"] < 0.001 else f"{test['p_holm']:.3f}"
 
 
 def gains() -> str:
@@ -183,7 +174,6 @@ def gains() -> str:
     rows = [
         [name, f"{found['means'][1]:.2f}", f"{found['means'][0]:.2f}", found["seeds"][0], interval(found)]
         for name, found in stored("compared")["gains"].items()
-        if found is not None
     ]
     return markdown(["wash", "raw [CLS]", "SimCSE", "seeds", "gain (95 %)"], rows)
 
@@ -191,8 +181,6 @@ def gains() -> str:
 def precision() -> str:
     """Return SimCSE in bf16, as all methods of the study run, and in fp32."""
     found = stored("compared")["precision"]
-    if found is None:
-        return "Not run yet.\n"
     return markdown(
         ["", "seeds", "bf16", "fp32", "difference (95 %)", "p"],
         [["simcse", seeds_of(found), *means_of(found), interval(found), f"{found['p']:.2f}"]],
@@ -227,12 +215,13 @@ def geometry() -> str:
 def correlations() -> str:
     """Return how transfer and each measure of geometry follow the STS average over systems, by pooling.
 
-    Spearman's correlation, with p by permutation, corrected for the columns of a row.
+    Spearman's correlation, with p by permutation, corrected for the columns of a row. Whitening, a dense layer behind the
+    pooling, changes no pooling.
     """
     found = further()
     rows = []
     for pooling in ("cls", "mean", None):
-        group = [entry for entry in found if pooling is None or entry["pooling"] == pooling]
+        group = [entry for entry in found if pooling in (None, entry["pooling"].removesuffix("+dense"))]
         scores = rankdata([entry[AVERAGE] for entry in group])
         columns = [[entry["average"] for entry in group]]
         columns += [[entry["geometry"][name] for entry in group] for name in MEASURES]
@@ -247,7 +236,8 @@ def correlations() -> str:
             for column in columns
         ]
         corrected = significance.holm([each.pvalue for each in results])
-        cells = [f"{each.statistic:+.2f} ({p:.2f})" for each, p in zip(results, corrected, strict=True)]
+        shown = ["< 0.01" if p < 0.01 else f"{p:.2f}" for p in corrected]
+        cells = [f"{each.statistic:+.2f} ({p})" for each, p in zip(results, shown, strict=True)]
         rows.append([pooling or "all", len(group), *cells])
     return markdown(["pooling", "systems", "transfer", *MEASURES], rows)
 
