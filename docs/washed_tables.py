@@ -215,16 +215,21 @@ def geometry() -> str:
 def correlations() -> str:
     """Return how transfer and each measure of geometry follow the STS average over systems, by pooling.
 
-    Spearman's correlation, with p by permutation, corrected for the columns of a row. Whitening, a dense layer behind the
-    pooling, changes no pooling.
+    Spearman's correlation, with p by permutation, corrected for the columns of a row. Whitening is a dense layer behind
+    a pooling.
     """
     found = further()
+    groups = {
+        "cls": [entry for entry in found if entry["pooling"] in ("cls", "cls+dense")],
+        "cls, not whitened": [entry for entry in found if entry["pooling"] == "cls"],
+        "mean": [entry for entry in found if entry["pooling"] in ("mean", "mean+dense")],
+        "all": found,
+    }
     rows = []
-    for pooling in ("cls", "mean", None):
-        group = [entry for entry in found if pooling in (None, entry["pooling"].removesuffix("+dense"))]
+    for name, group in groups.items():
         scores = rankdata([entry[AVERAGE] for entry in group])
         columns = [[entry["average"] for entry in group]]
-        columns += [[entry["geometry"][name] for entry in group] for name in MEASURES]
+        columns += [[entry["geometry"][measure] for entry in group] for measure in MEASURES]
         results = [
             permutation_test(
                 (rankdata(column),),
@@ -238,7 +243,7 @@ def correlations() -> str:
         corrected = significance.holm([each.pvalue for each in results])
         shown = ["< 0.01" if p < 0.01 else f"{p:.2f}" for p in corrected]
         cells = [f"{each.statistic:+.2f} ({p})" for each, p in zip(results, shown, strict=True)]
-        rows.append([pooling or "all", len(group), *cells])
+        rows.append([name, len(group), *cells])
     return markdown(["pooling", "systems", "transfer", *MEASURES], rows)
 
 

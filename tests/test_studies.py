@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from sentcli.evaluation import score_files, significance
 from sentcli.training.records import read_results
@@ -316,6 +317,31 @@ def doses():
     yield f"with a perplexity of {perplexity:.1f} and 37.6 their raw [CLS] have {before[2]:.2f} and"
 
 
+def inside_and_transfer():
+    """Yield what is said of transfer and of geometry, of one seed each."""
+    entries = measured("washed/further.json")
+    found = {entry["system"]: entry["average"] for entry in entries}
+    best, second, *others = sorted(found, key=found.__getitem__, reverse=True)
+    assert (best, second) == ("raw first-last-avg", "raw mean")
+    yield f"the raw mean of first and last layer has {found[best]:.2f} and the raw mean {found[second]:.2f}"
+    assert others[0] == "mirror-bert"
+    trained = [found[name] for name in ("mirror-bert", "simcse", "whitened cls")]
+    yield "Mirror-BERT {:.2f}, SimCSE {:.2f}, whitened [CLS] {:.2f}".format(*trained)
+    yield f"SimCSE's raw [CLS] has {found['raw cls']:.2f}"
+    averages = {entry["digest"]: entry["average"] for entry in measured("washed/scores.json")}
+    inside = [(averages[entry["digest"]], entry["geometry"]) for entry in entries if entry["pooling"] == "cls"]
+    assert len(inside) == 8
+    scores = [score for score, _ in inside]
+
+    def follows(measure):
+        return spearmanr(scores, [geometry[measure] for _, geometry in inside]).statistic
+
+    yield f"alignment ({follows('alignment'):+.2f}) and effective rank ({follows('effective rank'):+.2f})"
+    assert round(follows("uniformity"), 2) == round(follows("mean cosine"), 2)
+    yield f"uniformity and mean cosine ({follows('mean cosine'):+.2f} each)"
+    yield f"first direction ({follows('first direction %'):+.2f})"
+
+
 def measured_start():
     """Return STS-B dev of the raw [CLS] of the start."""
     (start,) = washed_runs("raw", model="study/washed/wash-900", pooling="cls")
@@ -372,6 +398,7 @@ def washed():
     yield f"makes {100 * attention_share():.1f} % of the gradient"
     yield f"has {-found['precision']['difference']:.2f} less in it than in fp32 ({found['precision']['low']:.2f} to"
     yield from doses()
+    yield from inside_and_transfer()
 
 
 SAID = {
