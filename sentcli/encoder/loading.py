@@ -19,11 +19,13 @@ from sentcli.io.digests import MODEL_BYTES, cache_folder, least_recently_used
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
-from sentcli.model import exported
+from sentcli.model import exported, identity
+from sentcli.model.cross_encoder_files import is_classifier, is_cross_encoder, read_cross_encoder, refuse_classifier
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.spec_files import is_classifier, read_cross_encoder, read_spec, refuse_classifier
+from sentcli.model.spec_files import read_spec
+from sentcli.model.static import LEFT_OUT
 from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
@@ -48,6 +50,8 @@ def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> Enco
         InputError: if there is no such model, or its folder is damaged.
     """
     folder, entry = zoo.resolve(name)
+    if pairs and options.pooling is None and is_cross_encoder(folder):
+        return read_cross_encoder(folder)
     spec = read_spec(folder)
     if entry is not None and spec.assumed_pooling:
         spec = spec.with_pooling(entry.pooling).with_normalize(entry.normalize)
@@ -82,6 +86,10 @@ def load(
         make_export: whether ``auto`` makes an export in the cache if there is none.
         untrained: start from random weights if the folder has none, instead of raising an error (torch only).
     """
+    if spec.unknown_keys:
+        notice(f"{name}: keys that are not known and were left out: {', '.join(spec.unknown_keys)}")
+    if spec.config.get(LEFT_OUT):
+        notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
     from_head = any(getattr(module, "from_head", False) for module in spec.modules)
     if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):
         notice(
@@ -145,7 +153,9 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
             f"{folder} was quantised for a processor with VNNI, which this one lacks: its sums may overflow; "
             "export it again on this machine"
         )
-    tokenizer = fit(read_tokenizer(folder), spec, export.pad_id, export.max_length, options.max_length)
+    # what is in the cache is shared by folders, whose own files say what is not in its key
+    stated = export.max_length if folder == spec.folder else None
+    tokenizer = fit(read_tokenizer(folder), spec, export.pad_id, options.max_length, stated=stated)
     return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend)
 
 
@@ -175,6 +185,8 @@ def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: N
 
 EXPORTS = "exports"
 """The folder of the exports in the cache."""
+CACHE_FORMAT = 2
+"""The version of the cache's keys; with version 1, folders of equal weights could share what differs between them."""
 
 
 class ExportError(SentcliError):
@@ -183,8 +195,9 @@ class ExportError(SentcliError):
 
 def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
     """Return the folder of the cache for the export of an encoder in a precision, whether it exists or not."""
-    digests = f"{exported.model_digest(spec)} {exported.tokenizer_digest(spec.folder)}"
-    digest = hashlib.sha256(f"{exported.FORMAT} mapped {precision} {runtime} {digests}".encode())
+    digest = hashlib.sha256(
+        f"{CACHE_FORMAT} {exported.FORMAT} {precision} {runtime} {identity.encoder_digest(spec)}".encode()
+    )
     if precision == "int8" and runtime == "onnx":
         digest.update(f"reduce_range {sums_saturate()}".encode())
     return cache_folder(EXPORTS) / digest.hexdigest()[:32]
@@ -197,7 +210,7 @@ def is_whole_export(folder: Path, spec: EncoderSpec) -> bool:
     """
     try:
         export = exported.read_export(folder)
-        if export is None or export.model_digest != exported.model_digest(spec):
+        if export is None or export.model_digest != identity.model_digest(spec):
             return False
         exported.check_files(folder, export)
     except InputError:

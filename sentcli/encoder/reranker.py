@@ -12,10 +12,10 @@ import numpy.typing as npt
 from sentcli import zoo
 from sentcli.encoder import loading
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.model.cross_encoder_files import read_cross_encoder
 from sentcli.model.encoding import Progress
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.spec_files import read_cross_encoder
 from sentcli.model.tokenizing import pair_text
 
 

@@ -16,13 +16,13 @@ from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
 from sentcli.io.served import Served
-from sentcli.model import encoding, exported
+from sentcli.model import encoding, exported, identity
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec, WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH, LoadOptions
 from sentcli.model.served import Sent, ServedModel
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.tokenizing import TextTokenizer, fit, position_limit
+from sentcli.model.tokenizing import TextTokenizer, fit, has_stored_positions, position_limit
 
 if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
@@ -286,23 +286,25 @@ class SentenceEncoder:
 
         spec = self.local.spec
         positions = position_limit(spec, self.tokenizer.pad_id)
-        if positions is not None and tokens > positions:
+        if positions is not None and tokens > positions and has_stored_positions(spec):
             raise InputError(f"--query-length: {tokens} tokens are more than the {positions} positions of {self.model}")
         if tokens < MIN_LENGTH:
             raise InputError(
                 f"--query-length {tokens} leaves no room between the special tokens; at least {MIN_LENGTH}"
             )
         copied = Tokenizer.from_str(self.tokenizer.backend.to_str())
-        tokenizer = fit(copied, spec, self.tokenizer.pad_id, None, tokens)
+        tokenizer = fit(copied, spec, self.tokenizer.pad_id, tokens)
         return SentenceEncoder(replace(self.local, spec=replace(spec, max_length=tokens), tokenizer=tokenizer))
 
     def with_normalize(self, normalize: bool) -> SentenceEncoder:
         """Return an encoder over the same weights with or without L2 normalisation at the end."""
         from sentcli.model.torch_model import BuiltModule
 
-        kept = [module for module in self.torch_module.stack if not isinstance(module.spec, NormalizeSpec)]
-        added = [BuiltModule(NormalizeSpec())] if normalize else []
-        return self._with_stack(self.local.spec.with_normalize(normalize), [*kept, *added])
+        spec, stack = self.local.spec.with_normalize(normalize), list(self.torch_module.stack)
+        if normalize and not self.local.spec.normalizes:
+            stack.append(BuiltModule(NormalizeSpec()))
+        remaining: list[Any] = [built for built in stack if built.spec in spec.modules]
+        return self._with_stack(spec, remaining)
 
     def with_dense(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> SentenceEncoder:
         """Return an encoder over the same weights that ends with ``weight x + bias``.
@@ -339,8 +341,8 @@ class SentenceEncoder:
         local, hf_tokenizer = self.on_torch().local, tokenizer_in_template(self.hf_tokenizer, template)
         tokenizer = text_tokenizer(hf_tokenizer, local.spec, local.spec.max_length)
         weights = WordWeightsSpec.of_token(hf_tokenizer.mask_token, tokenizer.backend.get_vocab())
-        normalize = [NormalizeSpec()] if local.spec.normalizes else []
-        spec = replace(local.spec, modules=(weights, PoolingSpec(("mean",)), *normalize), assumed_pooling=False)
+        modules = (weights, PoolingSpec(("mean",)), *local.spec.ending)
+        spec = replace(local.spec, modules=modules, assumed_pooling=False)
         placed = SentenceEncoder(replace(local, tokenizer=tokenizer, hf_tokenizer=hf_tokenizer))
         return placed._with_stack(spec, [BuiltModule(module) for module in spec.modules])
 
@@ -376,16 +378,26 @@ class SentenceEncoder:
         if self._fingerprint is not None:  # of the files from which another process has loaded it
             return self._fingerprint
         if isinstance(self.loaded, ServedModel):
-            facts = [repr(("served", str(self.loaded.served), self.dimension))]
-        else:
-            spec = self.loaded.spec
-            facts = [
-                *(exported.source_digests(spec) or [file_digest(spec.folder / "config.json")]),
-                self.tokenizer.backend.to_str(),
-                *map(exported.module_identity, spec.modules),
-                repr((spec.max_length, spec.lowercase)),
-            ]
-        return hashlib.sha256("".join(facts).encode()).hexdigest()
+            facts = repr(("served", str(self.loaded.served), self.dimension))
+            return hashlib.sha256(facts.encode()).hexdigest()
+        spec = self.loaded.spec
+        return identity.fingerprint(spec, self.tokenizer, self._weights(), exported.source_config(spec))
+
+    def is_named(self, fingerprint: str) -> bool:
+        """Tell whether a fingerprint is that of this encoder, also one that an earlier version kept."""
+        if fingerprint == self.fingerprint():
+            return True
+        if isinstance(self.loaded, ServedModel) or self._fingerprint is not None:
+            return False
+        tokenizer = self.tokenizer
+        if tokenizer.side == "left" or tokenizer.dropped is not None:  # earlier versions did not obey it
+            return False
+        return fingerprint == identity.earlier_fingerprint(self.loaded.spec, tokenizer, self._weights())
+
+    def _weights(self) -> list[str]:
+        """Return the digests of the weights, or of the configuration of a model that starts from random ones."""
+        spec = self.local.spec
+        return exported.source_digests(spec) or [file_digest(spec.folder / "config.json")]
 
     def describe(self) -> dict[str, Any]:
         """Return the choices that change vectors, for protocols and manifests."""

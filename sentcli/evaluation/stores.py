@@ -24,7 +24,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder, known_digest, least_recently_used
 from sentcli.io.forms import contents, decode
-from sentcli.model import exported
+from sentcli.model import exported, identity
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.spec import EncoderSpec
 
@@ -61,20 +61,17 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
     if not weights:
         return None
     export = spec.folder / exported.EXPORT  # it has the digests of the graph's files, whatever they are called
-    identity = {
-        "weights": weights,
-        "model": exported.model_digest(spec),
+    facts = {
+        "encoder": identity.encoder_digest(spec, weights),
         "export": known_digest(export) if export.exists() else None,
-        "tokenizer": exported.tokenizer_digest(spec.folder),
-        "length": spec.max_length,
-        "lowercase": spec.lowercase,
-        "prompts": [spec.usual_prompt, *spec.role_prompts.values()],
+        "roles": [spec.usual_prompt, *spec.role_prompts.values()],
+        "similarity": spec.stated_similarity,
         "options": options,
         "on cpu": on_cpu,
         "libraries": library_key(),
         "processor": machine.processor(),
     }
-    return digest(identity)
+    return digest(facts)
 
 
 def library_key() -> str:

@@ -17,7 +17,7 @@ from annotated_types import Ge, Le
 from sentcli.bounds import Bounded, Count
 from sentcli.errors import InputError
 from sentcli.io.word_vectors import write_static_folder
-from sentcli.model.modules import CNNSpec, DenseSpec, NormalizeSpec, PoolingSpec
+from sentcli.model.modules import CNNSpec, DenseSpec, PoolingSpec
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import check_template
 
@@ -62,8 +62,8 @@ class CNN(Bounded):
         cnn = CNNSpec(spec.hidden_size, self.channels, self.kernels, (1,) * len(self.kernels))
         width = cnn.output_width(spec.hidden_size)
         activation = [DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True)] if self.relu else []
-        normalize = [NormalizeSpec()] if spec.normalizes else []
-        return replace(spec, modules=(cnn, *activation, PoolingSpec(("mean",)), *normalize), assumed_pooling=False)
+        modules = (cnn, *activation, PoolingSpec(("mean",)), *spec.ending)
+        return replace(spec, modules=modules, assumed_pooling=False)
 
 
 @dataclass(frozen=True, kw_only=True)

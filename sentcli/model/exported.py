@@ -5,8 +5,6 @@ This module imports neither torch nor transformers, because an exported encoder 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -14,10 +12,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from sentcli.errors import InputError
-from sentcli.io.digests import file_digest, known_digest
+from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json_form
-from sentcli.io.weights import has_weights, weight_files
-from sentcli.model.modules import ModuleSpec
+from sentcli.io.weights import has_weights
+from sentcli.model.identity import config_digest, model_digest, same_modules, weight_digests
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 
@@ -36,9 +34,9 @@ class Export:
     model: str
     """The name of the model that was given to `sentcli export`."""
     model_digest: str
-    """The hash of weights and modules that `model_digest` returns."""
+    """The hash of weights and modules that `identity.model_digest` returns."""
     source_sha256: list[str]
-    """The SHA-256 of each weight file that the export was made from; see `weight_digests`."""
+    """The SHA-256 of each weight file that the export was made from; see `identity.weight_digests`."""
     pooling: str
     normalize: bool
     max_length: Annotated[int, Field(ge=1, lt=2**31)]
@@ -51,6 +49,8 @@ class Export:
     environment: dict[str, Any] = field(default_factory=dict)
     canaries: dict[str, Any] | None = None
     """The `Canaries` of the export itself."""
+    source_config: str = ""
+    """The `identity.config_digest` of the model that the export was made from; earlier versions did not keep it."""
     runtime: Annotated[str, Field(pattern="^(onnx|openvino)$")] = "onnx"
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     format: Literal[1] = FORMAT
@@ -82,34 +82,25 @@ def check_files(folder: Path, export: Export) -> None:
             raise InputError(f"{path} is not the file that was exported (SHA-256 differs); export the model again")
 
 
-def model_digest(spec: EncoderSpec) -> str:
-    """Return a hash of what the graph computes: weights, configuration and modules, but not the tokenizer."""
-    digest = hashlib.sha256("".join(weight_digests(spec)).encode())
-    config = {key: value for key, value in spec.config.items() if key not in ("transformers_version", "dtype")}
-    digest.update(json.dumps(config, sort_keys=True, default=str).encode())
-    for module in spec.modules:
-        digest.update(module_identity(module).encode())
-    return digest.hexdigest()
-
-
 def source_digests(spec: EncoderSpec) -> list[str]:
     """Return the `weight_digests` of an encoder, or those of the model that an exported encoder was made from."""
+    export = _own_export(spec)
+    return weight_digests(spec) if export is None else export.source_sha256
+
+
+def source_config(spec: EncoderSpec) -> str:
+    """Return the `config_digest` of an encoder, or that of the model that an exported encoder was made from."""
+    export = _own_export(spec)
+    own = config_digest(spec.config)
+    return own if export is None else export.source_config or own
+
+
+def _own_export(spec: EncoderSpec) -> Export | None:
+    """Return the export in the folder of an encoder, unless it was made from other weights than those beside it."""
     export = read_export(spec.folder)
     if export is None or (has_weights(spec.folder) and model_digest(read_spec(spec.folder)) != export.model_digest):
-        return weight_digests(spec)
-    return export.source_sha256
-
-
-def weight_digests(spec: EncoderSpec) -> list[str]:
-    """Return the SHA-256 of each weight file of an encoder: first the transformer's, then those of its modules."""
-    folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
-    return [known_digest(path) for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
-
-
-def module_identity(module: ModuleSpec) -> str:
-    """Return a module's name and settings as text, without its folder."""
-    facts = {key: value for key, value in vars(module).items() if key != "folder"}
-    return f"{type(module).__name__} {facts}"
+        return None
+    return export
 
 
 def beside(spec: EncoderSpec, precision: str) -> Path | None:
@@ -122,19 +113,8 @@ def beside(spec: EncoderSpec, precision: str) -> Path | None:
     if export is None or (precision not in ("auto", export.precision)):
         return None
     folder_spec = read_spec(spec.folder)
-    if [module_identity(module) for module in folder_spec.modules] != [
-        module_identity(module) for module in spec.modules
-    ]:
+    if not same_modules(folder_spec.modules, spec.modules):
         return None  # the user chose another pooling or normalisation
     if has_weights(spec.folder) and model_digest(folder_spec) != export.model_digest:
         raise InputError(f"{spec.folder / ONNX} is an export of other weights than those beside it; export again")
     return spec.folder
-
-
-def tokenizer_digest(folder: Path) -> str:
-    """Return the SHA-256 of the tokenizer files of a folder, separated by spaces."""
-    names = (
-        *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json"),
-        *("special_tokens_map.json", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model"),
-    )
-    return " ".join(file_digest(folder / name) for name in names if (folder / name).exists())

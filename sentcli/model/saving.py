@@ -12,8 +12,8 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import read_json, write_json
 from sentcli.io.weights import save_state, save_weights
-from sentcli.model.modules import ClassifierSpec
-from sentcli.model.static import STATIC
+from sentcli.model.modules import ClassifierSpec, TruncateSpec
+from sentcli.model.static import LEFT_OUT, STATIC, STATIC_LENGTH, THEIR_TABLE
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
@@ -54,6 +54,8 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
     first = STATIC if spec.is_static else "Transformer"
     entries = [{"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{first}"}]
     parts = list(zip(spec.modules, spec.widths, module.stack, strict=True))
+    if isinstance(spec.modules[-1], TruncateSpec):  # which is a setting of the whole model
+        parts.pop()
     for i, (part, width, built) in enumerate(parts[spec.is_static :], 1):  # a table's module has its mean in itself
         path = f"{i}_{part.name}"
         entries.append({"idx": i, "name": str(i), "path": path, "type": part.type_name})
@@ -63,17 +65,30 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
     text_settings = {"max_seq_length": spec.max_length, "do_lower_case": spec.lowercase}
     write_json(folder / "sentence_bert_config.json", text_settings)
     versions = {"sentence_transformers": "2.2.0", "transformers": version("transformers"), "pytorch": version("torch")}
-    write_json(
-        folder / "config_sentence_transformers.json",
-        {"__version__": versions, "prompts": spec.prompts, "default_prompt_name": spec.default_prompt},
-    )
+    settings: dict[str, Any] = {"__version__": versions, "prompts": spec.prompts}
+    settings |= {"default_prompt_name": spec.default_prompt, "similarity_fn_name": spec.stated_similarity}
+    if isinstance(spec.modules[-1], TruncateSpec):
+        settings["truncate_dim"] = spec.modules[-1].dimension
+    write_json(folder / "config_sentence_transformers.json", settings)
     _write_tokenizer(model, folder)
+    if spec.config.get(LEFT_OUT):
+        _write_model2vec(model, folder)
+        return
     config: Any = module.backbone.config
     if module.needs_hidden_states:
         config.output_hidden_states = True  # without it, sentence-transformers does not pass the layers on
     config.save_pretrained(folder)
     if weights:
         save_weights(module.backbone, folder / "model.safetensors")
+
+
+def _write_model2vec(model: LoadedModel, folder: Path) -> None:
+    """Write a table and its settings as model2vec does: its rule for unknown tokens goes with the name of the table."""
+    spec, backbone = model.spec, model.torch_module.backbone
+    length = None if spec.max_length == STATIC_LENGTH else spec.max_length
+    write_json(folder / "config.json", {"normalize": spec.normalizes, "max_length": length})
+    table = backbone.get_input_embeddings().weight  # type: ignore[operator]
+    save_state({THEIR_TABLE: table}, folder / "model.safetensors")
 
 
 def _write_cross_encoder(model: LoadedModel, folder: Path, *, weights: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
@@ -19,6 +19,7 @@ from sentcli.model.modules import (
     ModuleSpec,
     NormalizeSpec,
     PoolingSpec,
+    TruncateSpec,
     WordWeightsSpec,
 )
 from sentcli.model.static import STATIC
@@ -38,6 +39,12 @@ POOLINGS = {
 """The values of ``--pooling``, with their meanings."""
 
 
+Similarity = Literal["cosine", "dot"]
+"""How vectors are compared."""
+OTHER_SIMILARITIES = ("euclidean", "manhattan")
+"""What a model's folder may name as well, and a search refuses."""
+
+
 def check_pooling(name: str) -> None:
     """Refuse an unknown pooling."""
     one_of("pooling", name, list(POOLINGS))
@@ -53,6 +60,24 @@ class ModelSpec:
     default_prompt: str | None = None
     assumed_pooling: bool = False
     """Whether the folder does not state a pooling, so that `mean` was assumed."""
+    stated_similarity: str = "cosine"
+    """How its vectors are compared, as its folder says; it may be one that is not supported."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """How its vectors are compared.
+
+        Raises:
+            InputError: for a similarity that is not supported.
+        """
+        if self.stated_similarity == "dot":
+            return "dot"
+        if self.stated_similarity != "cosine":
+            raise InputError(
+                f"the model's folder says that its vectors are compared by {self.stated_similarity}, which is not "
+                "supported: --similarity cosine or --similarity dot says what to take instead"
+            )
+        return "cosine"
 
     @property
     def pooling(self) -> str | None:
@@ -97,13 +122,32 @@ class EncoderSpec(ModelSpec):
     modules: tuple[ModuleSpec, ...]
     lowercase: bool = False
     """Whether text is lower-cased first, a setting of sentence-transformers; most tokenizers do it themselves."""
+    truncation_side: Literal["left", "right"] | None = None
+    """Which end of a text that is too long is cut; None leaves it to tokenizer.json, and else it is the right one."""
+    tokenizer_length: int | None = None
+    """The maximum length that the tokenizer states, which counts where `max_length` is None."""
+    adapter: Path | None = None
+    """The folder of an adapter that peft applies to the weights, with the tokenizer; None if there is none."""
     config: dict[str, Any] = field(default_factory=dict)
     """The transformer's config.json."""
+    unknown_keys: tuple[str, ...] = ()
+    """Keys of the folder's files whose meaning is not known, for a note to the user."""
+
+    @property
+    def tokenizer_folder(self) -> Path:
+        """The folder of the tokenizer: an adapter may lack one, and then has that of its base."""
+        if self.adapter is not None and any(self.adapter.glob("*token*.json")):
+            return self.adapter
+        return self.folder
+
+    def _size(self, *names: str) -> int:
+        """Return the first of some sizes that config.json states, or 0."""
+        return int(next((self.config[name] for name in names if self.config.get(name)), 0))
 
     @property
     def hidden_size(self) -> int:
         """The dimension of the token vectors."""
-        return int(self.config.get("hidden_size") or self.config.get("dim") or 0)
+        return self._size("hidden_size", "dim", "d_model", "n_embd", "emb_dim")
 
     @property
     def is_static(self) -> bool:
@@ -113,7 +157,7 @@ class EncoderSpec(ModelSpec):
     @property
     def layers(self) -> int:
         """The number of the transformer's layers."""
-        return int(self.config.get("num_hidden_layers") or self.config.get("n_layers") or 0)
+        return self._size("num_hidden_layers", "n_layers", "n_layer", "num_layers", "encoder_layers")
 
     @property
     def widths(self) -> list[int]:
@@ -130,13 +174,16 @@ class EncoderSpec(ModelSpec):
 
     @property
     def is_sentence_transformers(self) -> bool:
-        """Whether sentence-transformers has all modules of this encoder."""
-        return all(module.in_sentence_transformers for module in self.modules)
+        """Whether sentence-transformers has all modules of this encoder, or a setting for the last one."""
+        modules = self.modules
+        if isinstance(modules[-1], TruncateSpec):
+            modules = modules[:-1]
+        return all(module.in_sentence_transformers for module in modules)
 
     @property
     def pooling(self) -> str:
         """The value of ``--pooling`` for this encoder, or a description of a combination that has no name."""
-        modules = [m for m in self.modules if not isinstance(m, NormalizeSpec)]
+        modules = [m for m in self.modules if not isinstance(m, NormalizeSpec | TruncateSpec)]
         pooling = next(m for m in modules if m.pools)
         name = "+".join(pooling.modes if isinstance(pooling, PoolingSpec) else (pooling.name,))
         if isinstance(modules[0], LayerMeanSpec):
@@ -158,7 +205,7 @@ class EncoderSpec(ModelSpec):
     @property
     def normalizes(self) -> bool:
         """Whether the vectors have length 1."""
-        return any(isinstance(m, NormalizeSpec) for m in self.modules)
+        return isinstance(self.modules[-1], NormalizeSpec)
 
     @property
     def scores_pairs(self) -> bool:
@@ -190,11 +237,37 @@ class EncoderSpec(ModelSpec):
                 modules.append(DenseSpec(2 * size, size, activation="torch.nn.modules.linear.Identity", from_head=True))
             else:
                 modules.append(DenseSpec(size, size, from_head=True))
-        if self.normalizes:
-            modules.append(NormalizeSpec())
+        modules += self.ending
         return replace(self, modules=tuple(modules), assumed_pooling=False)
+
+    @property
+    def ending(self) -> tuple[ModuleSpec, ...]:
+        """The modules at the end that stay with every pooling: normalisation, and fewer dimensions."""
+        return self.modules[count_without_ending(self.modules) :]
 
     def with_normalize(self, normalize: bool) -> EncoderSpec:
         """Return the spec with or without L2 normalisation at the end."""
-        modules = tuple(m for m in self.modules if not isinstance(m, NormalizeSpec))
-        return replace(self, modules=(*modules, NormalizeSpec()) if normalize else modules)
+        if normalize == self.normalizes:
+            return self
+        modules = (*self.modules, NormalizeSpec()) if normalize else without_normalize(self.modules)
+        return replace(self, modules=modules)
+
+
+def without_normalize(modules: tuple[ModuleSpec, ...]) -> tuple[ModuleSpec, ...]:
+    """Return modules without the normalisations of the sentence vector at their end."""
+    kept = count_without_ending(modules)
+    ending = (module for module in modules[kept:] if not isinstance(module, NormalizeSpec))
+    return (*modules[:kept], *ending)
+
+
+def count_without_ending(modules: tuple[ModuleSpec, ...]) -> int:
+    """Return how many modules stand before normalisations of the sentence vector and fewer dimensions at the end."""
+    count = len(modules)
+    while count and is_ending(modules[count - 1]):
+        count -= 1
+    return count
+
+
+def is_ending(module: ModuleSpec) -> bool:
+    """Tell whether a module normalises the sentence vector or keeps its first dimensions."""
+    return isinstance(module, TruncateSpec) or (isinstance(module, NormalizeSpec) and not module.on_tokens)

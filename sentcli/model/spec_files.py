@@ -1,7 +1,7 @@
 """Read the description of an encoder out of the files of its folder.
 
-Two layouts are read: that of sentence-transformers (``modules.json`` and one folder for each module) and a plain
-transformers folder, whose pooling has to be chosen; and classifiers of transformers as cross-encoders.
+Three layouts are read: that of sentence-transformers (``modules.json`` and one folder for each module), a plain
+transformers folder, whose pooling has to be chosen, and a folder of model2vec.
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, RootModel
 
-from sentcli.errors import InputError
-from sentcli.io.forms import Form, checked, read_json
-from sentcli.model.modules import MODULES, ClassifierSpec, ModuleSpec, PoolingSpec
+from sentcli.errors import DataError, InputError
+from sentcli.io.forms import checked, read_json
+from sentcli.model import adapters, static
+from sentcli.model.folder_keys import CONFIG, MODULE_LIST, refuse_keys, refuse_unknown
+from sentcli.model.modules import MODULES, ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec
 from sentcli.model.modules.base import OWN
-from sentcli.model.modules.classifier import LAYERS
-from sentcli.model.modules.dense import OPERATORS
+from sentcli.model.settings_files import (
+    read_prompt_settings,
+    read_text_settings,
+    read_tokenizer_settings,
+    similarity_of,
+)
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.static import STATIC, STATIC_LENGTH, table_sizes
+
+THEIRS = "sentence_transformers."
+"""The prefix of the names of sentence-transformers' modules."""
 
 
 def _inside(path: str) -> str:
@@ -36,47 +44,18 @@ class ModuleEntry(BaseModel):
     type: str
     path: Annotated[str, AfterValidator(_inside)]
 
+    @property
+    def name(self) -> str:
+        """The name by which the module is known: its class, in full if it is not one of sentence-transformers."""
+        return self.type.rpartition(".")[2] if self.type.startswith(THEIRS) else self.type
+
 
 class ModuleList(RootModel[list[ModuleEntry]]):
     """The content of ``modules.json``."""
 
 
-class TextSettings(BaseModel):
-    """The content of ``sentence_bert_config.json``."""
-
-    max_seq_length: Annotated[int, Ge(1)] | None = None
-    do_lower_case: bool | None = None
-
-
-class PromptSettings(BaseModel):
-    """What ``config_sentence_transformers.json`` says about prompts, and about the activation of a cross-encoder."""
-
-    prompts: dict[str, str | None] | None = None
-    default_prompt_name: str | None = None
-    activation_fn: str | None = None
-
-
-CLASSIFIER = "ForSequenceClassification"
-"""The end of the names of transformers' classifiers, cross-encoders among them."""
 Size = Annotated[int, Ge(1), Le(10**8)] | None
 Layers = Annotated[int, Ge(1), Le(1000)] | None
-Rate = Annotated[float, Ge(0), Le(1)]
-
-
-class ClassifierSettings(BaseModel):
-    """What ``config.json`` says of a classifier: its labels, and its activation as older releases wrote it."""
-
-    num_labels: int = 2
-    classifier_dropout: Rate | None = None
-    hidden_dropout_prob: Rate = 0.0
-    id2label: dict[str, Any] | None = None
-    sentence_transformers: PromptSettings = PromptSettings()
-    sbert_ce_default_activation_function: str | None = None
-
-    @property
-    def dropout(self) -> float:
-        """The rate of the classifier in training."""
-        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
 
 class TransformerSizes(BaseModel):
@@ -85,12 +64,18 @@ class TransformerSizes(BaseModel):
     architectures: list[str] | None = None
     hidden_size: Size = None
     dim: Size = None
+    d_model: Size = None
+    n_embd: Size = None
+    emb_dim: Size = None
     intermediate_size: Size = None
     hidden_dim: Size = None
     vocab_size: Size = None
     max_position_embeddings: Size = None
     num_hidden_layers: Layers = None
     n_layers: Layers = None
+    n_layer: Layers = None
+    num_layers: Layers = None
+    encoder_layers: Layers = None
 
 
 def read_spec(folder: Path) -> EncoderSpec:
@@ -101,153 +86,180 @@ def read_spec(folder: Path) -> EncoderSpec:
     """
     if not folder.is_dir():
         raise InputError(f"no such model folder: {folder}")
-    if (folder / "modules.json").exists() or (folder / "modules.json").is_symlink():
+    if (folder / MODULE_LIST).exists() or (folder / MODULE_LIST).is_symlink():
         try:
             return _sentence_transformers_spec(folder)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{folder}: a configuration file of its modules is damaged: {error!r}") from error
-    reason = "its training has not finished" if (folder / "metrics.jsonl").exists() else "there is no config.json"
-    config = _read_config(folder, f"{folder} holds no model: {reason}")
-    return EncoderSpec(folder, (PoolingSpec(),), config=config, assumed_pooling=True)
-
-
-def is_classifier(config: dict[str, Any]) -> bool:
-    """Tell whether a model is a classifier of transformers, by its config.json."""
-    return _architecture(config).endswith(CLASSIFIER)
-
-
-def refuse_classifier(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse a classifier where nothing says how it pools.
-
-    Raises:
-        InputError: which names what it goes with.
-    """
-    if is_classifier(config):
-        raise InputError(
-            f"{folder} is a classifier or cross-encoder, which makes no vectors of texts; a cross-encoder goes with "
-            "sts-eval and --rerank of evaluate and retrieve, and --pooling says how to make vectors of it all the same"
-        )
-
-
-def read_cross_encoder(folder: Path) -> EncoderSpec:
-    """Read the description of a cross-encoder: a classifier of transformers with one label.
-
-    Sentence-transformers' ``CrossEncoder`` writes such folders. The activation is the one that it takes: the folder's,
-    else sigmoid.
-
-    Raises:
-        InputError: if the folder holds no such model, or a configuration file is damaged.
-    """
-    config = _read_config(folder, f"{folder} holds no model: there is no config.json")
-    name = _architecture(config)
-    if name not in LAYERS:
-        what = f"a {name}" if name.endswith(CLASSIFIER) else "no cross-encoder: it has no classifier"
-        raise InputError(f"{folder} is {what}; --rerank takes: {', '.join(LAYERS)}")
-    settings = checked(ClassifierSettings, config, folder / "config.json")
-    labels = settings.num_labels if settings.id2label is None else len(settings.id2label)
-    if labels != 1:
-        raise InputError(f"{folder} gives {labels} scores for a pair, one for each label; --rerank takes one")
-    prompting = _optional(PromptSettings, folder / "config_sentence_transformers.json")
-    if prompting.default_prompt_name:
-        raise InputError(f"{folder}: a cross-encoder with a prompt ({prompting.default_prompt_name}) is not supported")
-    activations = (
-        prompting.activation_fn,
-        settings.sentence_transformers.activation_fn,
-        settings.sbert_ce_default_activation_function,
-        ClassifierSpec.activation,
-    )
-    activation = next(filter(None, activations))
-    if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in OPERATORS:
-        raise InputError(f"{folder}: the activation {activation!r} is none of torch.nn's {', '.join(OPERATORS)}")
-    text_settings = _optional(TextSettings, folder / "sentence_bert_config.json")
-    modules = (PoolingSpec(("cls",)), ClassifierSpec(name, activation, settings.dropout))
-    lowercase = bool(text_settings.do_lower_case)
-    return EncoderSpec(folder, modules, max_length=text_settings.max_seq_length, lowercase=lowercase, config=config)
-
-
-def as_cross_encoder(spec: EncoderSpec) -> EncoderSpec:
-    """Return a spec with a classifier of pairs that is to be trained; one that it has already stays.
-
-    Raises:
-        InputError: if transformers' classifier for this architecture is not known.
-    """
-    if spec.scores_pairs:
-        return spec
-    kind = str(spec.config.get("model_type"))
-    name = next((name for name in LAYERS if name.lower() == f"{kind.replace('-', '')}{CLASSIFIER}".lower()), None)
-    if name is None:
-        raise InputError(f"{spec.folder}: no cross-encoder is made of a {kind} model, but of: {', '.join(LAYERS)}")
-    settings = checked(ClassifierSettings, spec.config, spec.folder / "config.json")
-    modules = (PoolingSpec(("cls",)), ClassifierSpec(name, dropout=settings.dropout, new=True))
-    no_prompts: dict[str, str] = {}
-    return replace(
-        spec, modules=modules, lowercase=False, prompts=no_prompts, default_prompt=None, assumed_pooling=False
-    )
-
-
-def _architecture(config: dict[str, Any]) -> str:
-    """Return the name of the model's class in transformers, or an empty string."""
-    return next(iter(config.get("architectures") or ()), "")
+    if static.is_model2vec(folder):
+        return _static_spec(folder, folder, ())
+    spec = _transformer(folder, (PoolingSpec(),), whole=folder)
+    return replace(spec, assumed_pooling=True)
 
 
 def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
-    path = folder / "modules.json"
-    entries = checked(ModuleList, read_json(path), path).root
-    named = [
-        (entry.type if entry.type.startswith(OWN) else entry.type.rsplit(".", 1)[-1], folder / entry.path)
-        for entry in entries
-    ]
-    if not named or named[0][0] not in ("Transformer", STATIC):
-        first = named[0][0] if named else "nothing"
-        raise InputError(f"{folder}: the first module is {first}; only Transformer and {STATIC} are supported")
-    kind, transformer = named[0]
-    modules = [_read_module(name, path) for name, path in named[1:] if name != "Dropout"]  # dropout is for training
-    if kind == STATIC:
-        modules.insert(0, PoolingSpec(("mean",)))  # it has the mean of its token vectors in itself
-        config = {"model_type": STATIC, **table_sizes(transformer)}
+    path = folder / MODULE_LIST
+    content = read_json(path)
+    entries = checked(ModuleList, content, path).root
+    for entry in content:
+        refuse_unknown(MODULE_LIST, entry, path)
+    if not entries or entries[0].name not in ("Transformer", static.STATIC):
+        first = entries[0].type if entries else "nothing"
+        raise InputError(f"{folder}: the first module is {first}; only Transformer and {static.STATIC} are supported")
+    transformer = folder / entries[0].path
+    named = [entry for entry in entries[1:] if entry.name != "Dropout"]  # dropout is for training
+    modules = _without_idle(tuple(_read_module(entry, folder) for entry in named))
+    if entries[0].name == static.STATIC:
+        spec = _static_spec(transformer, folder, modules)
     else:
-        config = _read_config(transformer, f"{folder} has no config.json for its transformer")
-    if not any(module.pools for module in modules):
-        refuse_classifier(folder, read_json(transformer / "config.json", default={}))
-        raise InputError(f"{folder}: modules.json names no Pooling, so its output is not one vector a text")
-    settings = _optional(TextSettings, transformer / "sentence_bert_config.json")
-    prompting = _optional(PromptSettings, folder / "config_sentence_transformers.json")
-    spec = EncoderSpec(
-        transformer,
-        tuple(modules),
-        max_length=STATIC_LENGTH if kind == STATIC else settings.max_seq_length,
-        lowercase=bool(settings.do_lower_case),
-        prompts={name: text for name, text in (prompting.prompts or {}).items() if text is not None},
-        default_prompt=prompting.default_prompt_name,
-        config=config,
-    )
-    for module, width in zip(spec.modules, spec.widths, strict=True):
-        if spec.hidden_size and (why := module.misfit(width, spec.layers)):
-            raise InputError(f"{folder}: its module {module.name} {why}")
+        if not any(module.pools for module in modules):
+            raise InputError(
+                f"{folder}: modules.json names no Pooling, so its output is not one vector a text; a classifier or "
+                "cross-encoder goes with sts-eval and --rerank of evaluate and retrieve"
+            )
+        spec = _transformer(transformer, modules, whole=folder)
+    _check_modules(folder, spec)
     return spec
 
 
-def _optional(kind: type[Form], path: Path) -> Form:
-    """Read a configuration file that a model may lack."""
-    return checked(kind, read_json(path, default={}), path)
+def _without_idle(modules: tuple[ModuleSpec, ...]) -> tuple[ModuleSpec, ...]:
+    """Return modules without those that normalise the sentence vector before there is one, which do nothing."""
+    first = next((number for number, module in enumerate(modules) if module.pools), len(modules))
+    kept = (m for m in modules[:first] if not (isinstance(m, NormalizeSpec) and not m.on_tokens))
+    return (*kept, *modules[first:])
 
 
-def _read_config(folder: Path, missing: str) -> dict[str, Any]:
-    path = folder / "config.json"
+def _check_modules(folder: Path, spec: EncoderSpec) -> None:
+    """Refuse modules that do not follow on each other.
+
+    Raises:
+        InputError: which names the module.
+    """
+    pooled = False
+    for module in spec.modules:
+        on_tokens = module.on_tokens if hasattr(module, "on_tokens") else None
+        if on_tokens is not None and on_tokens == pooled:
+            wanted = "token vectors after" if on_tokens else "sentence vectors before"
+            raise InputError(f"{folder}: its module {module.name} takes {wanted} the pooling")
+        pooled |= module.pools
+    for module, width in zip(spec.modules, spec.widths, strict=True):
+        if spec.hidden_size and (why := module.misfit(width, spec.layers)):
+            raise InputError(f"{folder}: its module {module.name} {why}")
+
+
+def _static_spec(table: Path, folder: Path, modules: tuple[ModuleSpec, ...]) -> EncoderSpec:
+    """Return the description of a table of token vectors, which has the mean of its vectors in itself.
+
+    Args:
+        table: the folder of the table.
+        folder: the folder of the model.
+        modules: what follows on the mean.
+    """
+    rule = static.read_rule(table)
+    if rule.normalize is not None:  # model2vec's own file says it, whatever modules.json lists
+        modules = tuple(module for module in modules if not isinstance(module, NormalizeSpec))
+    if rule.normalize:
+        modules = (*modules, NormalizeSpec())
+    config = {"model_type": static.STATIC, **static.table_sizes(table)}
+    if rule.leaves_out_unknown:
+        config[static.LEFT_OUT] = True
+    modules = (PoolingSpec(("mean",)), *modules)
+    spec = EncoderSpec(table, modules, max_length=rule.max_length, config=config, unknown_keys=rule.unknown_keys)
+    return _with_prompts(spec, folder)
+
+
+def _transformer(folder: Path, modules: tuple[ModuleSpec, ...], *, whole: Path) -> EncoderSpec:
+    """Return the description of a transformer with modules.
+
+    Args:
+        folder: the folder of the transformer.
+        modules: what follows on it.
+        whole: the folder of the model.
+    """
+    adapter = adapters.read(folder)
+    base = folder if adapter is None else adapters.base_folder(folder, adapter)
+    config = read_config(base, missing_config(whole))
+    texts = read_text_settings(folder)
+    tokenizer, unknown = read_tokenizer_settings(folder)
+    spec = EncoderSpec(
+        base,
+        modules,
+        max_length=texts.max_seq_length or _whole(texts.processor.model_max_length),
+        lowercase=bool(texts.do_lower_case),
+        truncation_side=texts.processor.truncation_side or tokenizer.truncation_side,
+        tokenizer_length=tokenizer.limit,
+        adapter=None if adapter is None else folder,
+        config=config,
+        unknown_keys=tuple(unknown),
+    )
+    return _with_prompts(spec, whole)
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _with_prompts(spec: EncoderSpec, folder: Path) -> EncoderSpec:
+    """Return a description with the prompts, the similarity and the dimensions that the folder of the model states."""
+    settings, unknown = read_prompt_settings(folder)
+    path = folder / "config_sentence_transformers.json"
+    if settings.model_type not in (None, "SentenceTransformer", "CrossEncoder"):
+        raise InputError(f"{path}: its model_type is {settings.model_type}, which makes no dense vectors of texts")
+    if settings.truncate_dim is not None:
+        spec = replace(spec, modules=(*spec.modules, TruncateSpec(settings.truncate_dim)))
+    return replace(
+        spec,
+        prompts=settings.texts,
+        default_prompt=settings.default_prompt_name,
+        stated_similarity=similarity_of(settings, path),
+        unknown_keys=(*spec.unknown_keys, *unknown),
+    )
+
+
+def missing_config(folder: Path) -> str:
+    """Return what is wrong with a folder without a config.json."""
+    if (folder / MODULE_LIST).exists():
+        return f"{folder} has no config.json for its transformer"
+    reason = "its training has not finished" if (folder / "metrics.jsonl").exists() else "there is no config.json"
+    return f"{folder} holds no model: {reason}"
+
+
+def read_config(folder: Path, missing: str) -> dict[str, Any]:
+    """Read the ``config.json`` of a transformer.
+
+    Args:
+        folder: that has it.
+        missing: the error message where it is missing.
+
+    Raises:
+        InputError: if it is missing or damaged, or says what is not supported.
+    """
+    path = folder / CONFIG
     config = read_json(path, missing)
     checked(TransformerSizes, config, path)
+    if not isinstance(config, dict):
+        raise DataError(path, f"expected a JSON object, not {config!r:.60}")
+    if config.get("auto_map"):
+        raise InputError(
+            f"{path}: auto_map names code of the folder's own, which is never run, and transformers' class for "
+            f"{config.get('model_type')!r} may compute other vectors: if you know that it does not, remove auto_map"
+        )
+    refuse_keys(CONFIG, config, path)
     return dict(config)
 
 
-def _read_module(name: str, path: Path) -> ModuleSpec:
+def _read_module(entry: ModuleEntry, folder: Path) -> ModuleSpec:
+    name, path = entry.name, folder / entry.path
     if name in MODULES:
         return MODULES[name].read(path)
     if name.startswith(OWN):
         raise InputError(
-            f"{path.parent}: module {name} is not one of this package: import the file that defines it first, or run "
+            f"{folder}: module {name} is not one of this package: import the file that defines it first, or run "
             "the model.onnx beside it with onnxruntime"
         )
+    if not entry.type.startswith(THEIRS):
+        raise InputError(f"{folder}: module {entry.type} is code from elsewhere, which is never run")
     raise InputError(
-        f"{path.parent}: module {name} is not supported; "
+        f"{folder}: module {name} is not supported; "
         "Transformer, Pooling, WordWeights, WeightedLayerPooling, CNN, Dense, Dropout and Normalize are"
     )

@@ -1,16 +1,22 @@
 """Static embeddings: a table of token vectors whose mean is the vector of a text, as data without torch.
 
-They are the ``StaticEmbedding`` module of sentence-transformers, and its reading of model2vec's files:
-``tokenizer.json`` and ``model.safetensors`` with the table, in which model2vec has a row for several tokens, and a
-weight for each token.
+They are the ``StaticEmbedding`` module of sentence-transformers, and the folders of model2vec, each by the rule of its
+own package: ``tokenizer.json`` and ``model.safetensors`` with the table, in which model2vec has a row for several
+tokens, and a weight for each token.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from sentcli.errors import InputError
+from annotated_types import Ge
+from pydantic import BaseModel
+
+from sentcli.errors import DataError, InputError
+from sentcli.io.forms import checked, read_json
+from sentcli.model.folder_keys import CONFIG, STATIC_CONFIG, refuse_keys
 
 if TYPE_CHECKING:
     import torch
@@ -22,8 +28,78 @@ STATIC: Final = "StaticEmbedding"
 STATIC_LENGTH = 2**20
 """The maximum length in tokens, since nothing limits it."""
 TABLE, ROWS, WEIGHTS = "embedding.weight", "mapping", "weights"
-TABLES = (TABLE, "embeddings")
-"""The names of the table: that of sentence-transformers and that of model2vec."""
+THEIR_TABLE = "embeddings"
+"""The name of the table in model2vec's files."""
+TABLES = (TABLE, THEIR_TABLE)
+LEFT_OUT: Final = "unknown_tokens_left_out"
+"""The key of a description that says whether unknown tokens are left out of the mean, as model2vec does."""
+
+
+class StaticSettings(BaseModel):
+    """What model2vec says in its ``config.json``."""
+
+    normalize: bool | None = None
+    max_length: Annotated[int, Ge(1)] | None = 512
+
+
+@dataclass(frozen=True)
+class StaticRule:
+    """How the mean over the tokens of a text is taken: sentence-transformers and model2vec differ."""
+
+    leaves_out_unknown: bool = False
+    """Whether unknown tokens are left out; sentence-transformers takes their vector like any other."""
+    max_length: int = STATIC_LENGTH
+    normalize: bool | None = None
+    """Whether vectors have length 1; None leaves it to modules.json."""
+    unknown_keys: tuple[str, ...] = ()
+
+
+def is_model2vec(folder: Path) -> bool:
+    """Tell whether a folder without modules.json is one of model2vec, by the table in its weights."""
+    if not (folder / "model.safetensors").is_file() or (folder / "1_Pooling").exists():
+        return False
+    config = read_json(folder / CONFIG, default={})
+    if not isinstance(config, dict) or config.get("model_type", "model2vec") != "model2vec":
+        return False
+    return THEIR_TABLE in _shapes(folder / "model.safetensors")
+
+
+def read_rule(folder: Path) -> StaticRule:
+    """Return the rule of a folder: that of model2vec if the table has model2vec's name, else sentence-transformers'.
+
+    Raises:
+        InputError: if the table or its settings are damaged.
+    """
+    if THEIR_TABLE not in _shapes(folder / "model.safetensors"):
+        return StaticRule()
+    path = folder / CONFIG
+    content = read_json(path, default={})
+    if not isinstance(content, dict):
+        raise DataError(path, f"expected a JSON object, not {content!r:.60}")
+    unknown = refuse_keys(STATIC_CONFIG, content, path)
+    settings = checked(StaticSettings, content, path)
+    length = STATIC_LENGTH if settings.max_length is None else settings.max_length
+    return StaticRule(True, length, settings.normalize, tuple(f"{name} in {path.name}" for name in unknown))
+
+
+def unknown_token(tokenizer: Any) -> int | None:
+    """Return the id of the token that stands for what a `tokenizers.Tokenizer` does not know, if there is one."""
+    import json
+
+    model = json.loads(tokenizer.to_str())["model"]
+    if "unk_token" in model:
+        return None if model["unk_token"] is None else tokenizer.token_to_id(model["unk_token"])
+    return model.get("unk_id")
+
+
+def most_characters(tokenizer: Any, max_length: int) -> int:
+    """Return the number of characters after which model2vec cuts a text before it tokenises it.
+
+    It takes the maximum length times the median length of a token.
+    """
+    import numpy as np
+
+    return max_length * int(np.median([len(token) for token in tokenizer.get_vocab()]))
 
 
 def table_sizes(folder: Path) -> dict[str, int]:
@@ -32,21 +108,26 @@ def table_sizes(folder: Path) -> dict[str, int]:
     Raises:
         InputError: if there is no such file, or it holds no table.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = folder / "model.safetensors"
-    if not path.is_file():
-        raise InputError(f"{path} is missing, which holds the vectors of {STATIC}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+    shapes = _shapes(path)
     shape = next((shapes[name] for name in TABLES if name in shapes), ())
     if len(shape) != 2:
         raise InputError(f"{path} holds no table of token vectors: {' or '.join(TABLES)}")
     tokens = shapes.get(ROWS, shape)[0]
     return {"hidden_size": shape[1], "vocab_size": tokens}
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor, read from the head of a file."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise InputError(f"{path} is missing, which holds the vectors of {STATIC}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is damaged: {error}") from error
 
 
 def static_table(folder: Path, state: StateDict) -> torch.Tensor:

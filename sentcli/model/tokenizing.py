@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
+from sentcli.model import static
 from sentcli.model.modules import WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "xlm-roberta-xl")
 """Architectures that count positions from the padding id on, so that two of their 514 positions are never used."""
-
+RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5", "switch_transformers", "t5gemma")
+"""Architectures that know only distances between tokens, whatever number of positions their config.json names."""
+NO_LIMIT = 2**20
+"""The maximum length in tokens where nothing states one."""
 
 BETWEEN_TEXTS = "\0"
 """Stands between the two texts of a pair, which a cross-encoder takes as one text."""
@@ -73,16 +77,37 @@ class TextTokenizer:
     """A `tokenizers.Tokenizer` with a fixed maximum length that counts what it cuts.
 
     With `pairs` each text is one of `pair_text`, whose longer part is cut first, as transformers' ``longest_first``.
+
+    Args:
+        backend: a `tokenizers.Tokenizer`; its truncation is changed.
+        max_length: the maximum length in tokens, special ones included.
+        pad_id: the id of the padding token.
+        side: the end of a long text that is cut, ``left`` or ``right``.
+        pairs: whether each text is a pair.
+        dropped: the id of a token that is left out of texts, after they were cut.
+        most_characters: a text with more characters is cut before it is tokenised; None for a generous number.
+        vocabulary: the number of tokens that the model has vectors of, where the tokenizer knows more; else None.
     """
 
     def __init__(
-        self, backend: Any, max_length: int, pad_id: int, *, lowercase: bool = False, pairs: bool = False
+        self,
+        backend: Any,
+        max_length: int,
+        pad_id: int,
+        *,
+        side: str = "right",
+        pairs: bool = False,
+        dropped: int | None = None,
+        most_characters: int | None = None,
+        vocabulary: int | None = None,
     ) -> None:
-        self.backend, self.max_length, self.pad_id, self.lowercase = backend, max_length, pad_id, lowercase
-        self.pairs = pairs
+        self.backend, self.max_length, self.pad_id = backend, max_length, pad_id
+        self.side, self.pairs, self.dropped, self.vocabulary = side, pairs, dropped, vocabulary
+        # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
+        self.most_characters = most_characters or max_length * 1000
         backend.no_padding()
         with _refusals():
-            backend.enable_truncation(max_length)
+            backend.enable_truncation(max_length, direction=side)
             sample = backend.encode("a", "a") if pairs else backend.encode("a")
         self.special_tokens = sum(sample.special_tokens_mask)
         # without type ids, models assume type 0 throughout, as single sentences have in BERT
@@ -98,12 +123,9 @@ class TextTokenizer:
         """
         if prompt:
             texts = [prompt + text for text in texts]
-        if self.lowercase:
-            texts = [text.lower() for text in texts]
-        # A text with more characters than this for each token of the maximum length is cut before it is tokenised.
-        most = self.max_length * 1000
+        most = self.most_characters
         cut = {} if pieces else {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
-        if cut:  # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
+        if cut:
             texts = [self._shortened(text, most) for text in texts]
         with _refusals():
             try:
@@ -127,7 +149,20 @@ class TextTokenizer:
                 owners.extend([number] * (1 + len(overflow)))
         type_ids = [encoding.type_ids for encoding in rows] if self.has_type_ids else None
         owners_array = np.array(owners, np.int64) if pieces and beyond.any() else None
-        return Tokens([encoding.ids for encoding in rows], type_ids, beyond, owners_array)
+        return Tokens([self._kept(encoding.ids) for encoding in rows], type_ids, beyond, owners_array)
+
+    def _kept(self, ids: list[int]) -> list[int]:
+        """Return the ids that the model gets of a text.
+
+        Raises:
+            InputError: for a token of which the model has no vector.
+        """
+        if self.vocabulary is not None and max(ids, default=0) >= self.vocabulary:
+            token = self.backend.id_to_token(max(ids))
+            raise InputError(f"a text holds {token!r}, a token that the tokenizer knows and the model has no vector of")
+        if self.dropped is None:
+            return ids
+        return [number for number in ids if number != self.dropped]
 
     def _inputs(self, texts: Sequence[str]) -> Sequence[Any]:
         """Return texts as the tokenizers library takes them."""
@@ -135,7 +170,8 @@ class TextTokenizer:
 
     def _shortened(self, text: str, most: int) -> str:
         parts = text.split(BETWEEN_TEXTS) if self.pairs else [text]
-        return BETWEEN_TEXTS.join(part[:most] for part in parts)
+        shortened = (part[-most:] if self.side == "left" else part[:most] for part in parts)
+        return BETWEEN_TEXTS.join(shortened)
 
     @property
     def around(self) -> tuple[int, int]:
@@ -160,51 +196,107 @@ def _parts(pieces: Sequence[Any]) -> set[tuple[int, tuple[int, ...]]]:
 
 
 def fit(
-    backend: Any, spec: EncoderSpec, pad_id: int | None, own_limit: int | None, max_length: int | None
+    backend: Any, spec: EncoderSpec, pad_id: int | None, max_length: int | None, *, stated: int | None = None
 ) -> TextTokenizer:
-    """Wrap a fast tokenizer with the maximum length that applies.
+    """Wrap a fast tokenizer with the maximum length, the side and the lower-casing that apply.
 
     Args:
-        backend: a `tokenizers.Tokenizer`; its truncation is changed.
+        backend: a `tokenizers.Tokenizer`; its truncation is changed, and its normaliser for a model that lower-cases.
         spec: the description of the encoder.
         pad_id: the id of the padding token.
-        own_limit: the maximum length that the tokenizer itself states.
         max_length: the maximum length that the user chose.
+        stated: the maximum length that an export states, where its folder says nothing.
 
     Raises:
         InputError: if the vocabulary does not fit the model, or the length does not fit its positions.
+    """
+    if spec.lowercase:
+        _lower_case(backend)
+    limit = _limit(backend, spec, pad_id, max_length, stated)
+    side = spec.truncation_side or (backend.truncation or {}).get("direction", "right").lower()
+    dropped = characters = None
+    if spec.config.get(static.LEFT_OUT):
+        dropped, characters = static.unknown_token(backend), static.most_characters(backend, limit)
+    return TextTokenizer(
+        backend,
+        limit,
+        pad_id if pad_id is not None else 0,
+        side=side,
+        pairs=spec.scores_pairs,
+        dropped=dropped,
+        most_characters=characters,
+        vocabulary=_vocabulary(backend, spec),
+    )
+
+
+def _lower_case(backend: Any) -> None:
+    """Make a tokenizer lower-case a text first, in the way of sentence-transformers, unless it does so already."""
+    from tokenizers import normalizers
+
+    own: Any = backend.normalizer
+    chained = isinstance(own, normalizers.Sequence)
+    steps: list[Any] = [*own] if chained else [own]
+    if any(isinstance(step, normalizers.Lowercase) for step in steps):
+        return
+    kept = [step for step in steps if step is not None]
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *kept])
+
+
+def _vocabulary(backend: Any, spec: EncoderSpec) -> int | None:
+    """Return the number of tokens that the model has vectors of, if a token was added that it has none of.
+
+    Raises:
+        InputError: if it lacks others, too, so that tokenizer and weights do not belong together.
     """
     words, largest = spec.config.get("vocab_size"), max(backend.get_vocab().values(), default=0)
     weighted = min((len(module.vocab) for module in spec.modules if isinstance(module, WordWeightsSpec)), default=None)
     if weighted is not None and largest >= weighted:
         raise InputError(f"{spec.folder}: its WordWeights name {weighted} tokens, fewer than its tokenizer has")
-    if isinstance(words, int) and largest >= words:
+    if not isinstance(words, int) or largest < words:
+        return None
+    if max(backend.get_vocab(with_added_tokens=False).values(), default=0) >= words:
         raise InputError(
             f"{spec.folder}: tokenizer and weights do not belong together: the tokenizer knows "
             f"{backend.get_vocab_size()} words, the model has embeddings for {words}"
         )
+    return words
+
+
+def _limit(backend: Any, spec: EncoderSpec, pad_id: int | None, max_length: int | None, stated: int | None) -> int:
+    """Return the maximum length that applies; the arguments are those of `fit`."""
     positions = position_limit(spec, pad_id)
-    limit = max_length if max_length is not None else spec.max_length or own_limit or positions or 512
-    if positions is not None and limit > positions:
-        if max_length is not None:
+    own = spec.max_length or spec.tokenizer_length or stated or positions or NO_LIMIT
+    limit = own if max_length is None else max_length
+    if positions is not None and limit > positions and (has_stored_positions(spec) or not spec.max_length):
+        if max_length is not None and has_stored_positions(spec):
             raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
-        limit = positions
+        limit = positions if max_length is None else limit
     # a pair has two texts; the tokens of a template count as special
     least = max(MIN_LENGTH, backend.num_special_tokens_to_add(spec.scores_pairs) + 1 + spec.scores_pairs)
     if limit < least:
         name = f"{spec.folder}: its maximum length" if max_length is None else "--max-length"
         raise InputError(f"{name} {limit} leaves no room between the special tokens; at least {least}")
-    pad = pad_id if pad_id is not None else 0
-    return TextTokenizer(backend, limit, pad, lowercase=spec.lowercase, pairs=spec.scores_pairs)
+    return limit
 
 
 def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
-    """Return how many tokens fit the position embeddings, or None if they are relative or rotary without a limit."""
+    """Return how many tokens the model counts positions for, or None if config.json names no number."""
+    if spec.config.get("model_type") in RELATIVE_POSITIONS:
+        return None
     positions = spec.config.get("max_position_embeddings") or spec.config.get("n_positions")
     if not isinstance(positions, int) or positions <= 0:
         return None
     offset = (pad_id if pad_id is not None else 1) + 1
     return positions - (offset if spec.config.get("model_type") in POSITIONS_AFTER_PADDING else 0)
+
+
+def has_stored_positions(spec: EncoderSpec) -> bool:
+    """Tell whether each position has a vector in the weights, so that a longer text cannot be encoded.
+
+    Rotary positions are computed, and DeBERTa's are distances.
+    """
+    rotary = any(key.startswith(("rope", "rotary", "global_rope", "local_rope")) for key in spec.config)
+    return not rotary and spec.config.get("position_biased_input") is not False
 
 
 SLOT, MASK = "[X]", "[MASK]"

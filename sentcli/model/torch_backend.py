@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sentcli.model.torch_model import TorchEncoder
 
 Notice = Callable[[str], None]
-NO_LIMIT = 10**9  # transformers writes 10^30 for "no maximum length"
 
 
 def quiet_transformers() -> None:
@@ -125,7 +124,7 @@ def load(
     """
     quiet_transformers()
     backend = TorchBackend.choose(options, notice)
-    hf_tokenizer = static_tokenizer(spec.folder) if spec.is_static else load_tokenizer(spec.folder)
+    hf_tokenizer = static_tokenizer(spec.folder) if spec.is_static else load_tokenizer(spec.tokenizer_folder)
     tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
     module = torch_model.build(spec, notice, untrained=untrained)
     try:
@@ -196,12 +195,8 @@ def tokenizer_in_template(hf_tokenizer: Any, template: str) -> Any:
 
 def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None) -> TextTokenizer:
     """Wrap the fast tokenizer of transformers; see `tokenizing.fit`."""
-    own_limit = hf_tokenizer.model_max_length
-    if not isinstance(own_limit, (int, float)):
-        raise InputError(f"{spec.folder}: the model_max_length of its tokenizer is no number")
-    own_limit = int(own_limit) if own_limit < NO_LIMIT else None
     copied = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # a copy, because its truncation is changed
-    tokenizer = fit(copied, spec, hf_tokenizer.pad_token_id, own_limit, max_length)
+    tokenizer = fit(copied, spec, hf_tokenizer.pad_token_id, max_length)
     if spec.scores_pairs:  # transformers gives a model the types only if its tokenizer names them
         tokenizer.has_type_ids &= "token_type_ids" in hf_tokenizer.model_input_names
     return tokenizer

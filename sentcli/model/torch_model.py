@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.errors import InputError, one_line
+from sentcli.io.forms import read_json
 from sentcli.io.weights import has_weights, load_state_dict
-from sentcli.model import attention, surgery
-from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
-from sentcli.model.spec import EncoderSpec
+from sentcli.model import adapters, attention, surgery
+from sentcli.model.folder_keys import CONFIG, KEYS
+from sentcli.model.modules import Features, ModuleSpec
+from sentcli.model.spec import EncoderSpec, count_without_ending
 from sentcli.model.static import static_table
 
 
@@ -68,6 +71,8 @@ class TorchEncoder(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.stack = nn.ModuleList(modules)
+        self.without_normalize = count_without_ending(tuple(module.spec for module in modules))
+        """The number of modules before normalisation and fewer dimensions at the end."""
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
         self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.allow_first_token_only(backbone)
         """Whether the sentence vector depends only on position 0 of the last layer."""
@@ -97,8 +102,8 @@ class TorchEncoder(nn.Module):
         Args:
             batch: as for `forward`.
             prompt_length: as for `forward`.
-            normalize: False leaves out a final `Normalize`, as training and classifiers on the vectors need, and the
-                activation of a cross-encoder.
+            normalize: False leaves out `Normalize` and fewer dimensions at the end, as training and classifiers on the
+                vectors need, and the activation of a cross-encoder.
             attention_layers: the layers, counted from 0, whose attention weights are returned.
             sentence_only: only the sentence vectors are used, so that some token vectors need not be computed.
         """
@@ -126,9 +131,9 @@ class TorchEncoder(nn.Module):
                 kind = getattr(self.backbone.config, "model_type", "")
                 raise InputError(f"a {kind} model gives no attention weights, which this method compares")
             features.attentions = {layer: output.attentions[layer] for layer in attention_layers}
-        for module in self.stack:
-            if normalize or not isinstance(module.spec, NormalizeSpec):
-                features = module(features)
+        last = len(self.stack) if normalize else self.without_normalize
+        for module in self.stack[:last]:
+            features = module(features)
         return features
 
 
@@ -147,6 +152,8 @@ def build(
         backbone: nn.Module = StaticTable(static_table(spec.folder, state or {}))
     else:
         backbone = load_backbone(spec.folder, state, (lambda message: None) if spec.scores_pairs else notice)
+        if spec.adapter is not None:
+            backbone = adapters.apply(backbone, spec.adapter, spec.folder)
     state = state or {}
     modules = []
     for part, width in zip(spec.modules, spec.widths, strict=True):
@@ -175,15 +182,13 @@ def load_backbone(
         InputError: if a weight is missing, has another shape, or belongs to a layer that config.json does not have.
     """
     from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        model_class: Any = MODEL_MAPPING[type(config)]
+        model_class = backbone_class(config)
     except Exception as error:  # transformers has no common class for what is wrong in a configuration
         raise InputError(f"{folder}: no encoder can be made of its config.json: {one_line(error)}") from error
-    if isinstance(model_class, (tuple, list)):
-        model_class = model_class[0]
+    _check_keys(folder, config, notice)
     try:
         if state is None:
             return model_class(config)
@@ -210,6 +215,51 @@ def load_backbone(
     if heads:
         notice(f"{folder}: weights of a head that does not encode are not used: {', '.join(sorted(heads))}")
     return model
+
+
+ENCODERS = {
+    "t5": "T5EncoderModel",
+    "mt5": "MT5EncoderModel",
+    "umt5": "UMT5EncoderModel",
+    "longt5": "LongT5EncoderModel",
+    "switch_transformers": "SwitchTransformersEncoderModel",
+    "t5gemma": "T5GemmaEncoderModel",
+}
+"""The classes of the encoders alone, of architectures with a decoder beside it, by ``model_type``."""
+
+
+def backbone_class(config: Any) -> Any:
+    """Return the class of transformers that computes token vectors, without a decoder where one stands beside it.
+
+    Raises:
+        KeyError: for an architecture that has no such class.
+    """
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    if config.model_type in ENCODERS:
+        config.is_encoder_decoder = False
+        return getattr(transformers, ENCODERS[config.model_type])
+    model_class: Any = MODEL_MAPPING[type(config)]
+    return model_class[0] if isinstance(model_class, (tuple, list)) else model_class
+
+
+def _check_keys(folder: Path, config: Any, notice: Callable[[str], None]) -> None:
+    """Refuse positions that the class does not compute, and tell the user which keys of config.json it does not know.
+
+    Raises:
+        InputError: for such positions.
+    """
+    stated = read_json(folder / CONFIG)
+    own = {field.name for field in fields(type(config))} | {*config.attribute_map, *dir(type(config))}
+    with suppress(Exception):  # some classes cannot be made without arguments
+        own |= {*type(config)().to_dict()}
+    kind = stated.get("position_embedding_type") or "absolute"
+    if kind != "absolute" and "position_embedding_type" not in own:
+        raise InputError(f"{folder / CONFIG}: transformers' {config.model_type} has no positions of the kind {kind!r}")
+    unknown = [key for key in stated if key not in own and key not in KEYS[CONFIG]]
+    if unknown:
+        notice(f"{folder / CONFIG}: keys that are not known and were left out: {', '.join(sorted(unknown))}")
 
 
 def _listed(keys: Collection[str]) -> str:

@@ -27,7 +27,8 @@ from sentcli.machine import environment, sums_saturate
 from sentcli.model import encoding
 from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, model_digest, source_digests
+from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, source_config, source_digests
+from sentcli.model.identity import model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.saving import write_model_files
 from sentcli.model.spec_files import read_spec
@@ -279,6 +280,7 @@ class _Maker:
             model=self.model.name,
             model_digest=model_digest(spec),
             source_sha256=source_digests(spec),
+            source_config=source_config(spec),
             pooling=spec.pooling,
             normalize=spec.normalizes,
             max_length=tokenizer.max_length,
@@ -323,7 +325,7 @@ class _Maker:
         else:
             backend = OnnxBackend(self.folder, export, half_on_cpu=True)
         limit = self.model.tokenizer.max_length
-        tokenizer = fit(read_tokenizer(self.folder), spec, self.model.tokenizer.pad_id, None, limit)
+        tokenizer = fit(read_tokenizer(self.folder), spec, self.model.tokenizer.pad_id, limit)
         return LoadedModel(self.model.name, spec, tokenizer, backend)
 
     def _verify(self) -> Verification:

@@ -146,7 +146,7 @@ class Origin(VectorFacts):
                 f"{self.name} has vectors of {dimension} dimensions, {encoder.model} makes {encoder.dimension}: give "
                 "the model that made them with -m"
             )
-        if self.known and self.model_fingerprint != encoder.fingerprint():
+        if self.known and not encoder.is_named(self.model_fingerprint):
             then = f"pooling {self.pooling}, maximum length {self.max_length}"
             if dimension != made:
                 then = f"{dimension} dimensions, now {encoder.dimension}"

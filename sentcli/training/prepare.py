@@ -21,9 +21,9 @@ from sentcli.methods import Method
 from sentcli.methods.method import changed
 from sentcli.methods.views import BatchTexts
 from sentcli.model import surgery
+from sentcli.model.cross_encoder_files import as_cross_encoder
 from sentcli.model.options import ModelOptions
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.spec_files import as_cross_encoder
 from sentcli.model.tokenizing import pair_text, position_limit
 from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
 from sentcli.objectives import PairClasses, Parts, StatefulObjective, Vocabulary

@@ -71,7 +71,7 @@ def test_the_folder_is_a_cross_encoder_of_sentence_transformers(invoke, table, t
 def test_a_cross_encoder_goes_on_from_berts_pooler(tiny_bert):
     from sentcli import SentenceEncoder
     from sentcli.io.weights import load_state_dict
-    from sentcli.model.spec_files import as_cross_encoder
+    from sentcli.model.cross_encoder_files import as_cross_encoder
 
     encoder = SentenceEncoder.load(tiny_bert, edit=as_cross_encoder)
     dense = encoder.torch_module.stack[-1].dense

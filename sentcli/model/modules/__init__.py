@@ -13,6 +13,7 @@ from sentcli.model.modules.dense import DenseSpec
 from sentcli.model.modules.layer_mean import LayerMeanSpec
 from sentcli.model.modules.normalize import NormalizeSpec
 from sentcli.model.modules.pooling import TOKEN_POOLINGS, PoolingSpec
+from sentcli.model.modules.truncate import TruncateSpec
 from sentcli.model.modules.word_weights import WordWeightsSpec
 
 for _module in iter_modules(__path__):  # importing a file registers its module
@@ -29,5 +30,6 @@ __all__ = [
     "ModuleSpec",
     "NormalizeSpec",
     "PoolingSpec",
+    "TruncateSpec",
     "WordWeightsSpec",
 ]

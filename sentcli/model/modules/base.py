@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from annotated_types import Ge, Le
 from pydantic import ConfigDict, Strict
@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Strict
 from sentcli.errors import DataError, InputError
 from sentcli.io.forms import checked, read_json, write_json
 from sentcli.io.weights import has_weights, load_state_dict, save_weights
+from sentcli.model.folder_keys import refuse_unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,12 +43,35 @@ class Features:
     """Whether a classifier leaves out its activation, as the loss of its training does."""
 
 
+SINCE_LATER: Final = "since later"
+
+
+def added_later(default: Any) -> Any:
+    """Return a field that earlier versions lacked: with its default, a module keeps the identity that it had there."""
+    return field(default=default, metadata={SINCE_LATER: True})
+
+
 MODULES: dict[str, type[ModuleSpec]] = {}
 """The module classes by their names in ``modules.json``; a class registers itself."""
 Size = Annotated[int, Strict(), Ge(1), Le(65_536)]
 """A number of dimensions, channels or positions in the settings of a module."""
 OWN = "sentcli."
 """The prefix of the names of modules that sentence-transformers does not have."""
+TOKENS, SENTENCE = "token_embeddings", "sentence_embedding"
+"""What sentence-transformers calls the vectors that a module takes."""
+
+
+def place_of(config: dict[str, Any], folder: Path) -> str:
+    """Return `TOKENS` or `SENTENCE`, which a module takes and replaces.
+
+    Raises:
+        InputError: if it takes something else, or puts its output in another place.
+    """
+    source = config.get("module_input_name") or SENTENCE
+    target = config.get("module_output_name") or source
+    if source not in (TOKENS, SENTENCE) or target != source:
+        raise InputError(f"{folder}: a module that makes {target!r} of {source!r} is not supported")
+    return source
 
 
 @dataclass(frozen=True)
@@ -86,6 +110,17 @@ class ModuleSpec:
     def type_name(self) -> str:
         """The name of the module in ``modules.json``."""
         return f"sentence_transformers.models.{self.name}" if self.in_sentence_transformers else OWN + self.name
+
+    @property
+    def identity(self) -> str:
+        """The module's name and settings as text, without its folder."""
+        facts = {}
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            unchanged = SINCE_LATER in setting.metadata and value == setting.default
+            if setting.name != "folder" and not unchanged:
+                facts[setting.name] = value
+        return f"{type(self).__name__} {facts}"
 
     @property
     def input_width(self) -> int | None:
@@ -158,6 +193,8 @@ class ModuleSpec:
         config = read_json(path)
         if not isinstance(config, dict):
             raise DataError(path, f"expected a JSON object, not {config!r:.60}")
+        if cls.in_sentence_transformers:
+            refuse_unknown(cls.name, config, path)
         try:
             module = cls.from_config(config, folder)
         except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.model.modules.base import Features, ModuleSpec, Size
+from sentcli.model.modules.base import TOKENS, Features, ModuleSpec, Size, added_later, place_of
 from sentcli.model.stored_heads import head_weights
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
     """Whether the weights are those of the head stored with the checkpoint; see `head_weights`."""
     on_tokens: bool = False
     """Whether the layer is applied to every token vector, before the pooling."""
+    residual: bool = added_later(False)
+    """Whether the input is added to the output, through a layer of its own where their dimensions differ."""
 
     @property
     def input_width(self) -> int:
@@ -59,31 +61,42 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         if self.on_tokens:  # it only carries an activation, for which sentence-transformers has no module of its own
             nn.init.eye_(linear.weight)
             linear.requires_grad_(False)
-        return {"linear": linear, "activation": activation_of(self.activation)}
+        parts = {"linear": linear, "activation": activation_of(self.activation)}
+        if self.residual and self.in_features != self.out_features:
+            parts["residual"] = nn.Linear(self.in_features, self.out_features, bias=False)
+        return parts
 
     def forward(self, features: Features, parts: Any) -> None:
         """Replace `features.sentence` ``[B, out_features]`` or `features.tokens` ``[B, T, out_features]``."""
         place = "tokens" if self.on_tokens else "sentence"
-        setattr(features, place, parts.activation(parts.linear(getattr(features, place))))
+        value = getattr(features, place)
+        made = parts.activation(parts.linear(value))
+        if self.residual:
+            made = made + (parts.residual(value) if hasattr(parts, "residual") else value)
+        setattr(features, place, made)
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the layer in fp32, because it is small."""
-        value = graph.op("MatMul", value, graph.weight(f"{name}.weight", parts.linear.weight.T))
+        made = graph.op("MatMul", value, graph.weight(f"{name}.weight", parts.linear.weight.T))
         if self.bias:
-            value = graph.op("Add", value, graph.weight(f"{name}.bias", parts.linear.bias))
+            made = graph.op("Add", made, graph.weight(f"{name}.bias", parts.linear.bias))
         operator = OPERATORS[self._activation_name]
-        return value if operator is None else graph.op(operator, value)
+        if operator is not None:
+            made = graph.op(operator, made)
+        if not self.residual:
+            return made
+        if hasattr(parts, "residual"):
+            value = graph.op("MatMul", value, graph.weight(f"{name}.residual", parts.residual.weight.T))
+        return graph.op("Add", made, value)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> DenseSpec:
         """Read the settings by the names that sentence-transformers gives them."""
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-        places = ("sentence_embedding", "token_embeddings")
-        source = config.get("module_input_name") or places[0]
-        if config.get("use_residual") or source not in places or (config.get("module_output_name") or source) != source:
-            raise InputError(f"{folder}: a Dense module with a residual or with other inputs is not supported")
         widths = config["in_features"], config["out_features"]
-        return cls(*widths, config.get("bias", True), activation, on_tokens=source == places[1], folder=folder)
+        on_tokens = place_of(config, folder) == TOKENS
+        residual = bool(config.get("use_residual"))
+        return cls(*widths, config.get("bias", True), activation, on_tokens=on_tokens, residual=residual, folder=folder)
 
     def stored_weights(self, transformer: Path, state: StateDict) -> StateDict | None:
         """Return the weights in the module's folder, or those of the head that was trained with the checkpoint."""
@@ -97,9 +110,13 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
         """Return the settings under sentence-transformers' names."""
-        place = {"module_input_name": "token_embeddings"} if self.on_tokens else {}
-        widths = {"in_features": self.in_features, "out_features": self.out_features}
-        return {**widths, "bias": self.bias, "activation_function": self.activation, **place}
+        settings: dict[str, Any] = {"in_features": self.in_features, "out_features": self.out_features}
+        settings |= {"bias": self.bias, "activation_function": self.activation}
+        if self.on_tokens:
+            settings["module_input_name"] = TOKENS
+        if self.residual:
+            settings["use_residual"] = True
+        return settings
 
 
 def activation_of(name: str) -> nn.Module:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sentcli.model.exported import tokenizer_digest
+from sentcli.model.identity import tokenizer_digest
 
 FILES = (
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json", "added_tokens.json",

@@ -1,0 +1,81 @@
+"""Adapters that peft trains: a few weights in a folder of their own, which belong to the weights of a base model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from sentcli.errors import InputError, SentcliError, one_line, required
+from sentcli.io.forms import checked, read_json
+from sentcli.io.weights import has_weights
+
+ADAPTER = "adapter_config.json"
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+
+
+class AdapterSettings(BaseModel):
+    """What is read of ``adapter_config.json``; peft reads the rest."""
+
+    peft_type: str
+    base_model_name_or_path: str | None = None
+
+
+def read(folder: Path) -> AdapterSettings | None:
+    """Return the settings of the adapter in a folder, or None if it has none.
+
+    Raises:
+        InputError: if they are damaged, or no settings of peft, or the adapter's weights are missing.
+    """
+    path = folder / ADAPTER
+    if not path.exists():
+        return None
+    settings = checked(AdapterSettings, read_json(path), path)
+    if not any((folder / name).exists() for name in WEIGHTS):
+        raise InputError(f"{path} names an adapter whose weights are missing: looked for {', '.join(WEIGHTS)}")
+    return settings
+
+
+def base_folder(folder: Path, settings: AdapterSettings) -> Path:
+    """Return the folder of the model that an adapter belongs to: its own if it has weights, else the one that it names.
+
+    Raises:
+        InputError: if that is not on this machine and cannot be fetched.
+    """
+    if (folder / "config.json").exists() and has_weights(folder):
+        return folder
+    from sentcli import zoo
+
+    name = settings.base_model_name_or_path
+    what = f"{folder} holds an adapter ({settings.peft_type}) and no weights of its own"
+    if not name:
+        raise InputError(f"{what}, and does not name its base model")
+    try:
+        base = zoo.resolve(name)[0]
+    except SentcliError as error:
+        remedy = "put its config.json and weights beside the adapter"
+        raise InputError(f"{what}; its base model {name!r} is not found: {remedy}") from error
+    if not (base / "config.json").exists():
+        raise InputError(f"{what}; its base model {base} has no config.json")
+    return base
+
+
+def apply(backbone: Any, folder: Path, base: Path) -> Any:
+    """Return a transformers model with the adapter of a folder merged into its weights.
+
+    Args:
+        backbone: the base model.
+        folder: of the adapter.
+        base: the folder of the base model.
+
+    Raises:
+        MissingExtraError: without peft.
+        InputError: if the adapter does not fit the model, or is of a kind that cannot be merged.
+    """
+    peft = required("peft", "peft", "lora", f"the adapter in {folder}")
+    try:
+        adapted = peft.PeftModel.from_pretrained(backbone, str(folder), local_files_only=True)
+        return adapted.merge_and_unload()
+    except Exception as error:  # peft has no common class for what does not fit
+        raise InputError(f"{folder}: its adapter cannot be applied to its base {base}: {one_line(error)}") from error

@@ -1,0 +1,141 @@
+"""Read the description of a cross-encoder, a classifier of transformers with one label, out of its folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le
+from pydantic import BaseModel
+
+from sentcli.errors import InputError
+from sentcli.io.forms import checked
+from sentcli.model.modules import ClassifierSpec, PoolingSpec
+from sentcli.model.modules.classifier import LAYERS
+from sentcli.model.modules.dense import OPERATORS
+from sentcli.model.settings_files import (
+    PromptSettings,
+    read_prompt_settings,
+    read_text_settings,
+    read_tokenizer_settings,
+)
+from sentcli.model.spec import EncoderSpec
+from sentcli.model.spec_files import read_config
+
+CLASSIFIER = "ForSequenceClassification"
+"""The end of the names of transformers' classifiers, cross-encoders among them."""
+Rate = Annotated[float, Ge(0), Le(1)]
+
+
+class ClassifierSettings(BaseModel):
+    """What ``config.json`` says of a classifier: its labels, and its activation as older releases wrote it."""
+
+    num_labels: int = 2
+    classifier_dropout: Rate | None = None
+    hidden_dropout_prob: Rate = 0.0
+    id2label: dict[str, Any] | None = None
+    sentence_transformers: PromptSettings = PromptSettings()
+    sbert_ce_default_activation_function: str | None = None
+
+    @property
+    def dropout(self) -> float:
+        """The rate of the classifier in training."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
+    def labels(self) -> int:
+        """The number of labels."""
+        return self.num_labels if self.id2label is None else len(self.id2label)
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Tell whether sentence-transformers saved a folder as a cross-encoder."""
+    settings, _ = read_prompt_settings(folder)
+    return settings.model_type == "CrossEncoder"
+
+
+def is_classifier(config: dict[str, Any]) -> bool:
+    """Tell whether a model is a classifier of transformers, by its config.json."""
+    return _architecture(config).endswith(CLASSIFIER)
+
+
+def refuse_classifier(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse a classifier where nothing says how it pools.
+
+    Raises:
+        InputError: which names what it goes with.
+    """
+    if is_classifier(config):
+        raise InputError(
+            f"{folder} is a classifier or cross-encoder, which makes no vectors of texts; a cross-encoder goes with "
+            "sts-eval and --rerank of evaluate and retrieve, and --pooling says how to make vectors of it all the same"
+        )
+
+
+def read_cross_encoder(folder: Path) -> EncoderSpec:
+    """Read the description of a cross-encoder: a classifier of transformers with one label.
+
+    Sentence-transformers' ``CrossEncoder`` writes such folders. The activation is the one that it takes: the folder's,
+    else sigmoid.
+
+    Raises:
+        InputError: if the folder holds no such model, or a configuration file is damaged.
+    """
+    config = read_config(folder, f"{folder} holds no model: there is no config.json")
+    name = _architecture(config)
+    if name not in LAYERS:
+        what = f"a {name}" if name.endswith(CLASSIFIER) else "no cross-encoder: it has no classifier"
+        raise InputError(f"{folder} is {what}; --rerank takes: {', '.join(LAYERS)}")
+    settings = checked(ClassifierSettings, config, folder / "config.json")
+    if settings.labels != 1:
+        raise InputError(f"{folder} gives {settings.labels} scores for a pair, one for each label; --rerank takes one")
+    prompting, unknown = read_prompt_settings(folder)
+    if prompting.default_prompt_name:
+        raise InputError(f"{folder}: a cross-encoder with a prompt ({prompting.default_prompt_name}) is not supported")
+    activations = (
+        prompting.activation_fn,
+        settings.sentence_transformers.activation_fn,
+        settings.sbert_ce_default_activation_function,
+        ClassifierSpec.activation,
+    )
+    activation = next(filter(None, activations))
+    if not activation.startswith("torch.nn.") or activation.rpartition(".")[2] not in OPERATORS:
+        raise InputError(f"{folder}: the activation {activation!r} is none of torch.nn's {', '.join(OPERATORS)}")
+    texts = read_text_settings(folder, classifier=True)
+    tokenizer, more = read_tokenizer_settings(folder)
+    return EncoderSpec(
+        folder,
+        (PoolingSpec(("cls",)), ClassifierSpec(name, activation, settings.dropout)),
+        max_length=texts.max_seq_length,
+        lowercase=bool(texts.do_lower_case),
+        truncation_side=tokenizer.truncation_side,
+        tokenizer_length=tokenizer.limit,
+        config=config,
+        unknown_keys=(*unknown, *more),
+    )
+
+
+def as_cross_encoder(spec: EncoderSpec) -> EncoderSpec:
+    """Return a spec with a classifier of pairs that is to be trained; one that it has already stays.
+
+    Raises:
+        InputError: if transformers' classifier for this architecture is not known.
+    """
+    if spec.scores_pairs:
+        return spec
+    kind = str(spec.config.get("model_type"))
+    name = next((name for name in LAYERS if name.lower() == f"{kind.replace('-', '')}{CLASSIFIER}".lower()), None)
+    if name is None:
+        raise InputError(f"{spec.folder}: no cross-encoder is made of a {kind} model, but of: {', '.join(LAYERS)}")
+    settings = checked(ClassifierSettings, spec.config, spec.folder / "config.json")
+    modules = (PoolingSpec(("cls",)), ClassifierSpec(name, dropout=settings.dropout, new=True))
+    no_prompts: dict[str, str] = {}
+    return replace(
+        spec, modules=modules, lowercase=False, prompts=no_prompts, default_prompt=None, assumed_pooling=False
+    )
+
+
+def _architecture(config: dict[str, Any]) -> str:
+    """Return the name of the model's class in transformers, or an empty string."""
+    return next(iter(config.get("architectures") or ()), "")

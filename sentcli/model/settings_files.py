@@ -1,0 +1,196 @@
+"""The settings of a model folder: how texts are tokenised, what stands in front of them, how vectors are compared.
+
+They stand in ``sentence_bert_config.json``, ``config_sentence_transformers.json`` and ``tokenizer_config.json``.
+`folder_keys` says what each key means.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from annotated_types import Ge, Gt
+from pydantic import BaseModel
+
+from sentcli.errors import DataError, InputError
+from sentcli.io.forms import Form, checked, read_json
+from sentcli.model.folder_keys import PROMPTS, TEXT, TOKENIZER, refuse_keys, refuse_unknown
+from sentcli.model.spec import OTHER_SIMILARITIES, Similarity
+
+TEXT_FILES = (
+    TEXT,
+    *(
+        f"sentence_{kind}_config.json"
+        for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+    ),
+)
+"""The names that releases of sentence-transformers gave to the settings of the transformer; the first one counts."""
+NO_LIMIT = 10**9
+"""From this length on, a tokenizer states none: transformers writes 10^30."""
+Side = Literal["left", "right"]
+
+
+class TokenizerSettings(BaseModel):
+    """What is read of ``tokenizer_config.json``; transformers reads the rest."""
+
+    truncation_side: Side | None = None
+    model_max_length: Annotated[float, Gt(0)] | None = None
+    max_len: Annotated[float, Gt(0)] | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The maximum length in tokens, special ones included; None if there is none."""
+        stated = self.model_max_length or self.max_len
+        if stated is None or stated >= NO_LIMIT:
+            return None
+        return int(stated)
+
+
+class ProcessorSettings(BaseModel, extra="forbid"):
+    """Arguments for the tokenizer, of which these are supported."""
+
+    truncation_side: Side | None = None
+    model_max_length: Annotated[float, Gt(0)] | None = None
+    padding_side: Side | None = None
+    """Has no effect on vectors."""
+    use_fast: bool | None = None
+    """Has no effect: only fast tokenizers are supported."""
+
+
+class ModelSettings(BaseModel, extra="forbid"):
+    """Arguments for the transformer that change no vector in 32-bit floats."""
+
+    torch_dtype: Any = None
+    dtype: Any = None
+    attn_implementation: Any = None
+    add_pooling_layer: Any = None
+    low_cpu_mem_usage: Any = None
+    device_map: Any = None
+    trust_remote_code: Any = None
+    """No code of a folder is ever run."""
+
+
+class TextSettings(BaseModel):
+    """The content of ``sentence_bert_config.json``."""
+
+    max_seq_length: Annotated[int, Ge(1)] | None = None
+    do_lower_case: bool | None = None
+    modality_config: dict[str, dict[str, Any]] | None = None
+    processor_kwargs: ProcessorSettings | None = None
+    tokenizer_args: ProcessorSettings | None = None
+    model_args: ModelSettings | None = None
+    model_kwargs: ModelSettings | None = None
+
+    @property
+    def processor(self) -> ProcessorSettings:
+        """The arguments for the tokenizer."""
+        return self.processor_kwargs or self.tokenizer_args or ProcessorSettings()
+
+
+class PromptSettings(BaseModel):
+    """The content of ``config_sentence_transformers.json``."""
+
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+    activation_fn: str | None = None
+    similarity_fn_name: str | None = None
+    truncate_dim: Annotated[int, Ge(1)] | None = None
+    model_type: str | None = None
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The prompts by name; an empty one stands where none is stated."""
+        return {name: text or "" for name, text in (self.prompts or {}).items()}
+
+
+SCORES = {
+    "transformer_task": "sequence-classification",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
+    "module_output_name": "scores",
+}
+"""What sentence-transformers writes of a cross-encoder."""
+
+
+def read_text_settings(folder: Path, *, classifier: bool = False) -> TextSettings:
+    """Read the settings of the transformer in a folder, which may have none.
+
+    Args:
+        folder: of the transformer.
+        classifier: whether it is one of a cross-encoder, which is run for its scores.
+
+    Raises:
+        InputError: for a key that is not known or not supported.
+    """
+    path = next((folder / name for name in TEXT_FILES if (folder / name).exists()), folder / TEXT)
+    content = _content(path)
+    if classifier:
+        content = {key: value for key, value in content.items() if SCORES.get(key) != value}
+    refuse_unknown(TEXT, content, path)
+    settings = checked(TextSettings, content, path)
+    for modality, how in (settings.modality_config or {}).items():
+        _check_modality(modality, how, path)
+    return settings
+
+
+def _check_modality(modality: str, how: dict[str, Any], path: Path) -> None:
+    """Refuse another way of running texts than the last hidden state, and messages in the form of a chat."""
+    if modality == "message":
+        raise InputError(f"{path}: modality_config puts texts into a chat template (message), which is not supported")
+    output = how.get("method_output_name")
+    takes_last = how.get("method") == "forward" and output in ("last_hidden_state", ["last_hidden_state"])
+    if modality == "text" and not takes_last:
+        raise InputError(
+            f"{path}: modality_config takes {output!r} of {how.get('method')!r} for texts, not the last hidden state"
+        )
+
+
+def read_prompt_settings(folder: Path) -> tuple[PromptSettings, list[str]]:
+    """Read the settings of a whole model, which may have none, and the keys that are not known.
+
+    Raises:
+        InputError: for a key that is not supported.
+    """
+    path = folder / PROMPTS
+    content = _content(path)
+    unknown = refuse_keys(PROMPTS, content, path)
+    settings = checked(PromptSettings, content, path)
+    if settings.default_prompt_name and settings.default_prompt_name not in settings.texts:
+        raise DataError(path, f"default_prompt_name is {settings.default_prompt_name!r}, which is none of its prompts")
+    return settings, [f"{name} in {path.name}" for name in unknown]
+
+
+def similarity_of(settings: PromptSettings, path: Path) -> str:
+    """Return how vectors are compared, which a search may refuse.
+
+    Raises:
+        InputError: for a word that names no similarity of vectors.
+    """
+    name = settings.similarity_fn_name or "cosine"
+    if name not in (*get_args(Similarity), *OTHER_SIMILARITIES):
+        raise InputError(f"{path}: its similarity_fn_name is {name!r}; cosine and dot are supported")
+    return name
+
+
+def read_tokenizer_settings(folder: Path) -> tuple[TokenizerSettings, list[str]]:
+    """Read the settings of the tokenizer in a folder, which may have none, and the keys that are not known.
+
+    Raises:
+        InputError: for a key that is not supported.
+    """
+    path = folder / TOKENIZER
+    content = _content(path)
+    unknown = refuse_keys(TOKENIZER, content, path)
+    return checked(TokenizerSettings, content, path), [f"{name} in {path.name}" for name in unknown]
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return the object in a configuration file that a model may lack."""
+    content = read_json(path, default={})
+    if not isinstance(content, dict):
+        raise DataError(path, f"expected a JSON object, not {content!r:.60}")
+    return content
+
+
+def read_optional(kind: type[Form], path: Path) -> Form:
+    """Read a configuration file that a model may lack."""
+    return checked(kind, read_json(path, default={}), path)
