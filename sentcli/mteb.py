@@ -54,16 +54,17 @@ class MtebEncoder:
         return self.encoder.encode(texts, prompt=prompt)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the cosine of each of the first with each of the second, a tensor ``[n, m]``."""
-        from mteb.similarity_functions import cos_sim
+        """Return the similarity of each of the first with each of the second, a tensor ``[n, m]``."""
+        from mteb.similarity_functions import cos_sim, dot_score
 
-        return cos_sim(embeddings1, embeddings2)
+        return (dot_score if self.encoder.spec.similarity == "dot" else cos_sim)(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Return the cosine of each of the first with the second in its place, a tensor ``[n]``."""
-        from mteb.similarity_functions import pairwise_cos_sim
+        """Return the similarity of each of the first with the second in its place, a tensor ``[n]``."""
+        from mteb.similarity_functions import pairwise_cos_sim, pairwise_dot_score
 
-        return pairwise_cos_sim(embeddings1, embeddings2)
+        compare = pairwise_dot_score if self.encoder.spec.similarity == "dot" else pairwise_cos_sim
+        return compare(embeddings1, embeddings2)
 
     @property
     def mteb_model_meta(self) -> Any:
@@ -79,7 +80,7 @@ class MtebEncoder:
             "revision": hashlib.sha256(repr(facts).encode()).hexdigest()[:40],
             "max_tokens": encoder.spec.max_length,
             "embed_dim": encoder.dimension,
-            "similarity_fn_name": "cosine",
+            "similarity_fn_name": encoder.spec.stated_similarity,
             "use_instructions": any(encoder.spec.prompts.values()),
         }
         return ModelMeta.create_empty(known)

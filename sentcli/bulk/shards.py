@@ -113,6 +113,7 @@ class RemoteBackend:
     precision: str
     dimension: int
     default_batch_tokens: int
+    padding_counts: bool
     streams: int = 1
     pool: Pool | None = None
 
@@ -143,7 +144,12 @@ class ShardWorker:
         backend, self.folders = encoder.backend, dict[str, Folder]()
         self.done, self.lock = EncodeStats(), Lock()
         remote = RemoteBackend(
-            backend.name, backend.device, backend.precision, backend.dimension, backend.default_batch_tokens
+            backend.name,
+            backend.device,
+            backend.precision,
+            backend.dimension,
+            backend.default_batch_tokens,
+            encoder.local.backend.padding_counts,
         )
         self.facts = WorkerFacts(
             node=socket.gethostname(),

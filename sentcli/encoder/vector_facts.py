@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from sentcli.errors import DataError
 from sentcli.model.canaries import Canaries
+from sentcli.model.spec import Similarity, supported_similarity
 from sentcli.smaller import OutputType, Smaller
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class VectorFacts:
     truncate_dim: Annotated[int, Field(ge=1)] | None = None
     canaries: Canaries | None = None
     """The vectors of a few fixed texts, by which it is told later whether a model is still the same."""
+    similarity: str = "cosine"
+    """How the model's folder says that its vectors are compared."""
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, prompt: str, smaller: Smaller | None = None) -> VectorFacts:
@@ -40,7 +43,7 @@ class VectorFacts:
         smaller, spec = smaller or Smaller(), encoder.spec
         how = (spec.pooling, spec.normalizes, spec.max_length, prompt)
         made = (smaller.output_type, smaller.truncate_dim, Canaries.of(encoder.loaded, prompt))
-        return cls(encoder.model, encoder.fingerprint(), *how, *made)
+        return cls(encoder.model, encoder.fingerprint(), *how, *made, similarity=spec.stated_similarity)
 
     @classmethod
     def read(cls, title: str, settings: Mapping[str, Any]) -> Self:
@@ -58,6 +61,15 @@ class VectorFacts:
             raise DataError(title, problem) from error
 
     @property
+    def compared_by(self) -> Similarity:
+        """How the vectors are compared unless the user says otherwise.
+
+        Raises:
+            InputError: if the model's folder names what is not supported.
+        """
+        return supported_similarity(self.similarity)
+
+    @property
     def known(self) -> bool:
         """Whether it is known which model made the vectors."""
         return bool(self.model_fingerprint)
@@ -68,7 +80,7 @@ class VectorFacts:
         return {
             name: value
             for name, value in self.recorded().items()
-            if name not in ("model", "output_dtype", "truncate_dim", "canaries")
+            if name not in ("model", "output_dtype", "truncate_dim", "canaries", "similarity")
         }
 
     def recorded(self) -> dict[str, Any]:
@@ -84,6 +96,6 @@ class VectorFacts:
     def differences(self, other: VectorFacts) -> list[str]:
         """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""
         mine, others = self.recorded(), other.recorded()
-        compared = [name for name in mine if name not in ("model", "output_dtype", "canaries")]
+        compared = [name for name in mine if name not in ("model", "output_dtype", "canaries", "similarity")]
         changed = [name for name in compared if mine[name] != others[name]]
         return [f"{name} {mine[name]!r} there, {others[name]!r} here" for name in changed]

@@ -103,18 +103,17 @@ class OwnTask(Task, Protocol):
 
 
 def for_model(task: Task, spec: ModelSpec) -> Task:
-    """Return a task as a model takes it, which for most tasks is as it is.
+    """Return a task as a model takes it: a cross-encoder, or one whose vectors are compared by inner products.
 
     Raises:
-        InputError: if it needs vectors and the model is a cross-encoder.
+        InputError: if it needs vectors and the model is a cross-encoder, or compares them in a way that the model's
+            folder names and is not supported.
     """
-    if not spec.scores_pairs:
-        return task
-    if not hasattr(task, "for_model"):
+    if spec.scores_pairs and not getattr(task, "takes_pairs", False):
         raise InputError(
             f"{task.name} needs vectors, and a cross-encoder scores pairs: --rerank takes it, and sts-eval"
         )
-    adapted: Task = task.for_model(spec)
+    adapted: Task = task.for_model(spec) if hasattr(task, "for_model") else task
     return adapted
 
 

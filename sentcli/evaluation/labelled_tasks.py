@@ -25,8 +25,9 @@ from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, LABELS, OWN_KINDS, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.evaluation.sts import ROUNDING, cosine
+from sentcli.evaluation.sts import ROUNDING, similarities
 from sentcli.io.labelled import LabelledTable
+from sentcli.model.spec import ModelSpec, Similarity
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -45,6 +46,12 @@ class TableTask(ABC):
     draws: int = significance.DRAWS
     """Samples of the items, for intervals and comparisons; 0 leaves them out."""
     caveats: Mapping[str, Any] = field(default_factory=dict)
+    similarity: Similarity = "cosine"
+    """How vectors are compared."""
+
+    def for_model(self, spec: ModelSpec) -> Self:
+        """Return the task as a model takes it, whose folder may name another similarity."""
+        return replace(self, similarity=spec.similarity)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -73,7 +80,7 @@ class TableTask(ABC):
     @property
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
-        return {"similarity": "cosine"}
+        return {"similarity": self.similarity}
 
     @property
     def stream(self) -> int:
@@ -107,7 +114,7 @@ class TableTask(ABC):
 
 @dataclass(frozen=True)
 class BinaryTask(TableTask):
-    """Pairs with labels 0 and 1: how well the cosine tells one from the other."""
+    """Pairs with labels 0 and 1: how well the similarity tells one from the other."""
 
     @property
     def description(self) -> str:
@@ -126,7 +133,8 @@ class BinaryTask(TableTask):
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         first, second = self.table.texts
-        predicted, positive = cosine(vectors.of(first), vectors.of(second)), self._positive
+        predicted = similarities(vectors.of(first), vectors.of(second), self.similarity)
+        positive = self._positive
         f1, threshold = best_f1(predicted, positive)
         metrics = {
             "average_precision": float(average_precision_score(positive, predicted)),
@@ -282,7 +290,7 @@ class TripletsTask(TableTask):
     @property
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
-        return {"similarity": "cosine", "ties": "a negative that is as similar as the positive counts as wrong"}
+        return {"similarity": self.similarity, "ties": "a negative that is as similar as the positive counts as wrong"}
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Compare each positive with the most similar negative; the roles are encoded here, with their prompts."""
@@ -290,7 +298,8 @@ class TripletsTask(TableTask):
         others = list(dict.fromkeys(text for column in (positives, *negatives) for text in column))
         queries, documents = self.by_role(model, anchors, others)
         anchor, positive = queries.of(anchors), documents.of(positives)
-        margin = cosine(anchor, positive) - np.max([cosine(anchor, documents.of(c)) for c in negatives], axis=0)
+        wrong = [similarities(anchor, documents.of(column), self.similarity) for column in negatives]
+        margin = similarities(anchor, positive, self.similarity) - np.max(wrong, axis=0)
         correct = margin > ROUNDING
         distinct = list(dict.fromkeys(anchors))
         details = {

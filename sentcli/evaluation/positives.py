@@ -26,8 +26,8 @@ from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
 from sentcli.io.labelled import LabelledTable
+from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared
-from sentcli.search.options import Similarity
 
 Rows = npt.NDArray[np.int64]
 RECALL_CUTOFFS = (1, 5, 10)
@@ -98,7 +98,8 @@ class PairsTask(TableTask):
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
         own = "no answer, unless it is the anchor's positive"
-        return {"similarity": "cosine", "ties": ANCHOR_TIES, "text of the anchor": own, "cutoffs": list(RECALL_CUTOFFS)}
+        choices = {"similarity": self.similarity, "ties": ANCHOR_TIES, "text of the anchor": own}
+        return {**choices, "cutoffs": list(RECALL_CUTOFFS)}
 
     @cached_property
     def _positives(self) -> dict[str, list[str]]:
@@ -119,7 +120,7 @@ class PairsTask(TableTask):
         queries, documents = self.by_role(model, anchors, corpus)
         relevant = [[self._corpus[text] for text in texts] for texts in self._positives.values()]
         own = [self._corpus.get(anchor, -1) for anchor in anchors]
-        ranks = positive_ranks(queries.of(anchors), documents.of(corpus), relevant, own)
+        ranks = positive_ranks(queries.of(anchors), documents.of(corpus), relevant, own, self.similarity)
         reciprocal = np.array([1 / found[0] if found[0] <= RECALL_CUTOFFS[-1] else 0.0 for found in ranks])
         recalls = {f"recall@{k}": float(np.mean([np.mean(found <= k) for found in ranks])) for k in RECALL_CUTOFFS}
         details = {
@@ -141,6 +142,7 @@ def positive_ranks(
     corpus: npt.NDArray[np.float32],
     relevant: Sequence[Sequence[int]],
     own: Sequence[int],
+    similarity: Similarity = "cosine",
 ) -> list[Rows]:
     """Return the ranks of the positives of each anchor among all texts, from 1, in ascending order.
 
@@ -149,6 +151,7 @@ def positive_ranks(
         corpus: vectors of the positives of all anchors ``[texts, dim]``.
         relevant: rows of the positives of each anchor.
         own: row of the text that equals each anchor, which is no answer to it unless it is one of its positives, or -1.
+        similarity: of anchor and text.
     """
     for vectors in (queries, corpus):
         require_finite(vectors)
@@ -156,13 +159,13 @@ def positive_ranks(
     of_anchor = [
         dict.fromkeys([*rows, *([text] if text >= 0 else [])], 1) for rows, text in zip(relevant, own, strict=True)
     ]
-    unit, texts = prepared(queries, "cosine"), prepared(corpus, "cosine")
+    compared, texts = prepared(queries, similarity), prepared(corpus, similarity)
     answer, ignored = [row for rows in relevant for row in rows], [of_anchor[i] for i in anchor]
-    similarity, others = texts_before(unit[anchor], texts, answer, ignored, np.ones(len(texts), np.int64))
+    nearness, others = texts_before(compared[anchor], texts, answer, ignored, np.ones(len(texts), np.int64))
     ranks, end = [], 0
     for rows in relevant:
         start, end = end, end + len(rows)
-        best_first = np.argsort(-similarity[start:end], kind="stable")
+        best_first = np.argsort(-nearness[start:end], kind="stable")
         ranks.append(others[start:end][best_first] + np.arange(1, len(rows) + 1))
     return ranks
 

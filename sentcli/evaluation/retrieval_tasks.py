@@ -25,6 +25,7 @@ from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import check_output
 from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.model.spec import ModelSpec
 from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.fusion import fuse
@@ -46,7 +47,7 @@ def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> d
     if model is not None:
         index = "exact" if search.exact else search.index
         prompts = dict(zip(("query_prompt", "document_prompt"), search.prompts(model.spec), strict=True))
-        choices |= {"similarity": search.similarity or "cosine", "index": index, **prompts}
+        choices |= {"similarity": search.similarity_of(model.spec), "index": index, **prompts}
         choices |= {"query_length": search.query_length} if search.query_length is not None else {}
         depth = fusion.depth(search.ways, top_k)
         if not search.exact and way == "dense" and depth > top_k:
@@ -245,6 +246,13 @@ class RetrievalTask:
         own = "left out" if data.facts.self_hits == "removed" else "kept"
         protocol = {"similarity": "cosine", "top_k": TOP_K, "split": data.split, "own_document": own}
         return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, draws=draws)
+
+    def for_model(self, spec: ModelSpec) -> RetrievalTask:
+        """Return the task as a model takes it: one's own set is searched by the similarity that its folder names."""
+        if not self.own or spec.similarity == self.protocol["similarity"]:
+            return self
+        search = SetSearch(self.data, replace(self.search.options, similarity=spec.similarity))
+        return replace(self, search=search, protocol={**self.protocol, "similarity": spec.similarity})
 
     def reranked(self, reranker: EvaluatedReranker) -> RetrievalTask:
         """Return the task with its first hits ordered anew."""

@@ -26,7 +26,7 @@ from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import LabelledTable, read_table
 from sentcli.io.readers import pair_files, task_name
 from sentcli.model.encoding import Progress
-from sentcli.model.spec import ModelSpec
+from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.model.tokenizing import pair_text
 
 Floats = npt.NDArray[Any]
@@ -203,6 +203,19 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     return np.divide(np.einsum("nd,nd->n", a, b), norms, out=np.zeros(len(a)), where=norms > 0)
 
 
+def similarities(first: Floats, second: Floats, similarity: Similarity) -> npt.NDArray[np.float64]:
+    """Return the row-wise similarity ``[n]`` in float64: cosine or inner product.
+
+    Raises:
+        SentcliError: if a number is not finite.
+    """
+    if similarity == "cosine":
+        return cosine(first, second)
+    significance.require_finite(first)
+    significance.require_finite(second)
+    return np.einsum("nd,nd->n", first.astype(np.float64), second.astype(np.float64))
+
+
 def correlations(
     task: str, subsets: Sequence[tuple[str, Floats, Floats]], draws: int = 0, aggregation: str = "all"
 ) -> TaskScore:
@@ -251,7 +264,7 @@ def correlations(
 
 @dataclass(frozen=True)
 class SimilarityTask:
-    """Pairs whose cosine similarities are correlated with their gold scores: a benchmark, or a table of one's own."""
+    """Pairs whose similarities are correlated with their gold scores: a benchmark, or a table of one's own."""
 
     name: str
     subsets: Sequence[Pairs]
@@ -264,7 +277,11 @@ class SimilarityTask:
     caveats: Mapping[str, Any] = field(default_factory=dict)
     joint: bool = False
     """Whether a cross-encoder reads the pairs, whose scores take the place of the cosines."""
+    similarity: Similarity = "cosine"
+    """How vectors are compared; benchmarks are scored by the cosine, as papers do."""
     kind: ClassVar[ScoreKind] = SIMILARITY
+    takes_pairs: ClassVar[bool] = True
+    """Whether a cross-encoder is scored on it."""
 
     def __len__(self) -> int:
         return sum(map(len, self.subsets))
@@ -290,17 +307,21 @@ class SimilarityTask:
     @property
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides data and model."""
-        return {"similarity": "cosine", "correlation": "spearman"}
+        return {"similarity": self.similarity, "correlation": "spearman"}
 
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
         own = [] if self.ends is None else ["evaluate", self.ends]
-        return [*own, "cosine", self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+        return [*own, self.similarity, self.draws, self.aggregation, self.name, digest(content(self.subsets))]
 
     def for_model(self, spec: ModelSpec) -> SimilarityTask:
-        """Return the task as a model takes it: a cross-encoder reads both sentences together."""
-        return replace(self, joint=spec.scores_pairs)
+        """Return the task as a model takes it: a cross-encoder reads both sentences together.
+
+        The similarity that a model's folder names counts for a table of one's own.
+        """
+        similarity = self.similarity if self.ends is None else spec.similarity
+        return replace(self, joint=spec.scores_pairs, similarity=similarity)
 
     def of_rows(self, rows: Sequence[int]) -> SimilarityTask:
         """Return the task of some rows of its table."""
@@ -311,10 +332,10 @@ class SimilarityTask:
         predicted = []
         for subset in self.subsets:
             if self.joint:
-                similarities = vectors.of(_joint(subset))[:, 0].astype(np.float64)
+                values = vectors.of(_joint(subset))[:, 0].astype(np.float64)
             else:
-                similarities = cosine(vectors.of(subset.first), vectors.of(subset.second))
-            predicted.append((subset.name, similarities, subset.gold))
+                values = similarities(vectors.of(subset.first), vectors.of(subset.second), self.similarity)
+            predicted.append((subset.name, values, subset.gold))
         score = correlations(self.name, predicted, self.draws, self.aggregation)
         score.details.update(truncated=vectors.truncated(self.texts))
         if not self.joint:

@@ -343,6 +343,8 @@ def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: VariantG
         InputError: if the grid does not fit the model.
     """
     require_faiss()
+    if model.spec.similarity != "cosine":
+        raise InputError(f"--variants compares vectors by the cosine; {model.name} says {model.spec.similarity}")
     search = SetSearch(data, SearchOptions(top_k=HITS))
     sample = costs.sample([list(islice(data.texts(), SAMPLED_FROM))])
     first = encode(model, data, Encoding(), sample, f"{name}: encoding")

@@ -47,12 +47,13 @@ def longest_first(lengths: npt.NDArray[np.int64]) -> Index:
     return np.argsort(-lengths, kind="stable")
 
 
-def pack(lengths: npt.NDArray[np.int64], budget: int) -> Iterator[Index]:
+def pack(lengths: npt.NDArray[np.int64], budget: int, *, one_length: bool = False) -> Iterator[Index]:
     """Cut the texts, longest first, into batches of at most `budget` tokens with padding.
 
     Args:
         lengths: the number of tokens of each text ``[n]``.
         budget: the most tokens of a batch, padding included; a longer text is a batch by itself.
+        one_length: whether all texts of a batch have the same length, so that there is no padding.
 
     Yields:
         Positions into `lengths`; every position is in exactly one batch.
@@ -62,6 +63,9 @@ def pack(lengths: npt.NDArray[np.int64], budget: int) -> Iterator[Index]:
     while start < len(order):
         width = max(int(lengths[order[start]]), 1)
         end = start + max(budget // width, 1)
+        if one_length:
+            shorter = np.flatnonzero(lengths[order[start:end]] < lengths[order[start]])
+            end = start + int(shorter[0]) if len(shorter) else end
         yield order[start:end]
         start = end
 
@@ -82,6 +86,8 @@ class Backend(Protocol):
     default_batch_tokens: int
     streams: int
     """How many batches are run at the same time."""
+    padding_counts: bool
+    """Whether a vector depends on the padding of its batch, so that texts of a batch have to be of one length."""
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for ``input_ids`` and ``attention_mask`` ``[B, T]``."""
@@ -176,7 +182,8 @@ class LoadedModel:
             lengths = tokens.lengths
             total += int(lengths.sum())
             pieces = np.empty((len(lengths), self.backend.dimension), np.float32)
-            for batch, batch_vectors in self._run(tokens, encoding.pack(lengths, budget), prompt_length):
+            packed = encoding.pack(lengths, budget, one_length=self.backend.padding_counts)
+            for batch, batch_vectors in self._run(tokens, packed, prompt_length):
                 pieces[batch] = batch_vectors
                 if progress is not None:
                     progress(EncodeStats(texts=len(batch), tokens=int(lengths[batch].sum())))

@@ -37,6 +37,7 @@ class OpenVinoBackend:
     """
 
     name = "openvino"
+    padding_counts = False  # as on onnxruntime
 
     def __init__(self, folder: Path, export: Export, device: str = "cpu", *, precision: str = "auto") -> None:
         """Compile the model.

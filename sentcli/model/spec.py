@@ -45,6 +45,22 @@ OTHER_SIMILARITIES = ("euclidean", "manhattan")
 """What a model's folder may name as well, and a search refuses."""
 
 
+def supported_similarity(name: str) -> Similarity:
+    """Return a similarity that a model's folder names.
+
+    Raises:
+        InputError: if it is not supported.
+    """
+    if name == "dot":
+        return "dot"
+    if name != "cosine":
+        raise InputError(
+            f"the model's folder says that its vectors are compared by {name}, which is not supported: --similarity "
+            "cosine or --similarity dot says what to take instead"
+        )
+    return "cosine"
+
+
 def check_pooling(name: str) -> None:
     """Refuse an unknown pooling."""
     one_of("pooling", name, list(POOLINGS))
@@ -70,14 +86,7 @@ class ModelSpec:
         Raises:
             InputError: for a similarity that is not supported.
         """
-        if self.stated_similarity == "dot":
-            return "dot"
-        if self.stated_similarity != "cosine":
-            raise InputError(
-                f"the model's folder says that its vectors are compared by {self.stated_similarity}, which is not "
-                "supported: --similarity cosine or --similarity dot says what to take instead"
-            )
-        return "cosine"
+        return supported_similarity(self.stated_similarity)
 
     @property
     def pooling(self) -> str | None:

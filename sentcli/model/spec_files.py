@@ -108,7 +108,7 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
         raise InputError(f"{folder}: the first module is {first}; only Transformer and {static.STATIC} are supported")
     transformer = folder / entries[0].path
     named = [entry for entry in entries[1:] if entry.name != "Dropout"]  # dropout is for training
-    modules = _without_idle(tuple(_read_module(entry, folder) for entry in named))
+    modules = tuple(_read_module(entry, folder) for entry in named)
     if entries[0].name == static.STATIC:
         spec = _static_spec(transformer, folder, modules)
     else:
@@ -117,7 +117,7 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
                 f"{folder}: modules.json names no Pooling, so its output is not one vector a text; a classifier or "
                 "cross-encoder goes with sts-eval and --rerank of evaluate and retrieve"
             )
-        spec = _transformer(transformer, modules, whole=folder)
+        spec = _transformer(transformer, _without_idle(modules), whole=folder)
     _check_modules(folder, spec)
     return spec
 

@@ -63,6 +63,14 @@ def choose_device(device: str) -> torch.device:
     return torch_device
 
 
+TRIED_LENGTHS = (5, 12)
+"""The lengths of two texts in tokens, of which the shorter is run alone and with padding when a model is loaded."""
+MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.02}
+"""By how much of its largest component padding may move a vector by rounding alone."""
+PADDING_COUNTS = ("nystromformer", "yoso", "mra", "reformer", "fnet")
+"""Architectures whose vectors depend on padding, some of them in long texts only."""
+
+
 class TorchBackend:
     """A `Backend` over `TorchEncoder`."""
 
@@ -74,6 +82,7 @@ class TorchBackend:
         # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
         self.default_batch_tokens = 1024 if device.type == "cpu" else 32768
         self.dimension = 0
+        self.padding_counts = False
         self.module: TorchEncoder
 
     @classmethod
@@ -94,8 +103,17 @@ class TorchBackend:
     def attach(self, module: TorchEncoder) -> None:
         """Move the model to the device and the precision of the backend."""
         self.module = module.to(self.torch_device, PRECISIONS[self.precision])
-        ids = np.full((1, 1), 1, np.int64)
-        self.dimension = self.run({"input_ids": ids, "attention_mask": np.ones_like(ids)}, 0).shape[1]
+        kind = getattr(module.backbone.config, "model_type", "")
+        ids = np.ones((2, TRIED_LENGTHS[1]), np.int64)
+        alone = ids[:1, : TRIED_LENGTHS[0]]
+        vector = self.run({"input_ids": alone, "attention_mask": np.ones_like(alone)}, 0)
+        mask = np.ones_like(ids)
+        mask[0, TRIED_LENGTHS[0] :] = 0
+        padded = self.run({"input_ids": ids, "attention_mask": mask}, 0)
+        self.dimension = vector.shape[1]
+        apart = float(np.abs(padded[0] - vector[0]).max())
+        moves = apart > MOST_DRIFT[self.precision] * float(np.abs(vector).max())
+        self.padding_counts = moves or kind in PADDING_COUNTS
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch."""

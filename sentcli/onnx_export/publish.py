@@ -33,7 +33,7 @@ from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.saving import write_model_files
 from sentcli.model.spec_files import read_spec
 from sentcli.model.tokenizing import fit, pad, read_tokenizer
-from sentcli.onnx_export import graph, transformer, verify
+from sentcli.onnx_export import alone, graph, transformer, verify
 from sentcli.onnx_export.verify import Scorer, Verification
 
 if TYPE_CHECKING:
@@ -101,6 +101,11 @@ def export_model(
         raise InputError(
             f"{model.name}: static embeddings are a table, which no export makes faster; use --backend torch"
         )
+    if model.backend.padding_counts:
+        raise SentcliError(
+            f"{model.name}: vectors of a {model.spec.config.get('model_type')} model depend on the padding of their "
+            "batch, so that an export would give other ones; it runs on torch, in batches of texts of one length"
+        )
     if runtime == "openvino" and precision != "int8":
         raise InputError(f"OpenVINO runs model.onnx in {precision}: an export for it alone is of int8")
     if texts and model.spec.scores_pairs:
@@ -116,6 +121,9 @@ def export_model(
         maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped, texts)
         export, verification = maker.make(compared=verify)
         write_model_files(model, temporary, weights=weights)
+        _write_tokenizer(model, temporary)
+        if verify:
+            alone.check(temporary, export, model)
         names = [*GRAPHS, "tokenizer.json"]
         digests = {name: file_digest(temporary / name) for name in names if (temporary / name).exists()}
         if weights:  # they are written anew, so their bytes differ from those of the source
@@ -125,6 +133,16 @@ def export_model(
         _write_card(temporary, model, export)
     size = sum((folder / name).stat().st_size for name in digests if name in GRAPHS)
     return Exported(folder, export, size, verification)
+
+
+def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
+    """Write the ``tokenizer.json`` that alone gives the model's token ids: it cuts, pads and lower-cases by itself."""
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_str(model.tokenizer.backend.to_str())
+    pad_id = model.tokenizer.pad_id
+    backend.enable_padding(pad_id=pad_id, pad_token=backend.id_to_token(pad_id) or "[PAD]")
+    backend.save(str(folder / "tokenizer.json"))
 
 
 def _check_finite(model: LoadedModel) -> None:
@@ -190,7 +208,7 @@ class _Maker:
         self.kind = "written" if has_family and all(part.has_onnx for part in model.spec.modules) else "traced"
         self.linear_names: list[str] = []
         """The names of the layers that int8 may quantise; empty before the first `_build`."""
-        model.tokenizer.backend.save(str(folder / "tokenizer.json"))
+        _write_tokenizer(model, folder)
         texts = verify.texts_for(model)
         self.calibration = [*texts, *self.own_texts[::2]]
         """The texts that OpenVINO's ranges are learned from."""

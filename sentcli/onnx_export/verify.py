@@ -94,8 +94,9 @@ def encode(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = 
 
 def agreement(expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
     """Return the largest difference, the least cosine and the mean cosine of two arrays ``[n, dim]``."""
-    lengths = np.linalg.norm(expected, axis=1) * np.linalg.norm(vectors, axis=1)
-    cosines = np.einsum("nd,nd->n", expected.astype(np.float64), vectors) / np.maximum(lengths, 1e-12)
+    first, second = np.linalg.norm(expected, axis=1), np.linalg.norm(vectors, axis=1)
+    cosines = np.einsum("nd,nd->n", expected.astype(np.float64), vectors) / np.maximum(first * second, 1e-12)
+    cosines[(first == 0) & (second == 0)] = 1.0
     return float(np.abs(expected - vectors).max()), float(cosines.min()), float(cosines.mean())
 
 

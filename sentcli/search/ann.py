@@ -13,8 +13,8 @@ import numpy.typing as npt
 from annotated_types import Ge, Le
 
 from sentcli.errors import DataError, InputError, nearest, one_line
+from sentcli.model.spec import Similarity
 from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared, require_faiss
-from sentcli.search.options import Similarity
 
 FLAT = "flat"
 KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]

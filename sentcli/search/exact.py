@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sentcli.errors import DataError, InputError, required
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
-from sentcli.search.options import Similarity
+from sentcli.model.spec import Similarity
 
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]

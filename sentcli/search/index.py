@@ -15,14 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentcli.cluster_pool import Pool
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked, replacing
 from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
+from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import Vectors, require_faiss
-from sentcli.search.options import Similarity
 from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 
@@ -49,7 +50,8 @@ class IndexRequest:
     """The index that the user asks for."""
 
     kind: str
-    similarity: Similarity = "cosine"
+    similarity: Similarity | None = None
+    """None takes the one that the facts of the vectors name."""
     query_prompt: str | None = None
     settings: dict[str, int] = field(default_factory=dict)
     file_rows: int | None = None
@@ -59,6 +61,16 @@ class IndexRequest:
     queries: Vectors | None = None
     """The vectors of real queries to measure recall with; None takes rows of the corpus."""
     overwrite: bool = False
+
+    def of(self, facts: VectorFacts) -> IndexRequest:
+        """Return the request for vectors, which say how they are compared unless the user did."""
+        return self if self.similarity is not None else replace(self, similarity=facts.compared_by)
+
+    @property
+    def compared_by(self) -> Similarity:
+        """The similarity, of a request for vectors."""
+        assert self.similarity is not None
+        return self.similarity
 
 
 def fill_file(
@@ -124,6 +136,7 @@ def build(
     """
     if store.origin.bits and request.kind != ann.FLAT:
         raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
+    request = request.of(store.origin)
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place = store.place(recipe.name)
     job = _IndexBuild(store, request, recipe, progress, step, pool)
@@ -195,9 +208,9 @@ class _IndexBuild:
     def _empty(self, factory: str) -> FaissIndex:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
         request, store = self.request, self.store
-        store.origin.check_similarity(request.similarity)
+        store.origin.check_similarity(request.compared_by)
         recipe = replace(self.recipe, factory=factory)
-        return check_recipe(recipe, store.dimension, request.similarity, request.settings)
+        return check_recipe(recipe, store.dimension, request.compared_by, request.settings)
 
     def _for_building(self) -> dict[str, int]:
         """Return the parameters of building, without those of searching."""
@@ -208,7 +221,7 @@ class _IndexBuild:
         store, request = self.store, self.request
         fresh = IndexManifest(
             **vars(self.recipe),
-            similarity=request.similarity,
+            similarity=request.compared_by,
             dimension=store.dimension,
             encoder=store.origin.of_encoder(),
             query_prompt=request.query_prompt,

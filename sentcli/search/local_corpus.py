@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.spec import Similarity
 from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Mask, Neighbours, Vectors, require_faiss
 from sentcli.search.exact import search as exact_search
-from sentcli.search.options import SearchOptions, Similarity
+from sentcli.search.options import SearchOptions
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document, Rows, RowsInMemory, counted, matching, positions_of
 from sentcli.search.searcher import Searcher, SmallerSearch
 from sentcli.search.store import IndexManifest, Store
@@ -147,7 +148,7 @@ class LocalCorpus:
     def _encoded(self, search: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher | StreamedSearch:
         """Return the search over the vectors of texts, which are made now, or as they are compared."""
         assert self.encode is not None
-        similarity, device = search.similarity or "cosine", encoder.backend.device
+        similarity, device = search.similarity_of(encoder.spec), encoder.backend.device
         if not isinstance(self.rows, RowsInMemory):
             streamed = StreamedSearch(self.rows, partial(self.encode, encoder, prompt), similarity, device)
             if search.exact:
@@ -174,12 +175,17 @@ class LocalCorpus:
         assert self.stored is not None
         device = encoder.backend.device
         if not isinstance(self.stored, Store):
-            similarity = search.similarity or "cosine"
+            similarity = search.similarity_of(encoder.spec)
             self.stored.origin.check_similarity(similarity)
             return searching.build(search.index or "flat", self.stored.blocks, similarity, device), query
         own_prompt = encoder.role_prompt("query")
         searcher, prompt = self.stored.open_index(
-            search.index, search.similarity, search.query_prompt, device, own_prompt
+            search.index,
+            search.similarity,
+            search.query_prompt,
+            device,
+            own_prompt,
+            own_similarity=lambda: encoder.spec.similarity,
         )
         if isinstance(searcher.recipe, IndexManifest):
             if measured := searcher.recipe.recall:

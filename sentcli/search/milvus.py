@@ -20,6 +20,7 @@ import numpy.typing as npt
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.column_types import TEXT
 from sentcli.io.readers import Block
+from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
 from sentcli.search.exact import Vectors
@@ -38,7 +39,6 @@ from sentcli.search.milvus_rows import (
     value_of,
     with_ids,
 )  # fmt: skip
-from sentcli.search.options import Similarity
 from sentcli.search.origin import Origin
 from sentcli.search.rows import Document
 

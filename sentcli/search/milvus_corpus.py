@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.model.spec import Similarity
 from sentcli.search.ann import EFFORTS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Comparable, Neighbours, Vectors
 from sentcli.search.milvus import EFFORT, MilvusCollection
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
-from sentcli.search.options import SearchOptions, Similarity
+from sentcli.search.options import SearchOptions
 from sentcli.search.origin import Origin
 from sentcli.search.rows import Document
 

@@ -19,9 +19,9 @@ from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import decode
 from sentcli.io.writers import as_text
+from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.search.conditions import All, Either, Tree
-from sentcli.search.options import Similarity
 
 ID, TEXTS, VECTORS, WORDS, HASH = "id", "text", "embedding", "sentcli_words", "sentcli_hash"
 """The fields that every collection has."""

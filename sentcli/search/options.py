@@ -9,12 +9,11 @@ from annotated_types import Ge, Le
 
 from sentcli.bounds import Flag
 from sentcli.errors import InputError, nearest
+from sentcli.model.spec import ModelSpec, Similarity
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.model.spec import ModelSpec
 
-Similarity = Literal["cosine", "dot"]
 Way = Literal["dense", "bm25", "rrf", "weighted"]
 WAYS: tuple[Way, ...] = get_args(Way)
 
@@ -29,7 +28,7 @@ class SearchOptions:
         language: Language of bm25: english, or another that Snowball stems, or none.
         index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
         top_k: Hits for each query; default: 10 for --corpus, 1,000 for --beir.
-        similarity: Similarity of query and document: cosine, or that of the index.
+        similarity: Similarity of query and document: that of the index, or what the model's folder says, else cosine.
         query_prompt: Text in front of each query; default: the model's own.
         doc_prompt: Text in front of each document; default: the model's own.
         query_length: Maximum length of a query in tokens; default: --max-length.
@@ -77,6 +76,14 @@ class SearchOptions:
         query = model.role_prompt("query") if self.query_prompt is None else self.query_prompt
         document = model.role_prompt("document") if self.doc_prompt is None else self.doc_prompt
         return query, document
+
+    def similarity_of(self, model: ModelSpec) -> Similarity:
+        """Return the similarity that was chosen, else the one that the model's folder names.
+
+        Raises:
+            InputError: if that is not supported.
+        """
+        return model.similarity if self.similarity is None else self.similarity
 
     @property
     def exact(self) -> bool:

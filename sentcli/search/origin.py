@@ -20,8 +20,8 @@ from sentcli.io.readers import OnNull
 from sentcli.io.served import Served
 from sentcli.model.canaries import Canaries
 from sentcli.model.options import LoadOptions
+from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors
-from sentcli.search.options import Similarity
 from sentcli.smaller import Smaller
 from sentcli.zoo import on_this_machine
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.model.spec import Similarity
 from sentcli.search.exact import BLOCK, Comparable, Neighbours, TopK, Vectors, not_own, prepared
-from sentcli.search.options import Similarity
 
 K = 10
 """The number of hits by which an index is compared with exact search."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.model.spec import Similarity
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared
-from sentcli.search.options import Similarity
 from sentcli.search.recall import sample, tune
 
 HELD = 2**22

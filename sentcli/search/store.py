@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +24,11 @@ from sentcli.io.dataset import Count, Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.places import Place
+from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.bm25 import BM25
 from sentcli.search.exact import Blocks
-from sentcli.search.options import Similarity
 from sentcli.search.origin import Origin
 from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
@@ -237,15 +238,18 @@ class Store:
         query_prompt: str | None = None,
         device: str = "cpu",
         own_prompt: str = "",
+        own_similarity: Callable[[], Similarity] = lambda: "cosine",
     ) -> tuple[Searcher, str | None]:
         """Open one of the indexes of vectors, or search the vectors exactly.
 
         Args:
             name: the name of the index; None takes the only one, or exact search if there is none.
-            similarity: the similarity of the search; None takes that of the index, or cosine.
+            similarity: the similarity of the search; None takes that of the index, or the model's.
             query_prompt: the prompt of the queries; None takes that of the index, or the model's own.
             device: the device of exact search.
             own_prompt: the model's own prompt of queries.
+            own_similarity: returns the similarity that the model's folder names, or raises an error for one that is not
+                supported; it is asked where no index says it.
 
         Returns:
             The search, whose recipe is the manifest of the index, and the query prompt that the index was built for;
@@ -262,7 +266,7 @@ class Store:
         name = name or (built[0] if built else ann.FLAT)
         folder = name if name in built else FaissRecipe(name, name).name
         if folder == ann.FLAT:
-            return self._flat(similarity, device)
+            return self._flat(similarity, device, own_similarity)
         if folder not in built:
             raise InputError(self._no_index(name, folder, built))
         place, manifest = self.place(folder), self.read_index(folder)
@@ -276,12 +280,15 @@ class Store:
             )
         return self.open_searcher(place, manifest, device), manifest.query_prompt
 
-    def _flat(self, similarity: Similarity | None, device: str) -> tuple[Searcher, str | None]:
+    def _flat(
+        self, similarity: Similarity | None, device: str, own: Callable[[], Similarity]
+    ) -> tuple[Searcher, str | None]:
         """Return exact search, with the similarity and the query prompt of the indexes if they agree on them."""
         manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS_INDEX]
         similarities = {manifest.similarity for manifest in manifests}
         prompts = {manifest.query_prompt for manifest in manifests}
-        similarity = similarity or (similarities.pop() if len(similarities) == 1 else "cosine")
+        if similarity is None:
+            similarity = similarities.pop() if len(similarities) == 1 else own()
         self.origin.check_similarity(similarity)
         searcher = Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, similarity, device)
         return searcher, prompts.pop() if len(prompts) == 1 else None

@@ -21,6 +21,7 @@ from sentcli.verbs.slices import query_columns, sliced
 from sentcli.verbs.variants import compare_variants, read_grid
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
@@ -100,6 +101,21 @@ def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
         np.savez_compressed(handle, **arrays)
 
 
+def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | None) -> dict[str, Any]:
+    """Return every choice that moves a score of a model on tasks."""
+    from sentcli.evaluation import significance
+    from sentcli.evaluation.evaluated import for_model
+
+    by_kind: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        adapted: Any = for_model(task, model.spec)
+        by_kind.setdefault(str(task.kind.table), {}).update(adapted.protocol)
+    made = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.DRAWS}
+    if pair_fields:
+        made["pair_fields"] = pair_fields
+    return made
+
+
 @verb(
     "evaluate",
     pages=True,
@@ -153,7 +169,7 @@ def evaluate(
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
-    from sentcli.evaluation import costs, labelled_data, significance
+    from sentcli.evaluation import costs, labelled_data
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.retrieval_tasks import retrieval_tasks
     from sentcli.evaluation.scores import ModelScores
@@ -177,16 +193,13 @@ def evaluate(
         from sentcli.search.exact import require_faiss
 
         require_faiss()
-    by_kind: dict[str, dict[str, Any]] = {}
     for task in tasks:
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
-        by_kind.setdefault(str(task.kind.table), {}).update(task.protocol)
-    choices = {"kinds": by_kind, **({"pair_fields": pair_fields} if pair_fields else {})}
     models = scoring.models(model, options)
     sample = costs.sample([task.all_texts for task in tasks])
     results = []
     for evaluated in models:
-        protocol = {**choices, **evaluated.spec.role_prompts, "interval_draws": significance.DRAWS}
+        protocol = choices(tasks, evaluated, pair_fields)
         scores = score_model(evaluated, tasks, "evaluate", protocol)
         with console.working(f"{evaluated.name}: measuring the speed"):
             scores.cost = costs.measure(evaluated, sample)

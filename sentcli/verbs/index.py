@@ -285,7 +285,7 @@ def encode_texts(
     rows, dimension = inputs.survey.rows, encoder.dimension
     if request is not None:  # a directory that grows has rows already
         recipe = ann.recipe(request.kind, max(rows, ann.LEAST * 256) if settings.append else rows, dimension)
-        check_recipe(recipe, dimension, request.similarity, request.settings)
+        check_recipe(recipe, dimension, request.similarity or encoder.spec.similarity, request.settings)
     settings = replace(
         settings,
         prompt=encoder.role_prompt("document") if doc_prompt is None else doc_prompt,
@@ -315,7 +315,7 @@ def _build(store: Store, request: IndexRequest, pool: Pool | None = None) -> Ind
     from sentcli.search import ann
     from sentcli.search.index import GROWN, build
 
-    if request.similarity == "dot" and request.kind == "hnsw":
+    if request.of(store.origin).similarity == "dot" and request.kind == "hnsw":
         console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
     if repeated := store.rows.repeated_ids():
         console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")

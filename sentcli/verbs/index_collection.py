@@ -63,7 +63,7 @@ class CollectionInput:
         return Record(
             settings=facts.recorded(),
             dimension=dimension,
-            similarity=self.index.similarity,
+            similarity=self.index.similarity or facts.compared_by,
             columns=fields_of({name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}),
             language=self.index.language or LANGUAGE,
             kind=self.index.type,
@@ -172,7 +172,6 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
     origin = stored.origin
     if origin.output_dtype in ("int8", "binary"):
         raise InputError(f"{corpus.names[0]} holds vectors in {origin.output_dtype}: give the full ones")
-    origin.check_similarity(corpus.index.similarity)
     encoder = load_encoder(corpus.model, corpus.load) if corpus.model is not None else None
     if encoder is not None:
         prompt = (origin.prompt or "") if corpus.doc_prompt is None else corpus.doc_prompt
@@ -180,6 +179,7 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
     if not origin.known and encoder is None:
         raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
     facts = origin if origin.known or encoder is None else VectorFacts.of(encoder, origin.prompt or "")
+    origin.check_similarity(corpus.index.similarity or facts.compared_by)
 
     def vectors_of(first: int, rows: Sequence[int]) -> npt.NDArray[np.generic]:
         return stored.blocks.take(np.array(rows, np.int64) + first)

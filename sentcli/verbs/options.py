@@ -182,7 +182,7 @@ class IndexOptions:
         recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
         set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
         queries: Measure with these queries, instead of rows of the corpus.
-        similarity: Similarity of query and document.
+        similarity: Similarity of query and document: cosine or dot; default: what the model's folder says, else cosine.
         file_rows: Rows in one file of the index; default: about 4 GiB.
         language: Language of bm25: english, or another that Snowball stems, or none.
     """
@@ -193,7 +193,7 @@ class IndexOptions:
     recall: Annotated[float, Ge(0.01), Le(1)] = 0.95
     set: Annotated[list[str] | None, Flag(metavar="KEY=N")] = None
     queries: Annotated[str | None, Flag(metavar="FILE", needs="model")] = None
-    similarity: Literal["cosine", "dot"] = "cosine"
+    similarity: Literal["cosine", "dot"] | None = None
     file_rows: Annotated[int | None, Ge(1)] = None
     language: Annotated[str | None, Flag(needs="type=bm25 to")] = None
 

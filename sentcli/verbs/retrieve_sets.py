@@ -25,7 +25,8 @@ from sentcli.io.atomic import check_output, replacing
 from sentcli.io.sources import open_source
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.search.options import Similarity, Way
+from sentcli.model.spec import Similarity
+from sentcli.search.options import Way
 from sentcli.verbs.result import Result
 from sentcli.verbs.scoring import ScoringOptions, scores_result
 
@@ -325,8 +326,8 @@ def score_pairs(
     published = scoring.published(IN_DOMAIN, [f"recall@{k}" for k in cutoffs])
     console.note(f"{pairs.in_domain}: the queries are the first sentences of {query_columns}")
     console.note(f"not counted as answers: {positives.EXCLUDED[pairs.exclude]} (--exclude {pairs.exclude})")
-    similarity = search.similarity or "cosine"
-    task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
+    evaluated = scoring.models(models, options)
+    similarities = [search.similarity_of(model.spec) for model in evaluated]
     protocol = {
         "pairs": pairs.in_domain,
         "pair_fields": pairs.pair_fields,
@@ -334,8 +335,10 @@ def score_pairs(
         "exclude": pairs.exclude,
         "excluded": positives.EXCLUDED[pairs.exclude],
         "ties": positives.IN_DOMAIN_TIES,
-        "similarity": similarity,
         "top_k": search.top_k,
     }
-    scores = [score_model(model, [task], "retrieve", protocol) for model in scoring.models(models, options)]
+    scores = []
+    for model, similarity in zip(evaluated, similarities, strict=True):
+        task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
+        scores.append(score_model(model, [task], "retrieve", {**protocol, "similarity": similarity}))
     return scores_result(scores, published, IN_DOMAIN)

@@ -161,8 +161,14 @@ def test_a_checkpoint_that_holds_more_than_tensors_is_refused(folder, capsys):
         (lambda f: (f / "config.json").write_text('{"model_type": "unheard-of"}'), r"config\.json.*`unheard-of`"),
         (lambda f: (f / "modules.json").write_text("{}"), "modules.json: .*list"),
         (
-            lambda f: (f / "modules.json").write_text('[{"type": "x.Transformer", "path": ""}]'),
+            lambda f: (f / "modules.json").write_text(
+                '[{"type": "sentence_transformers.models.Transformer", "path": ""}]'
+            ),
             r"modules\.json.*Pool",
+        ),
+        (
+            lambda f: (f / "modules.json").write_text('[{"type": "custom_code.Transformer", "path": ""}]'),
+            r"custom_code\.Transformer",
         ),
     ],
 )

@@ -1,0 +1,104 @@
+"""Run an exported folder as others will, by its ``tokenizer.json`` and its graph alone, and compare it with its model.
+
+Services and programs that open such a folder know nothing of sentcli: whatever makes a text into token ids has to be in
+``tokenizer.json``, lower-casing and the end that is cut included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentcli.errors import SentcliError, required
+from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.model.exported import ONNX, OPENVINO, Export
+from sentcli.model.tokenizing import BETWEEN_TEXTS, pair_text
+from sentcli.onnx_export import verify
+
+TEXTS = (
+    "",
+    " ",
+    "The QUICK Brown Fox JUMPS over the lazy DOG",
+    "Ünïcödé façade, naïve café, Ångström, smørrebrød, İstanbul, ΟΔΥΣΣΕΥΣ, STRASSE, Straße",
+    "xqzzv flurbnitz \u2603 \U0001d518\U0001d52b\U0001d526 \U0001f642\U0001f469\u200d\U0001f52c",
+    "今天天气很好。東京は日本の首都です。대한민국의 수도는 서울이다.",
+    "Быстрая КОРИЧНЕВАЯ лиса, مرحبا بالعالم, नमस्ते दुनिया, שלום עולם, สวัสดีชาวโลก",
+    "tabs\tand\nline breaks\r\n and   many blanks \u00a0\u200b",
+    "[CLS] special [SEP] tokens <s> </s> as text [MASK] <mask>",
+    "https://example.org/a/b?c=d&e=f 3.14159 -17 1,000,000 user@example.org",
+)
+"""Texts that a tokenizer can get wrong: capitals, accents, unknown signs, other scripts, blanks, special tokens."""
+BATCH = 8
+"""Texts that are padded to one length."""
+
+
+def hostile_texts(model: LoadedModel) -> list[str]:
+    """Return texts that show how a model tokenises: `TEXTS`, one that is cut at an end, and all with its prompts."""
+    beyond = " ".join(f"{word} {number}" for number, word in enumerate(["left"] * model.tokenizer.max_length))
+    plain = [*TEXTS, f"The beginning. {beyond[: 20 * model.tokenizer.max_length]} The end."]
+    if model.spec.scores_pairs:
+        return [pair_text(text, plain[number - 1]) for number, text in enumerate(plain)]
+    prompts = {prompt for prompt in model.spec.prompts.values() if prompt}
+    return list(dict.fromkeys([*plain, *(prompt + text for prompt in sorted(prompts) for text in plain)]))
+
+
+def encode(folder: Path, export: Export, texts: Sequence[str], *, pairs: bool) -> Vectors:
+    """Return the vectors ``[n, dim]`` that a program makes with the tokenizers library and a runtime alone.
+
+    Args:
+        folder: the exported folder.
+        export: its facts, of which only the runtime is looked at.
+        texts: the texts, which the program cuts and pads by what ``tokenizer.json`` says.
+        pairs: whether each text is one of `pair_text`.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    names, run = _runtime(folder, export)
+    found = []
+    for start in range(0, len(texts), BATCH):
+        inputs: list[Any] = list(texts[start : start + BATCH])
+        if pairs:
+            inputs = [tuple(text.split(BETWEEN_TEXTS)) for text in inputs]
+        encodings = tokenizer.encode_batch(inputs)
+        columns = {
+            "input_ids": [encoding.ids for encoding in encodings],
+            "attention_mask": [encoding.attention_mask for encoding in encodings],
+            "token_type_ids": [encoding.type_ids for encoding in encodings],
+        }
+        found.append(run({name: np.array(columns[name], np.int64) for name in names}))
+    return np.concatenate(found)
+
+
+def _runtime(folder: Path, export: Export) -> tuple[list[str], Any]:
+    """Return the names of the inputs of a graph, and a function that runs it."""
+    if export.runtime == "openvino":
+        openvino = required("openvino", "openvino", "openvino", "int8 on openvino")
+        compiled = openvino.Core().compile_model(folder / OPENVINO, "CPU")
+        return [port.get_any_name() for port in compiled.inputs], lambda batch: compiled(batch)[0]
+    onnxruntime = required("onnxruntime", "onnxruntime", "cpu", "the verification of an export")
+    session = onnxruntime.InferenceSession(str(folder / ONNX), providers=["CPUExecutionProvider"])
+    names = [argument.name for argument in session.get_inputs()]
+    return names, lambda batch: session.run(None, batch)[0]
+
+
+def check(folder: Path, export: Export, model: LoadedModel) -> None:
+    """Compare what others get of an exported folder with the vectors of its model.
+
+    Raises:
+        SentcliError: if they differ by more than the precision allows.
+    """
+    texts = hostile_texts(model)
+    expected = model.encode(texts).vectors
+    vectors = encode(folder, export, texts, pairs=model.spec.scores_pairs)
+    own, others = (verify.comparable(model, each, export.precision) for each in (expected, vectors))
+    _, least, mean = verify.agreement(own, others)
+    limit = verify.TOLERANCES[export.precision]
+    if not (least >= limit.min_cosine and mean >= limit.mean_cosine):
+        raise SentcliError(
+            f"tokenizer.json and the graph of {model.name} alone do not give the model's vectors: the least cosine is "
+            f"{least:.6f}, wanted {limit.min_cosine}; nothing was written"
+        )
