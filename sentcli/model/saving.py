@@ -119,4 +119,7 @@ def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
     path = folder / "tokenizer_config.json"
     config = read_json(path)
     if config.get("tokenizer_class") == "TokenizersBackend":  # a name that only transformers 5 knows
-        write_json(path, {**config, "tokenizer_class": "PreTrainedTokenizerFast"})
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if model.tokenizer.side == "left":
+        config["truncation_side"] = "left"
+    write_json(path, config)

@@ -286,8 +286,11 @@ def position_limit(spec: EncoderSpec, pad_id: int | None) -> int | None:
     positions = spec.config.get("max_position_embeddings") or spec.config.get("n_positions")
     if not isinstance(positions, int) or positions <= 0:
         return None
-    offset = (pad_id if pad_id is not None else 1) + 1
-    return positions - (offset if spec.config.get("model_type") in POSITIONS_AFTER_PADDING else 0)
+    if spec.config.get("model_type") not in POSITIONS_AFTER_PADDING:
+        return positions
+    if pad_id is None or spec.config["model_type"] == "mpnet":  # which takes 1 for it, whatever its tokenizer says
+        pad_id = 1
+    return positions - (pad_id + 1)
 
 
 def has_stored_positions(spec: EncoderSpec) -> bool:
