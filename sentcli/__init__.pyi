@@ -481,7 +481,7 @@ def retrieve(
         language: Language of bm25: english, or another that Snowball stems, or none.
         index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
         top_k: Hits for each query; default: 10 for --corpus, 1,000 for --beir.
-        similarity: Similarity of query and document: cosine, or that of the index.
+        similarity: Similarity of query and document: that of the index, or what the model's folder says, else cosine.
         query_prompt: Text in front of each query; default: the model's own.
         doc_prompt: Text in front of each document; default: the model's own.
         query_length: Maximum length of a query in tokens; default: --max-length.
@@ -510,7 +510,7 @@ def index(
     recall: float = 0.95,
     set: list[str] | str | None = None,
     queries: str | None = None,
-    similarity: Literal['cosine', 'dot'] = 'cosine',
+    similarity: Literal['cosine', 'dot'] | None = None,
     file_rows: int | None = None,
     language: str | None = None,
     output: Path | str | None = None,
@@ -547,7 +547,7 @@ def index(
         recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
         set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
         queries: Measure with these queries, instead of rows of the corpus.
-        similarity: Similarity of query and document.
+        similarity: Similarity of query and document: cosine or dot; default: what the model's folder says, else cosine.
         file_rows: Rows in one file of the index; default: about 4 GiB.
         language: Language of bm25: english, or another that Snowball stems, or none.
         output: For files of text: the directory to encode into.

@@ -59,8 +59,8 @@ SIZES = {
     "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64},
     "modernbert": {"local_attention": 16},
     "deberta-v2": {
-        "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16, "norm_rel_ebd": "layer_norm",
-        "share_att_key": True, "position_biased_input": False,
+        "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16,
+        "norm_rel_ebd": "layer_norm", "share_att_key": True, "position_biased_input": False,
     },
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "albert": {"embedding_size": 16},
@@ -98,48 +98,47 @@ def plain(kind="bert", padding="right", limit=64):
     return folder
 
 
-def modules_of(name, width=32):
+def mean(width=32, **options):
+    """Pooling by the mean."""
+    return st.Pooling(width, pooling_mode="mean", **options)
+
+
+def word_weights():
+    """Weights of two words, and another one for all others."""
+    names = tokenizer().get_vocab()
+    ordered = sorted(names, key=names.get)
+    return st.WordWeights(ordered, {"cat": 3.0, "the": 0.25}, unknown_word_weight=0.5)
+
+
+STACKS = {
+    "mean+max": lambda: [st.Pooling(32, pooling_mode=("mean", "max"))],
+    "normalize": lambda: [mean(), st.Normalize()],
+    "normalize-first": lambda: [mean(), st.Normalize(), st.Dense(32, 24)],
+    "normalize-twice": lambda: [mean(), st.Normalize(), st.Dense(32, 24), st.Normalize()],
+    "normalize-tokens": lambda: [st.Normalize(module_input_name="token_embeddings"), mean()],
+    "normalize-idle": lambda: [st.Normalize(), mean()],
+    "dense-tokens": lambda: [st.Dense(32, 24, module_input_name="token_embeddings"), mean(24)],
+    "residual": lambda: [mean(), st.Dense(32, 32, use_residual=True), st.Dense(32, 24, use_residual=True)],
+    "without-prompt": lambda: [mean(include_prompt=False)],
+    "dropout": lambda: [mean(), st.Dropout(0.3)],
+    "cnn": lambda: [st.CNN(32, out_channels=16, kernel_sizes=[1, 3]), mean()],
+    "word-weights": lambda: [word_weights(), mean()],
+}
+ACTIVATIONS = ("Tanh", "Identity", "GELU", "SiLU", "Softsign")
+
+
+def modules_of(name):
     """The modules after the transformer of an option, by its name."""
     torch.manual_seed(1)
     if name in POOLINGS:
-        return [st.Pooling(width, pooling_mode=name)]
-    mean = st.Pooling(width, pooling_mode="mean")
-    match name:
-        case "mean+max":
-            return [st.Pooling(width, pooling_mode=("mean", "max"))]
-        case "normalize":
-            return [mean, st.Normalize()]
-        case "normalize-first":
-            return [mean, st.Normalize(), st.Dense(width, 24)]
-        case "normalize-twice":
-            return [mean, st.Normalize(), st.Dense(width, 24), st.Normalize()]
-        case "normalize-tokens":
-            return [st.Normalize(module_input_name="token_embeddings"), mean]
-        case "normalize-idle":
-            return [st.Normalize(), mean]
-        case "dense-tokens":
-            return [st.Dense(width, 24, module_input_name="token_embeddings"), st.Pooling(24, pooling_mode="mean")]
-        case "residual":
-            return [mean, st.Dense(width, width, use_residual=True), st.Dense(width, 24, use_residual=True)]
-        case "without-prompt":
-            return [st.Pooling(width, pooling_mode="mean", include_prompt=False)]
-        case "dropout":
-            return [mean, st.Dropout(0.3)]
-        case "cnn":
-            return [st.CNN(width, out_channels=16, kernel_sizes=[1, 3]), st.Pooling(32, pooling_mode="mean")]
-        case "word-weights":
-            names = tokenizer().get_vocab()
-            ordered = sorted(names, key=names.get)
-            return [st.WordWeights(ordered, {"cat": 3.0, "the": 0.25}, unknown_word_weight=0.5), mean]
+        return [st.Pooling(32, pooling_mode=name)]
+    if name in STACKS:
+        return STACKS[name]()
     activation = getattr(torch.nn, name.removeprefix("dense-"))
-    return [mean, st.Dense(width, 24, activation_function=activation())]
+    return [mean(), st.Dense(32, 24, activation_function=activation())]
 
 
-MODULES = (
-    *POOLINGS, "mean+max", "normalize", "normalize-first", "normalize-twice", "normalize-tokens", "normalize-idle",
-    "dense-tokens", "residual", "without-prompt", "dropout", "cnn", "word-weights", "dense-Tanh", "dense-Identity",
-    "dense-GELU", "dense-SiLU", "dense-Softsign",
-)  # fmt: skip
+MODULES = (*POOLINGS, *STACKS, *(f"dense-{name}" for name in ACTIVATIONS))
 
 
 def edit(folder, file, **changes):
