@@ -51,6 +51,7 @@ pages:
 	$(BIN)/python docs/make_recipes.py --check
 	$(BIN)/python docs/make_papers.py --check
 	$(BIN)/python docs/make_results.py --check
+	$(BIN)/python docs/make_models.py --check
 
 docs: install
 	$(BIN)/python docs/make_stub.py
@@ -58,6 +59,7 @@ docs: install
 	$(BIN)/python docs/make_recipes.py
 	$(BIN)/python docs/make_papers.py
 	$(BIN)/python docs/make_results.py
+	$(BIN)/python docs/make_models.py
 
 clean:
 	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

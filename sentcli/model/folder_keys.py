@@ -90,6 +90,7 @@ KEYS: Final[dict[str, dict[str, Key]]] = {
     },
     TOKENIZER: {
         **_obeyed("which end of a long text is cut", "truncation_side"),
+        **_obeyed("whether the model is told which text of a pair a token is of", "model_input_names"),
         **_obeyed("the maximum length, where sentence_bert_config.json states none", "model_max_length", "max_len"),
         **_refused("asks for code of its own, which is never run", "auto_map"),
         **_without_effect("padding is no part of a vector", "padding_side", "pad_to_multiple_of", "pad_token_type_id"),
@@ -97,8 +98,7 @@ KEYS: Final[dict[str, dict[str, Key]]] = {
         **_without_effect("for chats", "chat_template", "use_default_system_prompt", "response_schema"),
         **_without_effect(
             "for decoding tokens, or notes of the libraries that wrote the folder",
-            "clean_up_tokenization_spaces", "spaces_between_special_tokens", "model_input_names", "name_or_path",
-            "special_tokens_map_file", "tokenizer_file", "processor_class", "is_local", "local_files_only", "backend",
+            "clean_up_tokenization_spaces", "spaces_between_special_tokens", "name_or_path", "special_tokens_map_file", "tokenizer_file", "processor_class", "is_local", "local_files_only", "backend",
             "device_map", "_commit_hash", "vocab_file", "merges_file",
         ),
         **_obeyed(

@@ -215,6 +215,6 @@ def text_tokenizer(hf_tokenizer: Any, spec: EncoderSpec, max_length: int | None)
     """Wrap the fast tokenizer of transformers; see `tokenizing.fit`."""
     copied = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())  # a copy, because its truncation is changed
     tokenizer = fit(copied, spec, hf_tokenizer.pad_token_id, max_length)
-    if spec.scores_pairs:  # transformers gives a model the types only if its tokenizer names them
-        tokenizer.has_type_ids &= "token_type_ids" in hf_tokenizer.model_input_names
+    # transformers gives a model the types only if its tokenizer names them
+    tokenizer.has_type_ids &= "token_type_ids" in hf_tokenizer.model_input_names
     return tokenizer
