@@ -99,8 +99,8 @@ KEYS: Final[dict[str, dict[str, Key]]] = {
         **_without_effect(
             "for decoding tokens, or notes of the libraries that wrote the folder",
             "clean_up_tokenization_spaces", "spaces_between_special_tokens", "name_or_path", "special_tokens_map_file",
-            "tokenizer_file", "processor_class", "is_local", "local_files_only", "backend", "device_map", "_commit_hash",
-            "vocab_file", "merges_file",
+            "tokenizer_file", "processor_class", "is_local", "local_files_only", "backend", "device_map",
+            "_commit_hash", "vocab_file", "merges_file",
         ),
         **_obeyed(
             "by transformers' tokenizer",

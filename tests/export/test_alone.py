@@ -1,0 +1,57 @@
+"""An exported folder gives its vectors to a program that has the tokenizers library and onnxruntime alone."""
+
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from sentcli import SentenceEncoder
+from sentcli.onnx_export import alone
+from tests.encoder import folders
+from tests.encoder.folders import TEXTS
+
+OPTIONS = ("lower-case", "left", "short", "truncated", "default-prompt", "nothing")
+
+
+def run_alone(folder, texts):
+    """The program that docs/export.md prints."""
+    import onnxruntime
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    found = tokenizer.encode_batch(texts)
+    ids, mask = (np.array([getattr(e, key) for e in found], np.int64) for key in ("ids", "attention_mask"))
+    return session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_program_of_the_docs_gives_the_models_vectors(option, tmp_path, invoke):
+    folder = folders.make(tmp_path / "st", "mean", [option])
+    invoke("export", "-m", folder, "-o", tmp_path / "out", check=0)
+    texts = [*TEXTS, *alone.TEXTS, "the end of " + "a long text " * 40 + "is here"]
+    expected = SentenceEncoder.load(folder, backend="torch", device="cpu").encode(texts, prompt="")
+    np.testing.assert_allclose(run_alone(tmp_path / "out", texts), expected, atol=1e-5)
+
+
+def test_a_folder_whose_tokenizer_alone_would_differ_is_not_written(tmp_path, invoke, monkeypatch):
+    from sentcli.onnx_export import publish
+
+    def without_lower_casing(model, folder):
+        facts = json.loads(model.tokenizer.backend.to_str())
+        backend = Tokenizer.from_str(json.dumps({**facts, "normalizer": None}))
+        backend.enable_padding()
+        backend.save(str(folder / "tokenizer.json"))
+
+    calls = []
+
+    def write(model, folder):  # the first call is for the comparison of the graph, the second one stays
+        calls.append(folder)
+        (own if len(calls) == 1 else without_lower_casing)(model, folder)
+
+    own = publish._write_tokenizer
+    monkeypatch.setattr(publish, "_write_tokenizer", write)
+    folder = folders.make(tmp_path / "st", "mean", ["lower-case"])
+    result = invoke("export", "-m", folder, "-o", tmp_path / "out", check=1)
+    assert "tokenizer.json" in result.stderr
+    assert not (tmp_path / "out").exists()
