@@ -19,7 +19,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
-from sentcli.io.formats import is_id, kind_of, records
+from sentcli.io.formats import id_of, kind_of, records
 from sentcli.io.sources import open_source
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document
 from sentcli.zoo import models_folder
@@ -355,19 +355,20 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id and the record of each line, after checking that the id is unique and there is a text."""
     seen: set[str] = set()
     for line, record in records(open_source(str(path))):
-        key = record.get("_id")
-        if key is None or key == "":
+        if record.get("_id") in (None, ""):
             raise DataError(path, "no '_id'", line=line)
-        if not is_id(key):
-            raise DataError(path, f"'_id' is {kind_of(key)}, not a string or a number", line=line)
+        try:
+            key = id_of(record["_id"])
+        except ValueError as error:
+            raise DataError(path, f"'_id' {error}", line=line) from None
         if not isinstance(record.get("title") or "", str):
             raise DataError(path, f"'title' is {kind_of(record['title'])}, not a string", line=line)
-        if str(key) in seen:
+        if key in seen:
             raise DataError(path, f"the id {key!r} stands twice", line=line)
         if not isinstance(record.get("text"), str):
             raise DataError(path, "'text' is missing, null or no string", line=line)
-        seen.add(str(key))
-        yield str(key), record
+        seen.add(key)
+        yield key, record
 
 
 def read_qrels(path: Path) -> Qrels:

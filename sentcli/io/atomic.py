@@ -23,6 +23,9 @@ from sentcli.errors import InputError, SentcliError
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SCHEMES = ("s3", "gs", "az", "hf", "https", "http")
 """The schemes of names that are not on this machine; see `places`."""
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+LARGEST_POINTER = 1024
+"""The most bytes of a pointer, by the specification of git-lfs."""
 
 
 class NoRoomError(SentcliError):
@@ -119,13 +122,33 @@ def regular(path: Path) -> os.stat_result:
 
     Raises:
         OSError: if it is missing, or is a folder, or a pipe or device, for whose bytes a reader would wait.
+        InputError: if it is a pointer of git-lfs.
     """
     state = path.stat()
     if stat.S_ISDIR(state.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    refuse_pointer(path, state.st_size)
     return state
+
+
+def refuse_pointer(path: Path, size: int = 0) -> None:
+    """Refuse what git leaves in place of a large file where git-lfs has not fetched it.
+
+    Args:
+        path: a regular file.
+        size: its bytes, if they are known; a larger file is no pointer and is not opened.
+
+    Raises:
+        InputError: which names the command that fetches the file.
+    """
+    if size > LARGEST_POINTER:
+        return
+    with path.open("rb") as handle:
+        first = handle.read(len(LFS_POINTER))
+    if first == LFS_POINTER:
+        raise InputError(f"{path} is a pointer of git-lfs, not the file itself: run git lfs pull in its folder")
 
 
 def refuse_link(path: Path) -> None:

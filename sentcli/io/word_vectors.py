@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import shutil
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from sentcli.console import working
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import MODEL_BYTES, cache_folder, known_digest, least_recently_used
+from sentcli.io.packed import DAMAGED, PACKED, open_packed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -75,7 +76,7 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
                 vectors.setdefault(word, vector)
                 if number % 20_000 == 0:
                     say(f"{number:,} words")
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        except (UnicodeDecodeError, *DAMAGED) as error:
             message = f"{path} is a file; a model is a folder, or a text file of word vectors in UTF-8"
             raise InputError(message) from error
     if not vectors:
@@ -84,7 +85,9 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
 
 
 def _opened(path: Path) -> IO[str]:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    """Open the file as text, without a byte-order mark; only line feeds end a line, as in files of texts."""
+    packed = PACKED.get(path.suffix.lower(), "")
+    return io.TextIOWrapper(open_packed(path, packed), encoding="utf-8-sig", newline="\n")
 
 
 def _parsed(fields: Sequence[str], dimension: int) -> tuple[str, npt.NDArray[np.float32] | None]:

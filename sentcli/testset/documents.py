@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
-from sentcli.io.formats import header, is_id, kind_of, records
+from sentcli.io.formats import header, id_of, kind_of, records
 from sentcli.io.sources import Source, open_source
 
 Structure = Literal["title", "question", "heading", "link", "file name", "summary", "first sentence"]
@@ -130,10 +130,12 @@ def free_id(source: Source, value: Any, taken: Container[str], line: int | None 
     Raises:
         DataError: if it cannot, or is taken.
     """
-    key, problem = str(value), None
-    if not is_id(value):
-        problem = f"the id is {kind_of(value)}, not a text or a number"
-    elif not key or re.search(r"[\t\r\n\ud800-\udfff]", key):
+    key, problem = "", None
+    try:
+        key = id_of(value)
+    except ValueError as error:
+        raise DataError(source.name, f"the id {error}", line=line, unit=source.unit) from None
+    if not key or re.search(r"[\t\r\n\ud800-\udfff]", key):
         problem = f"the id {key!r} is empty, or has a tab, an end of line or bytes that are no UTF-8"
     elif key in taken:
         problem = f"the id {key!r} stands twice"
