@@ -1,17 +1,16 @@
 """The inputs that names stand for: files, also gzipped, standard input, files elsewhere, and tables in memory.
 
-A name with a scheme, such as ``s3://bucket/file.jsonl``, is a file elsewhere, which is copied first; see `stores`. Data
-frames and lists are written to a temporary file first, so that everything that reads files reads them.
+A name with a scheme, such as ``s3://bucket/file.jsonl``, is a file elsewhere, which is copied first; see `stores`. What
+is in memory becomes a file first; see `in_memory`.
 """
 
 from __future__ import annotations
 
 import codecs
 import io
-import json
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +86,8 @@ class Source(Place):
 
     @property
     def unit(self) -> Literal["line", "row"]:
-        """What the numbers of `records` count; the header of a spreadsheet is row 1."""
-        return "row" if self.format in OF_BINARY else "line"
+        """What the numbers of `records` count; the header of a spreadsheet is row 1, and all tables in memory have lines."""
+        return "row" if self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})") else "line"
 
     def open(self) -> BinaryIO:
         """Open the file, unpacked if it is compressed, and as UTF-8 if it is UTF-16 or UTF-32 with a byte-order mark.
@@ -110,7 +109,7 @@ class Source(Place):
 
     def wide_encoding(self) -> str | None:
         """Return ``utf-16`` or ``utf-32`` for a text file with such a byte-order mark, else None."""
-        if self.unit == "row":
+        if self.format in OF_BINARY:
             return None
         with suppress(*DAMAGED):  # damage is reported by who reads on
             with self._bytes() as handle:
@@ -203,68 +202,3 @@ def binary_kind(path: Path) -> str | None:
     with path.open("rb") as handle:
         first = handle.read(16)
     return next((kind for start, kind in FIRST_BYTES.items() if first.startswith(start)), None)
-
-
-def in_files(value: Any, name: str, *, is_list: bool) -> Any:
-    """Return a value of an argument that names files, with the paths of temporary files for what is in memory.
-
-    A frame (pandas, polars), a list of dicts, and a list of texts are a table of JSON Lines each. In an argument that
-    takes a list of files a list of strings are names, unless each is a sentence and no file; ``[[...]]`` is a list of
-    texts for sure.
-
-    Args:
-        value: what the caller gave.
-        name: of the argument, which messages show for the file.
-        is_list: whether the argument takes a list of files.
-    """
-    if (rows := _rows(value, sure=False)) is not None:
-        return _written(rows, name)
-    if is_list and isinstance(value, list | tuple):
-        tables = [_rows(item, sure=True) for item in value]
-        numbers = [f"{name}-{number}" if len(value) > 1 else name for number in range(1, len(value) + 1)]
-        items = zip(value, tables, numbers, strict=True)
-        return [item if rows is None else _written(rows, title) for item, rows, title in items]
-    return value
-
-
-def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
-    """Return the rows of a table in memory, or None for anything else, such as names of files."""
-    if hasattr(value, "to_dicts"):  # polars
-        return list(value.to_dicts())
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
-        return list(value.to_dict("records"))
-    if hasattr(value, "tolist") and not isinstance(value, list):  # a column of a frame, or an array
-        value, sure = value.tolist(), True
-    if not isinstance(value, list | tuple) or not value:
-        return None
-    if all(isinstance(item, Mapping) for item in value):
-        return [dict(item) for item in value]
-    if all(isinstance(item, str) for item in value) and (sure or all(map(_is_sentence, value))):
-        return [{"text": text} for text in value]
-    return None
-
-
-def _is_sentence(text: str) -> bool:
-    """Tell whether a string is a text and not the name of a file: it has blanks, no suffix of a file, and is none."""
-    try:
-        path = Path(text)
-        return " " in text.strip() and not is_remote(text) and path.suffix not in FORMATS and not path.exists()
-    except (OSError, ValueError):  # longer than a name can be
-        return True
-
-
-def _written(rows: list[dict[str, Any]], name: str) -> str:
-    path = copies.scratch() / IN_MEMORY / f"{name}.jsonl"
-    path.parent.mkdir()
-    with path.open("w", encoding="utf-8") as handle:
-        for row in rows:
-            handle.write(json.dumps({str(key): _plain(value) for key, value in row.items()}, ensure_ascii=True) + "\n")
-    return str(path)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it: missing ones as null, numbers of NumPy as numbers, dates as text."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if type(value).__name__ in ("NaTType", "NAType") or (isinstance(value, float) and value != value):
-        return None
-    return value if value is None or isinstance(value, str | int | float | list | dict) else str(value)
