@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -271,7 +272,8 @@ def _clear_abandoned(path: Path) -> None:
     """Delete what processes that were killed have left of an output, and put back an old one without its name."""
     for partial in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
         number, kind = partial.suffixes[-2][1:], partial.suffix
-        if kind in (".partial", ".old") and number.isdigit() and not _is_running(int(number)):
+        process = whole_number(number)
+        if kind in (".partial", ".old") and process is not None and not _is_running(process):
             if kind == ".old" and not path.exists():
                 partial.rename(path)
             elif partial.is_dir() and not partial.is_symlink():

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.forms import decode
 from sentcli.io.places import Address, without_secrets
@@ -112,7 +113,8 @@ class Served:
                     if response.status != 429 and response.status < 500:
                         break
                     asked = response.headers.get("Retry-After", "")
-                    wait = min(float(asked), LONGEST_WAIT) if wait is not None and asked.isdigit() else wait
+                    seconds = whole_number(asked)
+                    wait = min(float(seconds), LONGEST_WAIT) if wait is not None and seconds is not None else wait
             except aiohttp.InvalidURL:
                 raise InputError(f"{self}: no web address") from None
             except ValueError as error:

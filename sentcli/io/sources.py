@@ -86,7 +86,7 @@ class Source(Place):
 
     @property
     def unit(self) -> Literal["line", "row"]:
-        """What the numbers of `records` count; the header of a spreadsheet is row 1, and all tables in memory have lines."""
+        """What the numbers of `records` count; all tables in memory have lines."""
         return "row" if self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})") else "line"
 
     def open(self) -> BinaryIO:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.bounds import whole_number
 from sentcli.console import working
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import replacing
@@ -64,8 +65,9 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
             for number, line in enumerate(handle, 1):
                 fields = line.rstrip().split(" ")
                 if number == 1:
-                    if len(fields) == 2 and all(field.isdigit() for field in fields):
-                        dimension = int(fields[1])
+                    counts = [whole_number(field) for field in fields]
+                    if len(fields) == 2 and None not in counts:
+                        dimension = counts[1] or 0
                         continue
                     dimension = len(fields) - 1
                 word, vector = _parsed(fields, dimension)

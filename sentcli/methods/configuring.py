@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sentcli.bounds import one_of
+from sentcli.bounds import one_of, whole_number
 from sentcli.errors import InputError, nearest
 from sentcli.methods.heads import HEADS
 from sentcli.methods.method import Method
@@ -80,8 +80,9 @@ def _change_objectives(method: Method, name: str, *, add: bool) -> Method:
 def _section(key: str, value: Any, current: Any) -> Any:
     """Return a section of the kind that `value` names; a number for ``views`` stands for that many copies."""
     kinds = SECTIONS[key]
-    if key == "views" and str(value).isdigit() and isinstance(current, Copies):
-        return Copies(count=int(value))
+    count = whole_number(str(value))
+    if key == "views" and count is not None and isinstance(current, Copies):
+        return Copies(count=count)
     one_of(key, str(value), list(kinds))
     return current if type(current) is kinds[str(value)] else kinds[str(value)]()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError, nearest, required
 from sentcli.io.column_types import TEXT, name_of, types
 
@@ -264,7 +265,8 @@ class _Reader:
     def number(self, node: Any) -> int | float:
         """Return a number; whole ones stay whole, so that none of their digits is lost."""
         try:
-            value = int(node.this) if node.this.isdigit() else float(node.this)
+            whole = whole_number(node.this)
+            value = float(node.this) if whole is None else whole
         except ValueError:
             self.refuse(node, "is not a number")
         # From where on a whole number is none of int64
