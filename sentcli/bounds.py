@@ -74,7 +74,7 @@ def check(name: str, value: Any, kind: Any, bounds: tuple[Any, ...] = ()) -> Non
         one_of(name, value, get_args(kind))
     elif kind is int and type(value) is not int:
         raise InputError(f"{name} must be a whole number, not {value!r}")
-    elif kind in (int, float) and isinstance(value, int | float):
+    elif kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
         limits = [_limit(bound, value) for bound in bounds]
         if not math.isfinite(value) or not all(holds for _, holds in limits):
             words = " and ".join(words for words, _ in limits) or "a finite number"

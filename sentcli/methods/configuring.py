@@ -123,6 +123,9 @@ def _convert(key: str, value: Any, part: Any, field: str) -> object:
     if optional and str(value).lower() == "none":
         return None
     kind: type[Any] = float if optional else type(current)
+    parts = value if isinstance(value, list | tuple) and kind is tuple else [value]
+    if any(isinstance(part, dict | list | tuple) or (isinstance(part, bool) and kind is not bool) for part in parts):
+        raise InputError(f"--set {key}={value}: expected {VALUE_NAMES[kind]}, like {current!r}")
     text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value).strip()
     try:
         if kind is bool:
