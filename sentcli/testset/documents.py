@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import unicodedata
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -18,6 +17,7 @@ from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.formats import header, id_of, kind_of, records
 from sentcli.io.sources import Source, open_source
+from sentcli.search.words import MARKS
 
 Structure = Literal["title", "question", "heading", "link", "file name", "summary", "first sentence"]
 STRONG: tuple[Structure, ...] = ("title", "question", "heading", "link", "file name")
@@ -30,8 +30,6 @@ TITLE_FIELDS: dict[str, Structure] = {
     "question": "question",
 }
 MARKDOWN_SUFFIXES, TEXT_SUFFIXES = (".md", ".markdown"), (".txt",)
-MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
-"""Signs that belong to the letter before them, such as vowels of Hindi, which are not in ``\\w``."""
 SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*))\s*(?=\S)", re.DOTALL)
 """The first sentence of a text that has others."""
 

@@ -12,16 +12,15 @@ import numpy as np
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.testset.documents import MARKS, STRONG, Candidate, Documents
+from sentcli.search.words import MARKS, SIGN, UNSPACED
+from sentcli.testset.documents import STRONG, Candidate, Documents
 
 Item = TypeVar("Item")
 LEAST_WORDS = 3
 """The words that a query has at least."""
 LEAST_QUERIES = 10
 """The queries that a set has at least."""
-UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-"""Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no blanks between words."""
-QUERY_WORD = re.compile(rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
+QUERY_WORD = re.compile(rf"{SIGN}|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 """A word with its marks; of scripts without blanks between the words, a sign."""
 WORD_AND_SIGNS = re.compile(rf"({QUERY_WORD.pattern})[^\w<(\[{{]*")
 """The same with what follows up to the next word, but for brackets that open."""
