@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -30,8 +30,11 @@ TITLE_FIELDS: dict[str, Structure] = {
     "question": "question",
 }
 MARKDOWN_SUFFIXES, TEXT_SUFFIXES = (".md", ".markdown"), (".txt",)
-SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*))\s*(?=\S)", re.DOTALL)
-"""The first sentence of a text that has others."""
+SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*+\s++|[。！？][」』”’）]*+))\s*+(?=\S)", re.DOTALL)
+"""The first sentence of a text that has others; nothing is tried twice, so that long blanks take no time."""
+
+FRONT_MATTER = re.compile(r"---\n(.{,65536}?)\n---(\n|$)", re.DOTALL)
+"""YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +247,7 @@ def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]
 
     title, text = _front_matter(text)
     lines, anchors = text.split("\n"), {""}
+    repeated: Counter[str] = Counter()
     heading, anchor, start = title, "", 0
     links: list[tuple[str, str]] = []
     tokens = MarkdownIt("commonmark").parse(text)
@@ -254,7 +258,10 @@ def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]
             heading, links = _words(tokens[place + 1].children or []), []
             start = token.map[1]
             name = re.sub(rf"[^\w{MARKS}\- ]", "", heading.lower()).replace(" ", "-")
-            anchor = next(free for free in chain([name], (f"{name}-{n}" for n in count(1))) if free not in anchors)
+            anchor = name
+            while anchor in anchors:  # all smaller numbers were taken by headings before
+                repeated[name] += 1
+                anchor = f"{name}-{repeated[name]}"
             anchors.add(anchor)
     yield heading, anchor, "\n".join(lines[start:]).strip(), links
 
@@ -263,7 +270,7 @@ def _front_matter(text: str) -> tuple[str, str]:
     """Return the title of the front matter of a Markdown file, if it has one, and the text behind it."""
     import yaml
 
-    if not (found := re.match(r"---\n(.*?)\n---(\n|$)", text, re.DOTALL)):
+    if not (found := FRONT_MATTER.match(text)):
         return "", text
     try:
         facts = yaml.safe_load(found[1])
