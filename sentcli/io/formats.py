@@ -139,6 +139,21 @@ def _say_once(message: str) -> None:
     console.note(message)
 
 
+def say_quoted(source: Source, text: str) -> None:
+    """Say that a text of TSV looks as if a program had put it into quotation marks, as pandas and spreadsheets do.
+
+    They stay what they are in TSV, since a text may as well begin with one, and so do the line ends between them.
+    """
+    if source.format != "tsv" or not text.startswith('"'):
+        return
+    is_open = text.count('"') % 2 == 1
+    if is_open or (len(text) > 2 and text.endswith('"') and '""' in text[1:-1]):
+        _say_once(
+            f"{source.name}: a text begins with a quotation mark, as if a program had quoted it. In TSV such marks "
+            "belong to the text, and a line end between them ends the row: save the table as .csv if they do not"
+        )
+
+
 def _csv(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
     names, before = header(source), cursor.line
     reader = _csv_reader(source, cursor)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.formats import as_text, headless, is_null, kind_of
+from sentcli.io.formats import as_text, headless, is_null, kind_of, say_quoted
 from sentcli.io.labelled_kinds import (
     COLUMNS,
     IN_WORDS,
@@ -144,6 +144,7 @@ def read_table(
             for column, name, cell in zip(texts, names, row, strict=False):
                 if not isinstance(cell, str):
                     raise ValueError(f"{name} is {_shown(cell)}, expected a text")
+                say_quoted(source, cell)
                 column.append(cell)
             if values is not None:
                 values.append(_label(row[-1], names[-1], layout))

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, Column, cast, check_held, column_type, kinds_of, name_of
-from sentcli.io.formats import as_text, header, headless, id_of, is_null, kind_of, lines_and_places, records
+from sentcli.io.formats import as_text, header, headless, id_of, is_null, kind_of, lines_and_places, records, say_quoted
 from sentcli.io.packed import PACKED
 from sentcli.io.sources import FORMATS, OF_BINARY, Cursor, Source
 
@@ -148,6 +148,7 @@ def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> 
             text = ""
         if not isinstance(text, str):
             raise DataError(source.name, f"{text_field!r} is {kind_of(text)}, not a string", line=line, unit=unit)
+        say_quoted(source, text)
         row_id = None
         if id_field:
             row_id = _converted(id_of, record.get(id_field), id_field, source, line)

@@ -124,7 +124,9 @@ def load_weights(path: Path) -> StateDict:
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
     except pickle.UnpicklingError as error:
-        raise InputError(f"{path} holds more than tensors and was not loaded: {_first_line(error)}") from error
+        # torch's own message would advise to load it all the same
+        problem = "holds more than tensors, or is no file of torch, and was not loaded: such a file may run code"
+        raise InputError(f"{path} {problem}. Take the model as safetensors") from error
     except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
         raise InputError(f"{path} is damaged: {_first_line(error)}") from error
     if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
-from sentcli.io.formats import header, id_of, kind_of, records
+from sentcli.io.formats import header, id_of, kind_of, records, say_quoted
 from sentcli.io.sources import Source, open_source
 from sentcli.search.words import MARKS
 
@@ -119,6 +119,7 @@ def _read_table(source: Source, documents: Documents, text_field: str | None, ti
                 problem = "is missing or null" if value is None else f"is {kind_of(value)}, not a string"
                 raise DataError(source.name, f"{name!r} {problem}", line=line, unit=unit)
         key = free_id(source, record.get(taken.id) if taken.id else len(documents.ids) + 1, documents.places, line)
+        say_quoted(source, str(text))
         documents.add(key, (title or "").strip(), str(text), taken.structure)
     if taken is not None:
         above = f", {taken.structure} from {taken.title!r}" if taken.title else ", nothing that stands above it"

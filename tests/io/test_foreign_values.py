@@ -270,3 +270,18 @@ def test_superscripts_are_no_counts_of_word_vectors(tmp_path):
     (tmp_path / "w.txt").write_text("² ³\nthe 0.1 0.2\n")
     with pytest.raises(InputError, match=r"w\.txt is a file"):
         read_word_vectors(tmp_path / "w.txt")
+
+
+# Quotation marks in TSV
+
+
+@pytest.mark.parametrize("quoted", ['"the cat\nsat"', '"a ""b"" c"', '"a\tb"'])
+def test_texts_that_a_program_quoted_in_tsv_are_said(tmp_path, capsys, quoted):
+    path = tmp_path / "t.tsv"
+    path.write_text(f"text\tn\n{quoted}\t1\nplain\t2\n" if "\t" not in quoted else f"n\ttext\tmore\n1\t{quoted}\n")
+    survey([open_source(str(path))], ReadOptions())
+    survey([open_source(str(path))], ReadOptions())
+    assert capsys.readouterr().err.count("t.tsv: a text begins with a quotation mark") == 1
+    plain = tmp_path / "plain.tsv"
+    plain.write_text('text\n"To be"\nhe said "no"\n5" wide\n""\n')
+    assert read(plain)[1] == ['"To be"', 'he said "no"', '5" wide', '""'] and capsys.readouterr().err == ""
