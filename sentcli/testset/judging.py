@@ -99,7 +99,7 @@ def write_table(path: Path, pool: Sequence[Pooled]) -> None:
         for entry in pool
         for key, text in entry.documents
     ]
-    write_tsv(path, [JUDGED_COLUMNS, *(map(inert, row) for row in rows)])
+    write_tsv(path, [JUDGED_COLUMNS, *([inert(cell) for cell in row] for row in rows)])
 
 
 def _one_line(text: str) -> str:
