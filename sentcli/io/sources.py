@@ -7,6 +7,7 @@ is in memory becomes a file first; see `in_memory`.
 from __future__ import annotations
 
 import codecs
+import glob
 import io
 import shutil
 import sys
@@ -165,13 +166,26 @@ def open_source(name: str, file_format: str | None = None) -> Source:
 
 
 def input_files(names: Iterable[str]) -> list[str]:
-    """Return names of inputs, with the files of a store in place of a pattern such as ``s3://bucket/folder/*.jsonl``.
+    """Return names of inputs, with the files of a pattern such as ``s3://bucket/folder/*.jsonl`` in its place.
+
+    A pattern of this machine comes from Python, or in quotes from a shell; a file of that very name is the input.
 
     Raises:
         InputError: if there is no file for a pattern.
         SentcliError: if the store fails.
     """
-    return [file for name in names for file in (stores.matching(name) if is_remote(name) else [name])]
+    return [file for name in names for file in (stores.matching(name) if is_remote(name) else _matching(name))]
+
+
+def _matching(name: str) -> list[str]:
+    """Return the files on this machine that a pattern stands for, in order; else the name."""
+    if not glob.has_magic(name) or Path(name).exists():
+        return [name]
+    found = glob.glob(name, recursive=True)  # noqa: PTH207 -- that of pathlib takes hidden files, too
+    files = sorted(file for file in found if Path(file).is_file())
+    if not files:
+        raise InputError(f"no file matches {name}")
+    return files
 
 
 def open_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:

@@ -390,5 +390,5 @@ def test_an_empty_text_that_a_host_refuses_is_named_by_its_row(host, tmp_path, i
     result = invoke("encode", tmp_path / "rows.csv", "-o", tmp_path / "v.npy", "-m", host.model, check=1)
     message = " ".join(result.stderr.split())
     assert "rows.csv, row 3 (id c): " in message and "400" in message and "empty" in message
-    with pytest.raises(SentcliError, match="text 2: .*400.*empty"):
+    with pytest.raises(SentcliError, match=r"text 2: .*400.*empty"):
         SentenceEncoder.load(host.model).encode(["the cat", "", "a dog"])
