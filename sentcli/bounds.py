@@ -24,8 +24,8 @@ MaskRate = Annotated[float, Gt(0), Lt(1)]
 """The share of masked words."""
 AtLeastOne = Annotated[int, Ge(1)]
 Count = Annotated[int, Ge(0)]
-MOST_DIGITS = 19
-"""As many has the largest number of 64 bits."""
+MOST_DIGITS = 100
+"""More than any number has that is meant; Python refuses those of some thousand digits."""
 
 
 class Bounded:
@@ -98,7 +98,7 @@ def _limit(bound: Any, value: Any) -> tuple[str, bool]:
 
 
 def whole_number(text: str, *, signed: bool = False) -> int | None:
-    """Return the whole number that a foreign text is, or None: 1 to 19 digits of ASCII alone.
+    """Return the whole number that a foreign text is, or None: some digits of ASCII alone.
 
     `str.isdigit` takes signs such as ``²``, which `int` refuses, and `int` takes underscores, blanks and the digits of
     other scripts, which nobody who writes numbers for programs means.

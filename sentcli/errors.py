@@ -9,7 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_NO_MEMORY = "failed to map segment|cannot allocate memory|can't allocate memory|not enough memory|out of memory|bad_alloc"
+_NO_MEMORY = (
+    "failed to map segment|cannot allocate memory|can't allocate memory|not enough memory|out of memory|bad_alloc"
+)
 """What the loader of libraries, torch and C++ say where there is too little memory."""
 
 

@@ -7,7 +7,7 @@ from sentcli.methods import METHODS
 from sentcli.methods.configuring import configure
 
 
-@pytest.mark.parametrize("text", ["²", "٣", "1_000", " 1", "1 ", "+1", "-", "", "1.0", "9" * 20, "9" * 5000, "१२"])
+@pytest.mark.parametrize("text", ["²", "٣", "1_000", " 1", "1 ", "+1", "-", "", "1.0", "9" * 101, "9" * 5000, "१२"])
 def test_what_only_looks_like_a_whole_number_is_none(text):
     assert whole_number(text) is None and whole_number(text, signed=True) is None
 

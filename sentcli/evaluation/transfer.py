@@ -122,9 +122,9 @@ class TaskFiles:
         if empty := next((part for part, examples in splits.items() if not examples), None):
             raise InputError(f"{name}: {self._paths(data, empty)}: there are no {empty} examples")
         first, training = next(iter(splits.items()))
-        present = {self.classes[example.label] for example in training}
-        if missing := [label for label in self.classes if label not in present]:
-            raise InputError(f"{name}: {self._paths(data, first)}: no example is of class {', '.join(missing)}")
+        if missing := set(range(len(self.classes))) - {example.label for example in training}:
+            classes = ", ".join(f"{label} ({self.classes[label]})" for label in sorted(missing))
+            raise InputError(f"{name}: {self._paths(data, first)}: no training example is of class {classes}")
         return Examples(name, len(self.classes), self.validation, splits, self.f1, self._paths(data, first))
 
     def _paths(self, data: Path, part: str) -> str:

@@ -129,13 +129,14 @@ def _csv_reader(source: Source, cursor: Cursor) -> Any:
     separators = {",": "commas", ";": "semicolons", "\t": "tabs"}  # semicolons where numbers have decimal commas
     separator = max(separators, key=names.count)
     if separator != ",":
-        _say_once(f"{source.name}: the first line is separated by {separators[separator]}, so all lines are read so")
+        say_once(f"{source.name}: the first line is separated by {separators[separator]}, so all lines are read so")
     begin = [first] if is_start and first else []
     return csv.reader(chain(begin, lines), delimiter=separator, strict=True)
 
 
 @cache
-def _say_once(message: str) -> None:
+def say_once(message: str) -> None:
+    """Print a note about a file, which may be read several times."""
     console.note(message)
 
 
@@ -148,7 +149,7 @@ def say_quoted(source: Source, text: str) -> None:
         return
     is_open = text.count('"') % 2 == 1
     if is_open or (len(text) > 2 and text.endswith('"') and '""' in text[1:-1]):
-        _say_once(
+        say_once(
             f"{source.name}: a text begins with a quotation mark, as if a program had quoted it. In TSV such marks "
             "belong to the text, and a line end between them ends the row: save the table as .csv if they do not"
         )
@@ -194,7 +195,7 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
         workbook = calamine.CalamineWorkbook.from_filelike(data)
         names = workbook.sheet_names
         if len(names) > 1:
-            _say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
+            say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
         rows = workbook.get_sheet_by_index(0).to_python(skip_empty_area=False)
     except (
         calamine.CalamineError, zipfile.BadZipFile, expat.ExpatError, zlib.error, ValueError, OSError, EOFError,
