@@ -219,7 +219,7 @@ def _jsonl(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]
         if not line.strip():
             continue
         try:
-            record = json.loads(line, object_pairs_hook=_distinct)
+            record = _JSON.decode(line)
             if line.count("[") + line.count("{") > DEEPEST:
                 refuse_deep(record)
             if "\\u" in line:
@@ -244,6 +244,9 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
+_JSON = json.JSONDecoder(object_pairs_hook=_distinct)
+
+
 def id_of(value: object) -> str:
     """Return the text of an id: of a text, a number, a date, or bytes in UTF-8.
 
@@ -253,6 +256,8 @@ def id_of(value: object) -> str:
     Raises:
         ValueError: for any other value; it says what the value is.
     """
+    if isinstance(value, str):
+        return value
     if is_null(value):
         raise ValueError("is missing or null" if value is None else "is NaN, which stands for a missing value")
     if isinstance(value, float) and (value.is_integer() or math.isinf(value)):

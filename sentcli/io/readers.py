@@ -27,6 +27,7 @@ from sentcli.io.formats import as_text, header, headless, id_of, is_null, kind_o
 from sentcli.io.packed import PACKED
 from sentcli.io.sources import FORMATS, OF_BINARY, Cursor, Source
 
+_WITH_BYTES = (bytes, list, dict)
 OnNull = Literal["error", "empty", "skip"]
 
 
@@ -154,10 +155,17 @@ def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> 
             row_id = _converted(id_of, record.get(id_field), id_field, source, line)
         extras = {name: value for name, value in record.items() if name not in (text_field, id_field)}
         if source.format in OF_BINARY:
-            extras = {name: _converted(as_text, value, name, source, line) for name, value in extras.items()}
+            _without_bytes(extras, source, line)
         yield Row(row_id, text, extras, line)
     if number >= 0 and not has_text_field:  # the name is probably misspelt
         raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
+
+
+def _without_bytes(extras: dict[str, Any], source: Source, line: int) -> None:
+    """Put text in the place of bytes, of which only tables of Arrow have some."""
+    for name, value in extras.items():
+        if isinstance(value, _WITH_BYTES):
+            extras[name] = _converted(as_text, value, name, source, line)
 
 
 def _converted(convert: Callable[[Any], Any], value: Any, name: str, source: Source, line: int) -> Any:
