@@ -132,7 +132,7 @@ def encode(
     model: list[str] | str | None = None,
     text_field: str = 'text',
     id_field: str | None = None,
-    input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
+    input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet', 'arrow'] | None = None,
     types: list[str] | str | None = None,
     on_null: Literal['error', 'empty', 'skip'] = 'error',
     on_long: Literal['truncate', 'error', 'chunk-mean'] = 'truncate',
@@ -167,7 +167,7 @@ def encode(
     """Turn text files into vectors: row i of the output is row i of the input.
 
     Args:
-        inputs: txt, csv, tsv, jsonl or parquet files, also .gz, here or at s3://, gs://, az://, hf:// or https://; - is standard input.
+        inputs: txt, csv, tsv, jsonl, parquet, arrow or feather files, also .gz, .zst, .bz2 or .xz, here or at s3://, gs://, az://, hf:// or https://; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.
@@ -280,7 +280,7 @@ def evaluate(
     """Score models on data of your own, and compare them and what they cost.
 
     Args:
-        files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
+        files: Tables (csv, tsv, jsonl, parquet, arrow, xlsx or ods), folders of them, or folders in BEIR layout.
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several are compared.
         kind: The kind of the tables; default: told from columns and values.
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
@@ -410,7 +410,7 @@ def retrieve(
     query: list[str] | str | None = None,
     like: list[str] | str | None = None,
     queries: str | None = None,
-    query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet'] | None = None,
+    query_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet', 'arrow'] | None = None,
     texts: str | None = None,
     rescore: str | None = None,
     text_field: str = 'text',

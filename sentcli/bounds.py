@@ -24,6 +24,8 @@ MaskRate = Annotated[float, Gt(0), Lt(1)]
 """The share of masked words."""
 AtLeastOne = Annotated[int, Ge(1)]
 Count = Annotated[int, Ge(0)]
+MOST_DIGITS = 100
+"""More than any number has that is meant; Python refuses those of some thousand digits."""
 
 
 class Bounded:
@@ -72,7 +74,7 @@ def check(name: str, value: Any, kind: Any, bounds: tuple[Any, ...] = ()) -> Non
         one_of(name, value, get_args(kind))
     elif kind is int and type(value) is not int:
         raise InputError(f"{name} must be a whole number, not {value!r}")
-    elif kind in (int, float) and isinstance(value, int | float):
+    elif kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
         limits = [_limit(bound, value) for bound in bounds]
         if not math.isfinite(value) or not all(holds for _, holds in limits):
             words = " and ".join(words for words, _ in limits) or "a finite number"
@@ -93,6 +95,22 @@ def _limit(bound: Any, value: Any) -> tuple[str, bool]:
         case Le(le=limit):
             return f"at most {limit}", value <= limit
     raise TypeError(f"{bound!r} is no bound")
+
+
+def whole_number(text: str, *, signed: bool = False) -> int | None:
+    """Return the whole number that a foreign text is, or None: some digits of ASCII alone.
+
+    `str.isdigit` takes signs such as ``²``, which `int` refuses, and `int` takes underscores, blanks and the digits of
+    other scripts, which nobody who writes numbers for programs means.
+
+    Args:
+        text: what a file, a host, a name or a variable says.
+        signed: whether it may begin with a minus.
+    """
+    digits = text.removeprefix("-") if signed else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS):
+        return None
+    return int(text)
 
 
 def one_of(name: str, value: str, choices: tuple[str, ...] | list[str]) -> None:

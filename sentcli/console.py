@@ -28,9 +28,21 @@ def escaped(text: str) -> str:
     return re.sub(r"[^ -~\n]", lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
+_RUNNER_COMMANDS = re.compile(
+    r"(^\s*:|:(?=:(?:add-(?:mask|matcher|path)|debug|echo|end-?group|error|group|notice|remove-matcher|save-state|"
+    r"set-(?:env|output)|stop-commands|warning)(?:\s|::)))(?=:)|#(?=#(?:\[|vso\[|teamcity\[))",
+    re.IGNORECASE,
+)
+"""Where a line of output would be a command for a runner of CI: of GitHub, Azure or TeamCity."""
+
+
 def safe(text: str) -> str:
-    """Replace control characters: a document must not move the cursor, colour the terminal or break a page."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """Replace what acts on who shows a text: control characters, and commands for the runner of a CI job.
+
+    A document must not move the cursor, colour the terminal, break a page or stop the annotations of a job.
+    """
+    plain = "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return _RUNNER_COMMANDS.sub(lambda sign: f"{sign[0]} ", plain)
 
 
 class Counted(Protocol):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import signal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+_NO_MEMORY = (
+    "failed to map segment|cannot allocate memory|can't allocate memory|not enough memory|out of memory|bad_alloc"
+)
+"""What the loader of libraries, torch and C++ say where there is too little memory."""
 
 
 class SentcliError(Exception):
@@ -65,6 +72,24 @@ def interruption(error: BaseException) -> BaseException | None:
     return None
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Tell whether an error, or one of its causes, comes from too little memory, whatever a library calls it."""
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        no_room = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
+        if no_room or isinstance(cause, MemoryError) or re.search(_NO_MEMORY, str(cause), re.IGNORECASE):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def of_memory(purpose: str, error: BaseException) -> SentcliError:
+    """Return the error of work that needs more memory than this process may have."""
+    return SentcliError(f"{purpose} needs more memory than is left here ({one_line(error) or type(error).__name__})")
+
+
 def required(module: str, library: str, extra: str, purpose: str) -> Any:
     """Import a module of an optional extra.
 
@@ -79,6 +104,8 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
     except ImportError as error:
         if signalled := interruption(error):
             raise signalled from None
+        if lacks_memory(error):
+            raise of_memory(f"{purpose}: {library}", error) from error
         raise MissingExtraError(library, extra, purpose, problem=f"which does not load ({one_line(error)})") from error
 
 

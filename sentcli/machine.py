@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sentcli.bounds import whole_number
 from sentcli.version import __version__
 
 LIBRARIES = (
@@ -60,9 +61,8 @@ def threads() -> int:
 
 def usable_cores() -> int:
     """Return how many cores this process may use; ``OMP_NUM_THREADS`` limits them."""
-    value = os.environ.get("OMP_NUM_THREADS", "")
-    if value.isdigit() and int(value) > 0:
-        return int(value)
+    if limit := whole_number(os.environ.get("OMP_NUM_THREADS", "")):
+        return limit
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return usable or 1
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 MISSING = "\N{EN DASH}"
 """Shown in the place of a number that is not known."""
+FORMULA = "=+-@\t\r"
+"""With these signs a formula of a spreadsheet begins."""
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -21,6 +23,18 @@ def format_apart(values: Iterable[float | None], digits: int) -> str:
     # The most digits behind the point of a score that is told apart from another one
     shown = {i: len({f"{value:.{i}f}" for value in known}) for i in range(digits, max(digits, 4) + 1)}
     return f".{min(i for i in shown if shown[i] == max(shown.values()))}f"
+
+
+def inert(value: Any) -> Any:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula; `as_it_was` takes it away."""
+    formula = isinstance(value, str) and len(value) > 1 and value.lstrip("'")[:1] in set(FORMULA)
+    return f"'{value}" if formula else value
+
+
+def as_it_was(value: Any) -> Any:
+    """Return a text without the apostrophe that `inert` has put before it."""
+    marked = isinstance(value, str) and value.startswith("'") and value.lstrip("'")[:1] in set(FORMULA)
+    return value[1:] if marked else value
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pandas as pd
 
 from sentcli.analysis.neighbourhoods import nearest_on_map, overlap, same_group
 from sentcli.analysis.spectrum import anisotropy
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError
 from sentcli.evaluation.pair_geometry import Floats, alignment, all_pairs, check_rows, unit_rows
 
@@ -85,8 +86,8 @@ class Whitening:
         kind, _, number = text.partition(":")
         if text == "zca":
             return cls()
-        if kind == "groups" and number.isdecimal() and int(number) > 0:
-            return cls(int(number))
+        if kind == "groups" and (groups := whole_number(number)):
+            return cls(groups)
         raise InputError(f"--whiten {text}: expected zca, or groups:N with a number of groups such as groups:128")
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ from sentcli.io.places import is_remote
 from sentcli.io.readers import Block
 from sentcli.io.writers import output_kind
 from sentcli.machine import usable_cores
-from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, Vectors
+from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
 
 EncodeTexts = Callable[..., Encoded]
 """`SentenceEncoder.encode_distinct`, or what takes its arguments."""
@@ -244,6 +244,10 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
             f"{name}, row {place} (id {block.ids[row]}): its text has {error.tokens} tokens, "
             f"more than {error.limit} (--on-long truncate or chunk-mean accepts it, --max-length changes the limit)"
         ) from error
+    except RefusedTextError as error:
+        row = underway.new[error.number]
+        name, place = block.places[row]
+        raise SentcliError(f"{name}, row {place} (id {block.ids[row]}): {error.problem}") from error
     except BrokenProcessPool as error:
         raise SentcliError("a process that encodes has died, perhaps for lack of memory") from error
     vectors, beyond = spool.recall(underway.numbers, underway.first, texts)

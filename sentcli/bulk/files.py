@@ -12,7 +12,7 @@ from sentcli.io.atomic import check_output
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
 from sentcli.io.folder import open_folder
 from sentcli.io.places import is_remote
-from sentcli.io.readers import ReadOptions, Survey, survey
+from sentcli.io.readers import ReadOptions, Survey, rows, survey
 from sentcli.io.sources import Source, open_sources
 from sentcli.io.writers import output_kind
 
@@ -54,8 +54,16 @@ def read_inputs(
         surveyed.column_types = {}
     if reserved := [name for name in surveyed.column_types if name in ("id", "text", "embedding")]:
         fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
-        raise InputError(f"{sources[0].name}: column {reserved[0]!r} would stand twice in the output ({fields})")
+        problem = f"column {reserved[0]!r} would stand twice in the output, where it is what encode writes ({fields})"
+        advice = "rename it in the input or leave it out; an output .npy or .safetensors has no other columns"
+        raise InputError(f"{_holding(reserved[0], sources, options)}: {problem}: {advice}")
     return Inputs(sources, options, surveyed)
+
+
+def _holding(column: str, sources: Sequence[Source], options: ReadOptions) -> str:
+    """Return the name of the first input with a column besides those of id and text."""
+    with_column = (source for source in sources for row in rows(source, options) if row and column in row.extras)
+    return next(with_column, sources[0]).name
 
 
 def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, part: ShardShare | None = None) -> None:

@@ -19,7 +19,7 @@ from annotated_types import Ge
 from typer.core import TyperCommand
 
 from sentcli import console
-from sentcli.errors import SentcliError, interruption
+from sentcli.errors import SentcliError, interruption, lacks_memory, of_memory
 from sentcli.verbs.declaration import Argument, Verb, alternatives, data_streams
 
 
@@ -273,6 +273,8 @@ def _terminated(number: int, frame: object) -> None:
 def _message(error: Exception) -> str:
     if isinstance(error, SentcliError):
         return str(error)
+    if lacks_memory(error):
+        return str(of_memory("this", error))
     if str(error).startswith("Symlink loop from"):  # a RuntimeError of pathlib
         return str(error)
     if isinstance(error, OSError) and error.strerror:

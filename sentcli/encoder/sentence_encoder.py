@@ -207,18 +207,24 @@ class SentenceEncoder:
         """Return the cosine of each of the first with each of the second, float32 ``[n, m]``.
 
         Args:
-            first: texts, which are encoded without a named prompt, or vectors ``[n, dim]``.
-            second: texts or vectors ``[m, dim]``.
+            first: texts, which are encoded without a named prompt, or vectors ``[n, dim]``; one vector ``[dim]`` is
+                a row.
+            second: texts or vectors ``[m, dim]``, or one vector.
 
         Raises:
             TypeError: as for `encode`.
-            ValueError: if the vectors are of different dimensions.
+            ValueError: if the vectors are of different dimensions, or no vectors.
         """
         units = []
         for side in (first, second):
-            vectors = np.asarray(side, np.float32) if isinstance(side, np.ndarray) else self.encode(side)
+            vectors = np.atleast_2d(np.asarray(side, np.float32)) if isinstance(side, np.ndarray) else self.encode(side)
+            if vectors.ndim != 2:
+                raise ValueError(f"similarity takes vectors [n, dim] or one vector [dim], not {list(vectors.shape)}")
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             units.append(vectors / np.where(lengths > 0, lengths, 1))
+        if units[0].shape[1] != units[1].shape[1]:
+            both = f"{units[0].shape[1]} and {units[1].shape[1]}"
+            raise ValueError(f"similarity takes vectors of one dimension, not of {both}")
         return np.asarray(units[0] @ units[1].T, np.float32)
 
     def __repr__(self) -> str:

@@ -77,8 +77,9 @@ def load_tasks(
 
 def _expanded(file: str, kind: Kind | None) -> list[str]:
     """Return the tables in a folder, or the file or the folder in BEIR layout itself."""
-    if is_remote(file):
-        return input_files([file])
+    files = input_files([file])
+    if is_remote(file) or files != [file]:
+        return files
     path = Path(file) if Path(file).exists() else located(Path(canonical(file)))
     if not path.is_dir():
         return [str(path)]

@@ -15,11 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sentcli.bounds import whole_number
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
-from sentcli.io.formats import is_id, kind_of, records
+from sentcli.io.formats import id_of, kind_of, records
 from sentcli.io.sources import open_source
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document
 from sentcli.zoo import models_folder
@@ -32,6 +33,7 @@ HIGHEST_RELEVANCE = 2**31 - 1
 PROBLEMS = {
     "unknown_documents": "judgements name documents that are not in the corpus: they cannot be found",
     "unknown_queries": "judged queries are not in queries.jsonl and were left out",
+    "contradictory": "pairs of query and document are judged twice, and differently: the last judgement counts",
     "without_relevant": "judged queries have no relevant document: they score 0",
     "empty_documents": "documents have neither title nor text; they are searched like others",
 }
@@ -115,6 +117,8 @@ class RetrievalSet:
     """Number of judgements whose document is not in the corpus; it counts as not found."""
     unknown_queries: int = 0
     """Number of judged queries that are not in queries.jsonl; they are left out."""
+    contradictory: int = 0
+    """Number of pairs of query and document with judgements that differ; the last one counts."""
     empty_documents: int = 0
     """Number of documents without title and text; they are encoded like others."""
     titled: bool = False
@@ -267,7 +271,7 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     split = split or facts.split
     files = [_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")]
     corpus, queries_file, qrels_file = files
-    qrels = read_qrels(qrels_file)
+    qrels, contradictory = read_qrels(qrels_file)
     queries = {key: str(record["text"]) for key, record in _records(queries_file)}
     titled, is_empty = False, {}
     for key, record in _records(corpus):
@@ -292,6 +296,7 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         unjudged_queries=len(queries) - len(judged),
         unknown_documents=sum(document not in is_empty for documents in judged.values() for document in documents),
         unknown_queries=len(qrels) - len(judged),
+        contradictory=contradictory,
         empty_documents=sum(is_empty.values()),
         titled=titled,
         trust=made.trust if made is not None else "",
@@ -355,41 +360,62 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id and the record of each line, after checking that the id is unique and there is a text."""
     seen: set[str] = set()
     for line, record in records(open_source(str(path))):
-        key = record.get("_id")
-        if key is None or key == "":
+        if record.get("_id") in (None, ""):
             raise DataError(path, "no '_id'", line=line)
-        if not is_id(key):
-            raise DataError(path, f"'_id' is {kind_of(key)}, not a string or a number", line=line)
+        try:
+            key = id_of(record["_id"])
+        except ValueError as error:
+            raise DataError(path, f"'_id' {error}", line=line) from None
         if not isinstance(record.get("title") or "", str):
             raise DataError(path, f"'title' is {kind_of(record['title'])}, not a string", line=line)
-        if str(key) in seen:
+        if key in seen:
             raise DataError(path, f"the id {key!r} stands twice", line=line)
         if not isinstance(record.get("text"), str):
             raise DataError(path, "'text' is missing, null or no string", line=line)
-        seen.add(str(key))
-        yield str(key), record
+        seen.add(key)
+        yield key, record
 
 
-def read_qrels(path: Path) -> Qrels:
-    """Read ``query-id  corpus-id  score`` rows under a header line.
+def read_qrels(path: Path) -> tuple[Qrels, int]:
+    """Read ``query-id  corpus-id  score`` rows, below a header line if the first line is one.
+
+    Returns:
+        The judgements, the last one where a document is judged twice for a query, and the number of pairs of which two
+        judgements differ.
 
     Raises:
         DataError: for a row that does not parse.
     """
     qrels: Qrels = {}
+    contradicted: set[tuple[str, str]] = set()
     source = open_source(str(path), "txt")
     lines = (record["text"] for _, record in records(source))
     for number, row in enumerate(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
-        if number == 1 and (not row or not row[-1].strip().lstrip("-").isdigit()):
-            continue  # the header
-        if not row:
+        if not row or (number == 1 and _is_header(row)):
             continue
-        try:
-            query, document, score = row
-            relevance = int(score)
-        except ValueError as error:
-            raise DataError(path, "expected query-id, corpus-id and a whole number", line=number) from error
+        relevance = _relevance(row[-1].strip()) if len(row) == 3 else None
+        if relevance is None:
+            raise DataError(path, "expected query-id, corpus-id and a whole number", line=number)
         if abs(relevance) > HIGHEST_RELEVANCE:
-            raise DataError(path, f"the relevance {score} is beyond {HIGHEST_RELEVANCE:,}", line=number)
-        qrels.setdefault(query, {})[document] = relevance
-    return qrels
+            raise DataError(path, f"the relevance {row[-1]} is beyond {HIGHEST_RELEVANCE:,}", line=number)
+        query, document = row[:2]
+        judged = qrels.setdefault(query, {})
+        if judged.get(document, relevance) != relevance:
+            contradicted.add((query, document))
+        judged[document] = relevance
+    return qrels, len(contradicted)
+
+
+def _is_header(row: Sequence[str]) -> bool:
+    """Tell whether the first line has a name in the place of a number; any number, such as 1.0, is a judgement."""
+    try:
+        float(row[-1])
+    except ValueError:
+        return True
+    return False
+
+
+def _relevance(text: str) -> int | None:
+    """Return a relevance, which may be written as 1.0, or None for anything else."""
+    whole, _, fraction = text.partition(".")
+    return whole_number(whole, signed=True) if not fraction.strip("0") else None

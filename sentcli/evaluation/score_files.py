@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from sentcli.bounds import whole_number
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb
 from sentcli.evaluation.score_kinds import (
@@ -275,8 +276,8 @@ def _of_earlier_version(
         return SIMILARITY.name, (metrics.get(str(protocol.get("aggregation")), SIMILARITY.main),)
     if name == "in-domain":
         return IN_DOMAIN.name, tuple(key for key in fields if key.startswith("recall@"))
-    cutoffs = [int(key[5:]) for key in fields if key.startswith("ndcg@") and key[5:].isdigit()]
-    return RETRIEVAL.name, (f"ndcg@{max((k for k in cutoffs if k <= 10), default=10)}",)
+    cutoffs = [whole_number(key.removeprefix("ndcg@")) for key in fields if key.startswith("ndcg@")]
+    return RETRIEVAL.name, (f"ndcg@{max((k for k in cutoffs if k is not None and k <= 10), default=10)}",)
 
 
 def read_scores(files: Iterable[Path]) -> list[ModelScores]:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import machine
+from sentcli.bounds import whole_number
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
@@ -181,9 +182,9 @@ def size_limit() -> int:
         InputError: if the variable is no whole number.
     """
     value = os.environ.get(SIZE_VARIABLE, str(DEFAULT_MEGABYTES))
-    if not value.isdigit():
+    if (megabytes := whole_number(value)) is None:
         raise InputError(f"{SIZE_VARIABLE}={value}: expected a whole number of megabytes; 0 keeps no vectors")
-    return int(value)
+    return megabytes
 
 
 class _VectorFile:

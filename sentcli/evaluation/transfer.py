@@ -60,6 +60,8 @@ class Examples:
     splits: dict[str, list[Example]]
     f1: bool = False
     """Whether F1 is reported beside the accuracy."""
+    files: str = ""
+    """The names of the files of the first split, for messages."""
 
     @property
     def texts(self) -> list[str]:
@@ -118,11 +120,16 @@ class TaskFiles:
             for part, files in self.files.items()
         }
         if empty := next((part for part, examples in splits.items() if not examples), None):
-            raise InputError(f"{name}: there are no {empty} examples")
-        training = next(iter(splits.values()))
+            raise InputError(f"{name}: {self._paths(data, empty)}: there are no {empty} examples")
+        first, training = next(iter(splits.items()))
         if missing := set(range(len(self.classes))) - {example.label for example in training}:
-            raise InputError(f"{name}: no training example is of class {', '.join(map(str, sorted(missing)))}")
-        return Examples(name, len(self.classes), self.validation, splits, self.f1)
+            classes = ", ".join(f"{label} ({self.classes[label]})" for label in sorted(missing))
+            raise InputError(f"{name}: {self._paths(data, first)}: no training example is of class {classes}")
+        return Examples(name, len(self.classes), self.validation, splits, self.f1, self._paths(data, first))
+
+    def _paths(self, data: Path, part: str) -> str:
+        """Return the names of the files of a split, for messages."""
+        return " and ".join(str(data / file) for file in self.files[part])
 
     def _examples(self, path: Path, name: str, of_file: str | None) -> Iterator[Example]:
         for number, line in enumerate(read_lines(path, name, self.encoding), 1):
@@ -287,11 +294,19 @@ times 100; the chosen penalty of each outer fold, the weight of L2 or scikit-lea
 and the predicted classes of the test examples, in the toolkit's order."""
 
 
+def _stratified(task: Examples, y: Rows, folds: int) -> list[tuple[Rows, Rows]]:
+    """Return the folds of a task's examples; the error of too few names their files."""
+    try:
+        return stratified(y, folds)
+    except InputError as error:
+        raise InputError(f"{task.name}: {task.files}: {error}" if task.files else f"{task.name}: {error}") from error
+
+
 def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step) -> _Tested:
     train, test = y["train"], y["test"]
     penalties = trainer.penalties(has_test=task.validation == "test")
     if task.validation == "test":
-        folds = [Fold(fit, dev) for fit, dev in stratified(train, trainer.folds)]
+        folds = [Fold(fit, dev) for fit, dev in _stratified(task, train, trainer.folds)]
         grid = trainer.train(Grid(x["train"], train, task.classes, folds, [penalties] * len(folds)), finished)
         chosen, dev_accuracy = best(grid.accuracy)
         last = [trainer.last_fold(np.arange(len(train)))]
@@ -310,8 +325,8 @@ def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, 
 def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[str, Rows], finished: Step) -> _Tested:
     x, y = xs["all"], ys["all"]
     penalties = trainer.penalties(has_test=task.validation == "test")
-    outer = stratified(y, trainer.folds)
-    inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in stratified(y[rows], trainer.folds)]
+    outer = _stratified(task, y, trainer.folds)
+    inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in _stratified(task, y[rows], trainer.folds)]
     grid = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
     choices = [best(accuracy) for accuracy in grid.accuracy.reshape(len(outer), trainer.folds, -1)]
     chosen = [penalties[choice] for choice, _ in choices]

@@ -18,11 +18,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SCHEMES = ("s3", "gs", "az", "hf", "https", "http")
 """The schemes of names that are not on this machine; see `places`."""
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+LARGEST_POINTER = 1024
+"""The most bytes of a pointer, by the specification of git-lfs."""
 
 
 class NoRoomError(SentcliError):
@@ -119,13 +123,33 @@ def regular(path: Path) -> os.stat_result:
 
     Raises:
         OSError: if it is missing, or is a folder, or a pipe or device, for whose bytes a reader would wait.
+        InputError: if it is a pointer of git-lfs.
     """
     state = path.stat()
     if stat.S_ISDIR(state.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    refuse_pointer(path, state.st_size)
     return state
+
+
+def refuse_pointer(path: Path, size: int = 0) -> None:
+    """Refuse what git leaves in place of a large file where git-lfs has not fetched it.
+
+    Args:
+        path: a regular file.
+        size: its bytes, if they are known; a larger file is no pointer and is not opened.
+
+    Raises:
+        InputError: which names the command that fetches the file.
+    """
+    if size > LARGEST_POINTER:
+        return
+    with path.open("rb") as handle:
+        first = handle.read(len(LFS_POINTER))
+    if first == LFS_POINTER:
+        raise InputError(f"{path} is a pointer of git-lfs, not the file itself: run git lfs pull in its folder")
 
 
 def refuse_link(path: Path) -> None:
@@ -248,7 +272,8 @@ def _clear_abandoned(path: Path) -> None:
     """Delete what processes that were killed have left of an output, and put back an old one without its name."""
     for partial in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
         number, kind = partial.suffixes[-2][1:], partial.suffix
-        if kind in (".partial", ".old") and number.isdigit() and not _is_running(int(number)):
+        process = whole_number(number)
+        if kind in (".partial", ".old") and process is not None and not _is_running(process):
             if kind == ".old" and not path.exists():
                 partial.rename(path)
             elif partial.is_dir() and not partial.is_symlink():

@@ -1,4 +1,4 @@
-"""The records of each format: txt, csv, tsv, jsonl, parquet and spreadsheets.
+"""The records of each format: txt, csv, tsv, jsonl, parquet, arrow and spreadsheets.
 
 Every error names the file and the line.
 """
@@ -8,33 +8,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import zipfile
 import zlib
-from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import cache
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any
 from xml.parsers import expat
 
 from sentcli import console
 from sentcli.errors import DataError, required
+from sentcli.io.arrow_tables import arrow_records
 from sentcli.io.forms import DEEPEST, refuse_deep
-from sentcli.io.sources import BOM, DAMAGED_GZIP, Source
+from sentcli.io.packed import DAMAGED
+from sentcli.io.sources import BOM, Cursor, Source, binary_kind
 
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
-
-
-@dataclass
-class Cursor:
-    """A place between two records of a file, at which reading begins; it moves on with what is read."""
-
-    byte: int = 0
-    """The first byte behind the last line that was read, of formats that consist of lines."""
-    line: int = 0
-    """The number of lines or rows that were read."""
 
 
 def records(source: Source, cursor: Cursor | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -47,11 +41,12 @@ def records(source: Source, cursor: Cursor | None = None) -> Iterator[tuple[int,
     Raises:
         DataError: if the file is damaged or not of its format.
     """
-    readers = {"txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "parquet": _parquet, "sheet": _sheet}
+    arrow = {"parquet": arrow_records, "arrow": arrow_records}
+    readers = {**arrow, "txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "sheet": _sheet}
     try:
         yield from readers[source.format](source, cursor or Cursor())
-    except DAMAGED_GZIP as error:
-        raise DataError(source.name, f"damaged gzip file ({error})") from error
+    except DAMAGED as error:
+        raise DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})") from error
 
 
 def _lines(source: Source, cursor: Cursor) -> Iterator[str]:
@@ -68,6 +63,8 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
+        if number == 1 and not source.packed and (kind := binary_kind(source.path)) is not None:
+            raise DataError(source.name, f"no text: it is {kind}") from error
         encoding = "utf-16" if b"\0" in raw else "latin1"
         problem = (
             f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
@@ -104,8 +101,8 @@ def header(source: Source) -> list[str]:
             names = next(_csv_reader(source, Cursor()), [])
     except csv.Error as error:
         raise DataError(source.name, f"broken {source.format}: {error}", line=1) from error
-    except DAMAGED_GZIP as error:
-        raise DataError(source.name, f"damaged gzip file ({error})") from error
+    except DAMAGED as error:
+        raise DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})") from error
     if source.format == "sheet":
         names = next(_sheet_rows(source), [])
     named = [name for name in names if name or source.format != "sheet"]
@@ -132,14 +129,30 @@ def _csv_reader(source: Source, cursor: Cursor) -> Any:
     separators = {",": "commas", ";": "semicolons", "\t": "tabs"}  # semicolons where numbers have decimal commas
     separator = max(separators, key=names.count)
     if separator != ",":
-        _say_once(f"{source.name}: the first line is separated by {separators[separator]}, so all lines are read so")
+        say_once(f"{source.name}: the first line is separated by {separators[separator]}, so all lines are read so")
     begin = [first] if is_start and first else []
     return csv.reader(chain(begin, lines), delimiter=separator, strict=True)
 
 
 @cache
-def _say_once(message: str) -> None:
+def say_once(message: str) -> None:
+    """Print a note about a file, which may be read several times."""
     console.note(message)
+
+
+def say_quoted(source: Source, text: str) -> None:
+    """Say that a text of TSV looks as if a program had put it into quotation marks, as pandas and spreadsheets do.
+
+    They stay what they are in TSV, since a text may as well begin with one, and so do the line ends between them.
+    """
+    if source.format != "tsv" or not text.startswith('"'):
+        return
+    is_open = text.count('"') % 2 == 1
+    if is_open or (len(text) > 2 and text.endswith('"') and '""' in text[1:-1]):
+        say_once(
+            f"{source.name}: a text begins with a quotation mark, as if a program had quoted it. In TSV such marks "
+            "belong to the text, and a line end between them ends the row: save the table as .csv if they do not"
+        )
 
 
 def _csv(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -182,7 +195,7 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
         workbook = calamine.CalamineWorkbook.from_filelike(data)
         names = workbook.sheet_names
         if len(names) > 1:
-            _say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
+            say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
         rows = workbook.get_sheet_by_index(0).to_python(skip_empty_area=False)
     except (
         calamine.CalamineError, zipfile.BadZipFile, expat.ExpatError, zlib.error, ValueError, OSError, EOFError,
@@ -206,7 +219,7 @@ def _jsonl(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = _JSON.decode(line)
             if line.count("[") + line.count("{") > DEEPEST:
                 refuse_deep(record)
             if "\\u" in line:
@@ -218,53 +231,73 @@ def _jsonl(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]
         yield number, record
 
 
-def _parquet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, of which every key stands once.
 
-    with source.open() as handle:
+    Raises:
+        ValueError: for a key that stands twice, of which one value would be lost.
+    """
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice!r} stands twice")
+    return record
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_distinct)
+
+
+def id_of(value: object) -> str:
+    """Return the text of an id: of a text, a number, a date, or bytes in UTF-8.
+
+    A whole number as a float is none: a column of whole numbers of which one is missing becomes one of floats, so that
+    1.0 may stand for 1 or for 1.0, and whoever holds the other finds nothing.
+
+    Raises:
+        ValueError: for any other value; it says what the value is.
+    """
+    if isinstance(value, str):
+        return value
+    if is_null(value):
+        raise ValueError("is missing or null" if value is None else "is NaN, which stands for a missing value")
+    if isinstance(value, float) and (value.is_integer() or math.isinf(value)):
+        raise ValueError(f"is {value!r}, a floating-point number: write ids as texts or whole numbers")
+    if isinstance(value, list | dict | bool):
+        raise ValueError(f"is {kind_of(value)}, not an id")
+    return str(as_text(value))
+
+
+def is_null(value: object) -> bool:
+    """Tell whether a value is missing: null, or NaN, with which pandas and others stand for it."""
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def as_text(value: Any) -> Any:
+    """Return a value with bytes as the text that they are in UTF-8, also inside of lists and objects.
+
+    Raises:
+        ValueError: if they are no UTF-8.
+    """
+    if isinstance(value, bytes):
         try:
-            # Parquet is read from its end, so a gzipped file has to be unpacked into memory
-            table = pq.ParquetFile(io.BytesIO(handle.read()) if source.gzipped else handle)
-            columns = [name for name in table.schema_arrow.names if name not in source.without]
-            sizes = (table.metadata.row_group(group).num_rows for group in range(table.num_row_groups))
-            firsts = [0, *accumulate(sizes)]
-            group = max(bisect_right(firsts, cursor.line) - 1, 0)
-            skipped, cursor.line = cursor.line - firsts[group], firsts[group]
-            groups = range(group, table.num_row_groups)
-            for batch in table.iter_batches(batch_size=4096, row_groups=groups, columns=columns):
-                left = batch.slice(skipped)
-                cursor.line += len(batch) - len(left)
-                skipped -= len(batch) - len(left)
-                for record in _records_of(left):
-                    cursor.line += 1
-                    yield cursor.line, record
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise DataError(source.name, f"not a readable Parquet file ({error})") from error
-
-
-def _records_of(batch: Any) -> list[dict[str, Any]]:
-    """Return the rows of an Arrow batch; a date or duration that Python cannot hold is given as text."""
-
-    def in_python(value: Any) -> Any:
-        try:
-            return value.as_py()
-        except (OverflowError, ValueError):
-            return str(value.cast("string"))
-
-    try:
-        return list(batch.to_pylist())
-    except (OverflowError, ValueError):
-        columns = [[in_python(value) for value in column] for column in batch.columns]
-        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def is_id(value: object) -> bool:
-    """Tell whether a value of JSON or Parquet may name a row: text, a number, a date, but no list or object."""
-    return value is not None and not isinstance(value, (list, dict, bool))
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            problem = f"is bytes that are no text in UTF-8 ({value[:8]!r}); write it as text, or leave the column out"
+            raise ValueError(problem) from None
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {key: as_text(item) for key, item in value.items()}
+    return value
 
 
 def kind_of(value: object) -> str:
-    """Name the type of a JSON value in words."""
-    names = {list: "a list", dict: "an object", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
+    """Name the type of a value of JSON, Arrow or a spreadsheet in words."""
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    names = {
+        list: "a list", dict: "an object", str: "a string", bool: "a boolean", type(None): "null", int: "a number",
+        float: "a number", bytes: "bytes (a binary column; cast it to strings)", Decimal: "a decimal number",
+        date: "a date", datetime: "a date with a time", time: "a time", timedelta: "a duration",
+    }  # fmt: skip
+    return names.get(type(value), f"a value of the type {type(value).__name__}")

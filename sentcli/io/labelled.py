@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.formats import headless, is_id, kind_of
+from sentcli.io.formats import as_text, headless, is_null, kind_of, say_quoted
 from sentcli.io.labelled_kinds import (
     COLUMNS,
     IN_WORDS,
@@ -113,7 +113,7 @@ def read_table(
     """Read a table of labelled text.
 
     Args:
-        file: csv, tsv, jsonl, parquet, xlsx or ods, also gzipped; a path, or what `open_source` returned.
+        file: csv, tsv, jsonl, parquet, arrow, xlsx or ods, also compressed; a path, or what `open_source` returned.
         kind: of the table; None tells it from the names of the columns, and then from all values.
         fields: other names of the columns, separated by commas: both sentences and the value for ``scored``,
             ``binary`` and ``classed-pairs``, anchor and positive for ``pairs``, anchor, positive and at least one
@@ -143,7 +143,8 @@ def read_table(
                 continue
             for column, name, cell in zip(texts, names, row, strict=False):
                 if not isinstance(cell, str):
-                    raise ValueError(f"{name} is null" if cell is None else f"{name} is {cell!r}, expected a text")
+                    raise ValueError(f"{name} is {_shown(cell)}, expected a text")
+                say_quoted(source, cell)
                 column.append(cell)
             if values is not None:
                 values.append(_label(row[-1], names[-1], layout))
@@ -158,8 +159,8 @@ def read_table(
 
 
 def is_empty(value: Any) -> bool:
-    """Tell whether a cell holds nothing: null, or nothing but white space."""
-    return value is None or (isinstance(value, str) and not value.strip())
+    """Tell whether a cell holds nothing: null, NaN, or nothing but white space."""
+    return is_null(value) or (isinstance(value, str) and not value.strip())
 
 
 def empty_cells(source: Source, empty: list[tuple[int, str]]) -> DataError:
@@ -195,14 +196,22 @@ def _value(record: dict[str, Any], name: str, names: Sequence[str], present: Seq
     return record[name]
 
 
+def _shown(cell: Any) -> str:
+    """Return a cell that is no text in words: its value and its kind."""
+    return kind_of(cell) if is_null(cell) or isinstance(cell, bytes) else f"{cell!r:.60}, {kind_of(cell)}"
+
+
 def _label(value: Any, name: str, layout: Layout) -> float | str:
     """Return a score, a label 0 or 1, or the name of a class."""
-    if value is None:
-        raise ValueError(f"{name} is null")
+    if is_null(value):
+        raise ValueError(f"{name} is {kind_of(value)}")
     if layout.kind in ("labels", "classed-pairs"):
-        if not is_id(value) and not isinstance(value, bool):
+        if isinstance(value, list | dict):
             raise ValueError(f"{name} is {kind_of(value)}, not the name of a class")
-        return str(value)
+        try:
+            return str(as_text(value))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
     number = number_of(value)
     if layout.kind == "scored":
         if number is None:

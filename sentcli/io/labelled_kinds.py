@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.formats import header, headless, records
+from sentcli.io.formats import header, headless, records, say_once
 from sentcli.io.labelled_values import FEW_VALUES, label_words, repeating, value_kind
 from sentcli.io.sources import Source
 
@@ -44,8 +44,14 @@ SENTENCE_COLUMNS = (
 """Two texts that need a label or a score beside them."""
 ANCHOR_COLUMNS = (("anchor", "positive"), ("sent0", "sent1"))
 """Two texts of which the second is a positive; SimCSE's NLI file has the second names."""
-QUESTION_COLUMNS = (("query", "passage"), ("query", "answer"), ("question", "answer"))
+POSITIVE_LISTS = ("pos", "positive_passages")
+"""Columns of lists of positives, as FlagEmbedding and tevatron have them; each positive is a row."""
+QUESTION_COLUMNS = (
+    ("query", "passage"), ("query", "answer"), ("question", "answer"), *(("query", name) for name in POSITIVE_LISTS),
+)  # fmt: skip
 """Anchor and positive, unless there is a label or a score beside them."""
+UNUSED = ("pos_scores", "neg_scores", "prompt")
+"""Columns beside lists of positives that change what FlagEmbedding trains, and are not used here."""
 VALUE_COLUMNS: dict[str, tuple[Kind, ...]] = {
     "score": ("scored",), "regression_label": ("scored",), "similarity": ("scored", "binary"),
     "gold": ("scored", "binary"), "label": ("binary", "classed-pairs"), "is_duplicate": ("binary",),
@@ -56,7 +62,7 @@ Similarity corpus (Misra, Ecker and Walker, SIGDIAL 2016) has ``regression_label
 OF_VALUES: frozenset[Kind] = frozenset({"scored", "binary", "classed-pairs"})
 """The kinds of two texts and a value."""
 TEXT_COLUMNS = ("text", "sentence")
-NEGATIVE_COLUMN = re.compile(r"(?:negatives?|hard_neg)(?:_(\d+))?")
+NEGATIVE_COLUMN = re.compile(r"(?:negatives?|hard_neg|neg|negative_passages)(?:_(\d+))?")
 """The name of a column of negatives: ``negative``, ``negative_1``, ``negative_2`` and so on."""
 KNOWN_COLUMNS = sorted(
     {*sum((*SENTENCE_COLUMNS, *ANCHOR_COLUMNS, *QUESTION_COLUMNS), ()), *VALUE_COLUMNS, *TEXT_COLUMNS, "negative"}
@@ -105,26 +111,48 @@ def text_columns(kind: Kind, names: Sequence[str]) -> int:
 
 
 def labelled_records(source: Source, fields: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the records of a table; a list of negatives becomes the columns ``negative_1``, ``negative_2`` and so on.
+    """Yield the rows of a table in which no text stands in a list.
+
+    A list of negatives becomes the columns ``negative_1``, ``negative_2`` and so on. A record with a list of positives
+    becomes a row for each of them, with the same negatives. Passages with a title have it in front of their text.
 
     Raises:
-        DataError: if a row has another number of negatives than the first one.
+        DataError: if a row has another number of negatives than the first one, or no positive.
     """
-    negatives = [name.strip() for name in (fields or "").split(",")[2:]]
+    given = [name.strip() for name in (fields or "").split(",")]
+    positives: str | None = None
     lists: dict[str, int] | None = None
     for line, record in records(source):
         if lists is None:
-            is_list = (name for name, value in record.items() if isinstance(value, list) and value)
-            named = (name for name in is_list if name in negatives or NEGATIVE_COLUMN.fullmatch(head(name)))
-            lists = {name: len(record[name]) for name in named}
+            of_lists = [name for name, value in record.items() if isinstance(value, list)]
+            positives = next((name for name in of_lists if name in given[1:2] or head(name) in POSITIVE_LISTS), None)
+            named = (name for name in of_lists if name in given[2:] or NEGATIVE_COLUMN.fullmatch(head(name)))
+            lists = {name: len(record[name]) for name in named if record[name] or positives is not None}
+            if positives is not None and (unused := [name for name in UNUSED if record.get(name)]):
+                say_once(f"{source.name}: {', '.join(unused)} of each query are not used")
         for name, count in lists.items():
             texts = record.pop(name, None)
             if not isinstance(texts, list) or len(texts) != count:
                 has = f"{len(texts)} texts" if isinstance(texts, list) else repr(texts)
-                problem = f"{name} is {has}, and the first row has {count}: give all rows the same number"
+                problem = f"{name} is {has:.60}, and the first row has {count}: give all rows the same number"
                 raise DataError(source.name, problem, line=line, unit=source.unit)
-            record |= {f"{name}_{i}": text for i, text in enumerate(texts, 1)}
-        yield line, record
+            record |= {f"{name}_{i}": _passage(text) for i, text in enumerate(texts, 1)}
+        if positives is None:
+            yield line, record
+            continue
+        texts = record.get(positives)
+        if not isinstance(texts, list) or not texts:
+            problem = f"{positives} is {texts!r:.60}, and the first row has a list of texts"
+            raise DataError(source.name, problem, line=line, unit=source.unit)
+        for text in texts:
+            yield line, {**record, positives: _passage(text)}
+
+
+def _passage(value: Any) -> Any:
+    """Return the text of a passage, behind its title if it has one; anything but a passage as it is."""
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        return value
+    return f"{value.get('title') or ''} {value['text']}".strip()
 
 
 def _by_head(present: Sequence[str]) -> dict[str, str]:

@@ -72,7 +72,9 @@ def sure_label(value: Any) -> float | None:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a finite number, which may be written as text, or None."""
+    """Return a finite number, which may be written as text, or None; true and false are none."""
+    if isinstance(value, bool):
+        return None
     with suppress(TypeError, ValueError, OverflowError):
         if math.isfinite(number := float(value)):
             return number

@@ -23,8 +23,10 @@ STORES = ("s3", "gs", "az")
 COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --recursive FOLDER {}"}
 """The commands that copy a folder of this machine to a store, by scheme."""
 _SCHEME = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
-_SECRET = re.compile(r"(?<=//)[^/@\s]+@|\?[^\s'\"<>)]*=[^\s'\"<>)]*")
-"""The user in front of a host, and a query."""
+_USER = re.compile(r"(?<=//)[^/@\s]+@")
+"""The user in front of a host."""
+_QUERY = re.compile(r"\?[^\s'\"<>)]*")
+"""What may be a query; one with an equals sign is."""
 _VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
 """What stores put behind the name of an object for one of its versions."""
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CONNECTION_STRING|SAS")
@@ -170,7 +172,7 @@ def without_secrets(text: str) -> str:
     for variable, value in os.environ.items():
         if _SECRET_VARIABLE.search(variable) and len(value) >= 8:
             text = text.replace(value, "...")
-    return _SECRET.sub("", text)
+    return _QUERY.sub(lambda query: "" if "=" in query[0] else query[0], _USER.sub("", text))
 
 
 def of_library(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ import tempfile
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -23,9 +23,11 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, Column, cast, check_held, column_type, kinds_of, name_of
-from sentcli.io.formats import Cursor, header, headless, is_id, kind_of, lines_and_places, records
-from sentcli.io.sources import FORMATS, Source
+from sentcli.io.formats import as_text, header, headless, id_of, is_null, kind_of, lines_and_places, records, say_quoted
+from sentcli.io.packed import PACKED
+from sentcli.io.sources import FORMATS, OF_BINARY, Cursor, Source
 
+_WITH_BYTES = (bytes, list, dict)
 OnNull = Literal["error", "empty", "skip"]
 
 
@@ -136,9 +138,10 @@ def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> 
             id_field = _id_field(source, record, options)
             _check_text_field(source, text_field, (line, record), options)
         text = record.get(text_field)
-        if text is None:
+        if is_null(text):
             if options.on_null == "error":
-                problem = f"{text_field!r} is missing or null{options.null_hint}"
+                what = "missing or null" if text is None else "NaN, which stands for a missing value"
+                problem = f"{text_field!r} is {what}{options.null_hint}"
                 raise DataError(source.name, problem, line=line, unit=unit)
             if options.on_null == "skip":
                 yield None
@@ -146,14 +149,31 @@ def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> 
             text = ""
         if not isinstance(text, str):
             raise DataError(source.name, f"{text_field!r} is {kind_of(text)}, not a string", line=line, unit=unit)
-        row_id = record.get(id_field) if id_field else None
-        if id_field and not is_id(row_id):
-            problem = "missing or null" if row_id is None else f"{kind_of(row_id)}, not an id"
-            raise DataError(source.name, f"{id_field!r} is {problem}", line=line, unit=unit)
+        say_quoted(source, text)
+        row_id = None
+        if id_field:
+            row_id = _converted(id_of, record.get(id_field), id_field, source, line)
         extras = {name: value for name, value in record.items() if name not in (text_field, id_field)}
-        yield Row(None if row_id is None else str(row_id), text, extras, line)
+        if source.format in OF_BINARY:
+            _without_bytes(extras, source, line)
+        yield Row(row_id, text, extras, line)
     if number >= 0 and not has_text_field:  # the name is probably misspelt
         raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
+
+
+def _without_bytes(extras: dict[str, Any], source: Source, line: int) -> None:
+    """Put text in the place of bytes, of which only tables of Arrow have some."""
+    for name, value in extras.items():
+        if isinstance(value, _WITH_BYTES):
+            extras[name] = _converted(as_text, value, name, source, line)
+
+
+def _converted(convert: Callable[[Any], Any], value: Any, name: str, source: Source, line: int) -> Any:
+    """Return what a function makes of a value; its error names row and column."""
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise DataError(source.name, f"{name!r} {error}", line=line, unit=source.unit) from None
 
 
 def _check_text_field(source: Source, text_field: str, first: tuple[int, dict[str, Any]], options: ReadOptions) -> None:
@@ -307,7 +327,7 @@ def pair_files(name: str) -> list[str]:
     if not folder.is_dir():
         return [name]
     suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
-    tables = [str(path) for path in sorted(folder.iterdir()) if path.name.removesuffix(".gz").endswith(suffixes)]
+    tables = [str(path) for path in sorted(folder.iterdir()) if _unpacked(path.name).endswith(suffixes)]
     if not tables:
         raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
     return tables
@@ -315,8 +335,13 @@ def pair_files(name: str) -> list[str]:
 
 def task_name(name: str) -> str:
     """Return the name of a table's task, which is its file name without suffixes."""
-    name = Path(name).name.removesuffix(".gz")
+    name = _unpacked(Path(name).name)
     return name.removesuffix(next((suffix for suffix in FORMATS if name.endswith(suffix)), ""))
+
+
+def _unpacked(name: str) -> str:
+    """Return the name of a file without the end that says how it is compressed."""
+    return name.removesuffix(next((end for end in PACKED if name.endswith(end)), ""))
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,7 +398,7 @@ def texts_on_disk(
     counts, blank = [], 0
     for source in sources:
         before, first = len(starts), ends[-1] if ends else 0
-        in_place = source.format == "txt" and not source.gzipped and source.wide_encoding() is None
+        in_place = source.format == "txt" and not source.packed and source.wide_encoding() is None
         with source.path.open("rb") if in_place else tempfile.TemporaryFile(prefix="sentcli-texts-") as file:
             for place, size, text in lines_and_places(source) if in_place else _copied(source, options, file):
                 if len(starts) == limit:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.forms import decode
 from sentcli.io.places import Address, without_secrets
@@ -23,6 +24,14 @@ WAITS = (1.0, 4.0, 16.0)
 LONGEST_WAIT = 60.0
 REQUEST_SECONDS = 120.0
 """The longest time of one request."""
+
+
+class RefusedError(SentcliError):
+    """A host has refused a request with this status, and will refuse it again."""
+
+    def __init__(self, message: str, status: int) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -60,12 +69,13 @@ class Served:
         """Return the error for what only a model on this machine can do."""
         return InputError(f"{self} is served: without its weights and its tokenizer there is no {what}")
 
-    def answers(self, path: str, requests: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    def answers(self, path: str, requests: Iterable[dict[str, Any]], *, refusals: bool = False) -> Iterator[Any]:
         """Yield the JSON answer to each request, in order.
 
         Args:
             path: behind the address, such as ``embeddings``.
-            requests: JSON objects, to which the name of the model is added.
+            requests: JSON objects, to which the name of the model is added; they are taken a few ahead.
+            refusals: yield a `RefusedError` in the place of an answer instead of raising it.
 
         Raises:
             InputError: if the key holds a control character.
@@ -77,7 +87,7 @@ class Served:
         remaining = iter(requests)
         while group := list(islice(remaining, 4 * AT_A_TIME)):
             for answer in sync(get_loop(), self._answers, path, group):
-                if isinstance(answer, BaseException):
+                if isinstance(answer, BaseException) and not (refusals and isinstance(answer, RefusedError)):
                     raise answer
                 yield answer
 
@@ -110,9 +120,10 @@ class Served:
                     if response.status in (401, 403):
                         problem += f" (the key comes from the variable {KEY})"
                     if response.status != 429 and response.status < 500:
-                        break
+                        raise RefusedError(f"{self}: {without_secrets(problem)}", response.status)
                     asked = response.headers.get("Retry-After", "")
-                    wait = min(float(asked), LONGEST_WAIT) if wait is not None and asked.isdigit() else wait
+                    seconds = whole_number(asked)
+                    wait = min(float(seconds), LONGEST_WAIT) if wait is not None and seconds is not None else wait
             except aiohttp.InvalidURL:
                 raise InputError(f"{self}: no web address") from None
             except ValueError as error:

@@ -1,53 +1,77 @@
 """The inputs that names stand for: files, also gzipped, standard input, files elsewhere, and tables in memory.
 
-A name with a scheme, such as ``s3://bucket/file.jsonl``, is a file elsewhere, which is copied first; see `stores`. Data
-frames and lists are written to a temporary file first, so that everything that reads files reads them.
+A name with a scheme, such as ``s3://bucket/file.jsonl``, is a file elsewhere, which is copied first; see `stores`. What
+is in memory becomes a file first; see `in_memory`.
 """
 
 from __future__ import annotations
 
 import codecs
-import gzip
+import glob
 import io
-import json
 import shutil
 import sys
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io import copies, stores
-from sentcli.io.atomic import SCHEMES
+from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
+from sentcli.io.packed import DAMAGED, PACKED, open_packed
 from sentcli.io.places import Place, is_remote
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
-    ".xlsx": "sheet", ".ods": "sheet",
+    ".arrow": "arrow", ".feather": "arrow", ".xlsx": "sheet", ".ods": "sheet",
 }  # fmt: skip
+PICKLE = "a pickle, which may run code: save the table as Parquet or JSON Lines where it was made"
 FIRST_BYTES = {
     b"\x93NUMPY": "a NumPy array",
     b"PK\x03\x04": "an archive (zip, docx, xlsx, npz)",
-    b"%PDF": "a PDF document",
+    b"%PDF-": "a PDF document",
     b"\xd0\xcf\x11\xe0": "an old Office file: save it as .xlsx or csv",
     b"PAR1": "Parquet: its name has to end in .parquet",
+    b"ARROW1\0\0": "an Arrow table: its name has to end in .arrow or .feather",
+    b"\xff\xff\xff\xff": "perhaps a stream of Arrow: its name has to end in .arrow",
+    b"FEA1": "an old Feather file: its name has to end in .feather",
+    b"SQLite format 3\0": "a database of SQLite: export the table as csv, sqlite3 -header -csv FILE 'SELECT ...'",
+    **{b"\x80" + bytes([protocol]): PICKLE for protocol in range(2, 6)},
+    b"\x89HDF": "HDF5: save the table as Parquet or JSON Lines",
+    b"ORC": "ORC: save the table as Parquet or JSON Lines",
+    b"Obj\x01": "Avro: save the table as Parquet or JSON Lines",
     b"\x1f\x8b": "compressed by gzip: its name has to end in .gz",
+    b"\x28\xb5\x2f\xfd": "compressed by Zstandard: its name has to end in .zst",
+    b"\xfd7zXZ\0": "compressed by xz: its name has to end in .xz",
+    b"BZh91AY&SY": "compressed by bzip2: its name has to end in .bz2",
+    b"7z\xbc\xaf\x27\x1c": "an archive of 7-Zip: unpack it first",
 }
 """What a file is whose first bytes are these."""
+PRINTABLE = [first for first in FIRST_BYTES if first.decode("latin1").isprintable() and first.isascii()]
+"""Those with which a text may begin as well."""
+OF_BINARY = ("parquet", "arrow", "sheet")
+"""The formats that are no text."""
 BOM = b"\xef\xbb\xbf"
 WIDE = {
     codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }  # fmt: skip
 """The encoding of text files that begin with these bytes, which Excel writes as "Unicode text"."""
-DAMAGED_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
-"""The errors of a damaged gzip file."""
 IN_MEMORY = "in memory"
 """The name of the temporary folder of a table in memory, which its name in messages ends with."""
+
+
+@dataclass
+class Cursor:
+    """A place between two records of a file, at which reading begins; it moves on with what is read."""
+
+    byte: int = 0
+    """The first byte behind the last line that was read, of formats that consist of lines."""
+    line: int = 0
+    """The number of lines or rows that were read."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +80,18 @@ class Source(Place):
 
     format: str
     """One of the values of FORMATS."""
-    gzipped: bool = False
+    packed: str = ""
+    """How the file is compressed, one of the values of PACKED, or nothing."""
     without: tuple[str, ...] = ()
-    """Columns of a Parquet file that are not read, such as vectors."""
+    """Columns of a Parquet or Arrow file that are not read, such as vectors."""
 
     @property
     def unit(self) -> Literal["line", "row"]:
-        """What the numbers of `records` count; the header of a spreadsheet is row 1."""
-        return "row" if self.format in ("parquet", "sheet") else "line"
+        """What the numbers of `records` count; all tables in memory have lines."""
+        return "row" if self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})") else "line"
 
     def open(self) -> BinaryIO:
-        """Open the file, decompressed if it is gzipped, and as UTF-8 if it is UTF-16 or UTF-32 with a byte-order mark.
+        """Open the file, unpacked if it is compressed, and as UTF-8 if it is UTF-16 or UTF-32 with a byte-order mark.
 
         Raises:
             DataError: if it begins like UTF-16 or UTF-32 and is neither.
@@ -81,13 +106,13 @@ class Source(Place):
                 raise DataError(self.name, f"broken {encoding.upper()}: {error}") from error
 
     def _bytes(self) -> BinaryIO:
-        return cast(BinaryIO, gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb"))
+        return open_packed(self.path, self.packed)
 
     def wide_encoding(self) -> str | None:
         """Return ``utf-16`` or ``utf-32`` for a text file with such a byte-order mark, else None."""
-        if self.unit == "row":
+        if self.format in OF_BINARY:
             return None
-        with suppress(*DAMAGED_GZIP):  # damage is reported by who reads on
+        with suppress(*DAMAGED):  # damage is reported by who reads on
             with self._bytes() as handle:
                 first = handle.read(4)
             return next((encoding for mark, encoding in WIDE.items() if first.startswith(mark)), None)
@@ -127,25 +152,40 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         if "://" in name:
             raise InputError(f"{name}: unknown scheme; {', '.join(SCHEMES)} are read")
         raise InputError(f"no such file: {path}{nearest(path.name, siblings)}")
-    gzipped = path.suffix == ".gz"
-    suffix = (path.with_suffix("") if gzipped else path).suffix.lower()
+    packed = PACKED.get(path.suffix.lower(), "")
+    suffix = (path.with_suffix("") if packed else path).suffix.lower()
     if suffix == ".json" and file_format is None:
         raise InputError(f"{place}: a .json file is one document, not rows; use JSON Lines (.jsonl)")
-    if file_format is None and suffix not in FORMATS and not gzipped:
-        _refuse_binary(place, suffix)
+    refuse_pointer(path)
+    chosen = file_format or FORMATS.get(suffix)
+    if not packed and chosen not in OF_BINARY:
+        _refuse_binary(place, suffix, is_text=chosen is not None)
     in_memory = path.parent.name == IN_MEMORY and copies.is_scratch(path)
     shown = f"{path.stem} ({IN_MEMORY})" if in_memory else place.name
-    return Source(shown, path, file_format or FORMATS.get(suffix, "txt"), gzipped)
+    return Source(shown, path, chosen or "txt", packed)
 
 
 def input_files(names: Iterable[str]) -> list[str]:
-    """Return names of inputs, with the files of a store in place of a pattern such as ``s3://bucket/folder/*.jsonl``.
+    """Return names of inputs, with the files of a pattern such as ``s3://bucket/folder/*.jsonl`` in its place.
+
+    A pattern of this machine comes from Python, or in quotes from a shell; a file of that very name is the input.
 
     Raises:
         InputError: if there is no file for a pattern.
         SentcliError: if the store fails.
     """
-    return [file for name in names for file in (stores.matching(name) if is_remote(name) else [name])]
+    return [file for name in names for file in (stores.matching(name) if is_remote(name) else _matching(name))]
+
+
+def _matching(name: str) -> list[str]:
+    """Return the files on this machine that a pattern stands for, in order; else the name."""
+    if not glob.has_magic(name) or Path(name).exists():
+        return [name]
+    found = glob.glob(name, recursive=True)  # noqa: PTH207 -- that of pathlib takes hidden files, too
+    files = sorted(file for file in found if Path(file).is_file())
+    if not files:
+        raise InputError(f"no file matches {name}")
+    return files
 
 
 def open_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:
@@ -153,81 +193,26 @@ def open_sources(names: Iterable[str], file_format: str | None = None) -> list[S
     return [open_source(file, file_format) for file in input_files(names)]
 
 
-def _refuse_binary(place: Place, suffix: str) -> None:
+def _refuse_binary(place: Place, suffix: str, *, is_text: bool) -> None:
     """Refuse a file that is no text, although its suffix names no other format.
+
+    Args:
+        place: the file.
+        suffix: of its name.
+        is_text: whether suffix or user say that it is text: then it may begin as other formats do, if with letters.
 
     Raises:
         InputError: which says what the file is.
     """
-    with place.path.open("rb") as handle:
-        first = handle.read(8)
-    kind = next((kind for start, kind in FIRST_BYTES.items() if first.startswith(start)), None)
+    kind = binary_kind(place.path)
     if suffix == ".safetensors":
         kind = "a file of tensors"
-    if kind is not None:
+    if kind is not None and not (is_text and kind in map(FIRST_BYTES.get, PRINTABLE)):
         raise InputError(f"{place} holds no texts: it is {kind}")
 
 
-def in_files(value: Any, name: str, *, is_list: bool) -> Any:
-    """Return a value of an argument that names files, with the paths of temporary files for what is in memory.
-
-    A frame (pandas, polars), a list of dicts, and a list of texts are a table of JSON Lines each. In an argument that
-    takes a list of files a list of strings are names, unless each is a sentence and no file; ``[[...]]`` is a list of
-    texts for sure.
-
-    Args:
-        value: what the caller gave.
-        name: of the argument, which messages show for the file.
-        is_list: whether the argument takes a list of files.
-    """
-    if (rows := _rows(value, sure=False)) is not None:
-        return _written(rows, name)
-    if is_list and isinstance(value, list | tuple):
-        tables = [_rows(item, sure=True) for item in value]
-        numbers = [f"{name}-{number}" if len(value) > 1 else name for number in range(1, len(value) + 1)]
-        items = zip(value, tables, numbers, strict=True)
-        return [item if rows is None else _written(rows, title) for item, rows, title in items]
-    return value
-
-
-def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
-    """Return the rows of a table in memory, or None for anything else, such as names of files."""
-    if hasattr(value, "to_dicts"):  # polars
-        return list(value.to_dicts())
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
-        return list(value.to_dict("records"))
-    if hasattr(value, "tolist") and not isinstance(value, list):  # a column of a frame, or an array
-        value, sure = value.tolist(), True
-    if not isinstance(value, list | tuple) or not value:
-        return None
-    if all(isinstance(item, Mapping) for item in value):
-        return [dict(item) for item in value]
-    if all(isinstance(item, str) for item in value) and (sure or all(map(_is_sentence, value))):
-        return [{"text": text} for text in value]
-    return None
-
-
-def _is_sentence(text: str) -> bool:
-    """Tell whether a string is a text and not the name of a file: it has blanks, no suffix of a file, and is none."""
-    try:
-        path = Path(text)
-        return " " in text.strip() and not is_remote(text) and path.suffix not in FORMATS and not path.exists()
-    except (OSError, ValueError):  # longer than a name can be
-        return True
-
-
-def _written(rows: list[dict[str, Any]], name: str) -> str:
-    path = copies.scratch() / IN_MEMORY / f"{name}.jsonl"
-    path.parent.mkdir()
-    with path.open("w", encoding="utf-8") as handle:
-        for row in rows:
-            handle.write(json.dumps({str(key): _plain(value) for key, value in row.items()}, ensure_ascii=True) + "\n")
-    return str(path)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON holds it: missing ones as null, numbers of NumPy as numbers, dates as text."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if type(value).__name__ in ("NaTType", "NAType") or (isinstance(value, float) and value != value):
-        return None
-    return value if value is None or isinstance(value, str | int | float | list | dict) else str(value)
+def binary_kind(path: Path) -> str | None:
+    """Return what a file is by its first bytes, or None if that is not known."""
+    with path.open("rb") as handle:
+        first = handle.read(16)
+    return next((kind for start, kind in FIRST_BYTES.items() if first.startswith(start)), None)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from annotated_types import MinLen
 from pydantic import Field
 
-from sentcli.errors import InputError, SentcliError, one_line
+from sentcli.errors import InputError, SentcliError, lacks_memory, of_memory, one_line
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import read_json_form
 
@@ -112,21 +112,27 @@ def load_weights(path: Path) -> StateDict:
         InputError: if the file is missing or damaged, or holds more than tensors.
     """
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    plain = path.suffix == ".safetensors"
     try:
         regular(path)
-        plain = path.suffix == ".safetensors"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what torch says before it refuses a file that is no archive of its own
             loaded: Any = load_file(path) if plain else torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
     except pickle.UnpicklingError as error:
-        raise InputError(f"{path} holds more than tensors and was not loaded: {_first_line(error)}") from error
-    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged: {_first_line(error)}") from error
+        # torch's own message would advise to load it all the same
+        problem = "holds more than tensors, or is no file of torch, and was not loaded: such a file may run code"
+        raise InputError(f"{path} {problem}. Take the model as safetensors") from error
+    except InputError:
+        raise
+    except Exception as error:  # torch's reader raises whatever the bytes lead it to
+        if lacks_memory(error):
+            raise of_memory(f"reading {path}", error) from error
+        advice = "" if plain else " (it was not loaded)"
+        raise InputError(f"{path} is damaged: {_first_line(error)}{advice}") from error
     if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
         raise InputError(f"{path} is not a plain state dict of tensors")
     return loaded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,10 +12,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentcli.bounds import whole_number
 from sentcli.console import working
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import MODEL_BYTES, cache_folder, known_digest, least_recently_used
+from sentcli.io.packed import DAMAGED, PACKED, open_packed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -63,8 +65,9 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
             for number, line in enumerate(handle, 1):
                 fields = line.rstrip().split(" ")
                 if number == 1:
-                    if len(fields) == 2 and all(field.isdigit() for field in fields):
-                        dimension = int(fields[1])
+                    counts = [whole_number(field) for field in fields]
+                    if len(fields) == 2 and None not in counts:
+                        dimension = counts[1] or 0
                         continue
                     dimension = len(fields) - 1
                 word, vector = _parsed(fields, dimension)
@@ -75,7 +78,7 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
                 vectors.setdefault(word, vector)
                 if number % 20_000 == 0:
                     say(f"{number:,} words")
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        except (UnicodeDecodeError, *DAMAGED) as error:
             message = f"{path} is a file; a model is a folder, or a text file of word vectors in UTF-8"
             raise InputError(message) from error
     if not vectors:
@@ -84,7 +87,9 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
 
 
 def _opened(path: Path) -> IO[str]:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    """Open the file as text, without a byte-order mark; only line feeds end a line, as in files of texts."""
+    packed = PACKED.get(path.suffix.lower(), "")
+    return io.TextIOWrapper(open_packed(path, packed), encoding="utf-8-sig", newline="\n")
 
 
 def _parsed(fields: Sequence[str], dimension: int) -> tuple[str, npt.NDArray[np.float32] | None]:

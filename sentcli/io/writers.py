@@ -7,6 +7,7 @@ complete.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 Vectors = npt.NDArray[Any]
 """``[rows, dim]`` of one of the types of DTYPES."""
 SUFFIXES = (".npy", ".parquet", ".jsonl", ".safetensors")
+VERSION = re.compile(r"\.v?\d(?!z$)")
+"""The end of a version such as ``.0`` or ``.v2``, which is part of the name of a directory; ``.7z`` is an archive."""
 DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "uint8": "U8"}
 """The element types, with their names in safetensors."""
 
@@ -53,13 +56,17 @@ Write = Callable[[Block, Vectors], None]
 
 
 def output_kind(target: str) -> str:
-    """Return ``stdout``, ``directory`` or a suffix of SUFFIXES."""
+    """Return ``stdout``, ``directory`` or a suffix of SUFFIXES; ``v2.0`` is the name of a directory.
+
+    Raises:
+        InputError: for the suffix of another format, or one that is mistyped.
+    """
     if target == "-":
         return "stdout"
     suffix = Path(target).suffix.lower()
     if suffix in SUFFIXES:
         return suffix
-    if suffix:
+    if suffix and not VERSION.match(suffix):
         hint = nearest(suffix, list(SUFFIXES))
         raise InputError(f"{target}: unknown output format {suffix!r}{hint}; use {', '.join(SUFFIXES)} or no suffix")
     return "directory"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sentcli.bounds import one_of
+from sentcli.bounds import one_of, whole_number
 from sentcli.errors import InputError, nearest
 from sentcli.methods.heads import HEADS
 from sentcli.methods.method import Method
@@ -80,8 +80,9 @@ def _change_objectives(method: Method, name: str, *, add: bool) -> Method:
 def _section(key: str, value: Any, current: Any) -> Any:
     """Return a section of the kind that `value` names; a number for ``views`` stands for that many copies."""
     kinds = SECTIONS[key]
-    if key == "views" and str(value).isdigit() and isinstance(current, Copies):
-        return Copies(count=int(value))
+    count = whole_number(str(value))
+    if key == "views" and count is not None and isinstance(current, Copies):
+        return Copies(count=count)
     one_of(key, str(value), list(kinds))
     return current if type(current) is kinds[str(value)] else kinds[str(value)]()
 
@@ -122,6 +123,9 @@ def _convert(key: str, value: Any, part: Any, field: str) -> object:
     if optional and str(value).lower() == "none":
         return None
     kind: type[Any] = float if optional else type(current)
+    parts = value if isinstance(value, list | tuple) and kind is tuple else [value]
+    if any(isinstance(part, dict | list | tuple) or (isinstance(part, bool) and kind is not bool) for part in parts):
+        raise InputError(f"--set {key}={value}: expected {VALUE_NAMES[kind]}, like {current!r}")
     text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value).strip()
     try:
         if kind is bool:

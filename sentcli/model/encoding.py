@@ -130,6 +130,18 @@ class LongTextError(InputError):
         return LongTextError, (self.number, self.tokens, self.limit)
 
 
+class RefusedTextError(SentcliError):
+    """A model that is served has refused a text."""
+
+    def __init__(self, number: int, problem: str) -> None:
+        self.number, self.problem = number, problem
+        super().__init__(f"text {number + 1}: {problem}")
+
+    def __reduce__(self) -> tuple[type[RefusedTextError], tuple[int, str]]:
+        """Support pickling: the error is sent from worker processes."""
+        return RefusedTextError, (self.number, self.problem)
+
+
 Progress = Callable[[EncodeStats], None]
 """Is called after every batch with the counts of that batch, in which `texts` counts distinct texts."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.exported import ONNX, Export
@@ -84,7 +85,7 @@ def _provider(device: str) -> tuple[str, dict[str, Any]]:
     kind, _, index = device.partition(":")
     if kind == "cpu":
         return "CPUExecutionProvider", {}
-    if kind == "cuda" and (not index or index.isdigit()):
+    if kind == "cuda" and (not index or whole_number(index) is not None):
         return "CUDAExecutionProvider", {"device_id": index or "0"}
     raise InputError(f"the onnx backend runs on cpu and cuda, not on {device!r}")
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
 from sentcli.errors import SentcliError
 from sentcli.io.forms import problem_of
-from sentcli.io.served import Served
-from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress, Vectors
+from sentcli.io.served import RefusedError, Served
+from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress, RefusedTextError, Vectors
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import ModelSpec
 
 BATCH_TEXTS, BATCH_CHARACTERS = 32, 64_000
 """The most texts and characters of one request, which common servers take; a longer text is a request by itself."""
+TOO_LARGE = 413
+"""The status with which a host says that a request has more texts, or longer ones, than it takes."""
+OF_TEXTS = (400, TOO_LARGE, 422)
+"""The statuses with which hosts refuse a text."""
 
 
 class Embedding(BaseModel):
@@ -49,6 +54,8 @@ class Sent:
     characters: int = 0
     tokens: int = 0
     """As the host counts them; 0 if it does not."""
+    batch_texts: int = BATCH_TEXTS
+    """The most texts of a request; fewer where the host has refused more with status 413."""
 
     def __str__(self) -> str:
         size = f"{self.tokens:,} tokens" if self.tokens else f"{self.characters:,} characters"
@@ -91,7 +98,7 @@ class ServedModel:
         if chosen:
             raise served.lacks(", ".join(chosen))
         sent = Sent()
-        (first,) = _embeddings(served, [["dimension"]], sent)
+        (first,) = _embeddings(served, ["dimension"], sent)
         return cls(name, served, ServedBackend(first.shape[1]), sent)
 
     def encode(
@@ -109,12 +116,13 @@ class ServedModel:
 
         Raises:
             InputError: for options that need the tokenizer.
+            RefusedTextError: if the host refuses an empty text, or a single one for its size.
             SentcliError: if the host does not answer with a finite vector of this dimension for each text.
         """
         if batch_tokens is not None or on_long != "truncate":
             raise self.served.lacks("--batch-tokens" if batch_tokens is not None else f"--on-long {on_long}")
         vectors, start, before = np.empty((len(texts), self.backend.dimension), np.float32), 0, self.sent.tokens
-        for made in _embeddings(self.served, list(_batches([prompt + text for text in texts])), self.sent):
+        for made in _embeddings(self.served, [prompt + text for text in texts], self.sent):
             if made.shape[1] != self.backend.dimension:
                 both = f"{made.shape[1]} dimensions, after some of {self.backend.dimension}"
                 raise SentcliError(f"{self.served} answers with vectors of {both}: another model under its name?")
@@ -125,11 +133,11 @@ class ServedModel:
         return Encoded(vectors, np.zeros(len(texts), np.int64), self.sent.tokens - before)
 
 
-def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+def _batches(texts: Sequence[str], sent: Sent) -> Iterator[list[str]]:
     """Cut texts into those of each request."""
     batch, characters = list[str](), 0
     for text in texts:
-        if batch and (len(batch) == BATCH_TEXTS or characters + len(text) > BATCH_CHARACTERS):
+        if batch and (len(batch) >= sent.batch_texts or characters + len(text) > BATCH_CHARACTERS):
             yield batch
             batch, characters = [], 0
         batch.append(text)
@@ -138,14 +146,35 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _embeddings(served: Served, batches: Sequence[list[str]], sent: Sent) -> Iterator[Vectors]:
-    """Yield the vectors of each batch ``[B, dim]``, and count what was sent.
+def _embeddings(served: Served, texts: Sequence[str], sent: Sent, first: int = 0) -> Iterator[Vectors]:
+    """Yield the vectors of texts in batches ``[B, dim]``, and count what was sent.
+
+    Args:
+        served: the model.
+        texts: in the order in which they are sent.
+        sent: is counted up, and learns how many texts the host takes at a time.
+        first: the number of the first text among all that are encoded.
 
     Raises:
+        RefusedTextError: if the host refuses an empty text, or a single one for its size.
         SentcliError: if an answer has not one finite vector a text, all of the same dimension, none of them zero.
     """
-    requests = [{"input": batch, "encoding_format": "float"} for batch in batches]
-    for batch, answer in zip(batches, served.answers("embeddings", requests), strict=True):
+    underway: deque[list[str]] = deque()
+
+    def requests() -> Iterator[dict[str, Any]]:
+        for batch in _batches(texts, sent):
+            underway.append(batch)
+            yield {"input": batch, "encoding_format": "float"}
+
+    for answer in served.answers("embeddings", requests(), refusals=True):
+        batch = underway.popleft()
+        if isinstance(answer, RefusedError):
+            _check_refusal(answer, batch, first)
+            sent.batch_texts = min(sent.batch_texts, (len(batch) + 1) // 2)
+            yield from _embeddings(served, batch, sent, first)
+            first += len(batch)
+            continue
+        first += len(batch)
         try:
             embeddings = Embeddings.model_validate(answer)
         except ValidationError as error:
@@ -167,3 +196,20 @@ def _embeddings(served: Served, batches: Sequence[list[str]], sent: Sent) -> Ite
         sent.characters += sum(map(len, batch))
         sent.tokens += (embeddings.usage.total_tokens if embeddings.usage is not None else None) or 0
         yield vectors
+
+
+def _check_refusal(refusal: RefusedError, batch: Sequence[str], first: int) -> None:
+    """Raise the error of a request that was refused, unless a smaller one may be taken.
+
+    Raises:
+        RefusedTextError: if the request has an empty text, which many hosts refuse, or a single one that is too large.
+        RefusedError: for any other reason.
+    """
+    if refusal.status == TOO_LARGE and len(batch) > 1:
+        return
+    empty = next((number for number, text in enumerate(batch) if not text.strip()), None)
+    if refusal.status in OF_TEXTS and empty is not None:
+        raise RefusedTextError(first + empty, f"{refusal}; its text is empty: leave it out") from refusal
+    if refusal.status == TOO_LARGE:
+        raise RefusedTextError(first, f"{refusal}; its text has {len(batch[0]):,} characters") from refusal
+    raise refusal

@@ -162,7 +162,7 @@ def load_tokenizer(folder: Path) -> Any:
     if not any((folder / name).exists() for name in names):
         raise InputError(f"{folder} holds no tokenizer: looked for {', '.join(names)}")
     try:
-        for path in folder.glob("*token*.json"):
+        for path in (*folder.glob("*token*.json"), *filter(Path.exists, map(folder.joinpath, names))):
             regular(path)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file

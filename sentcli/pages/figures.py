@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli.console import safe
 from sentcli.pages import style
 from sentcli.pages.page import Figure
+from sentcli.table import inert
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,13 +100,7 @@ def save_figure(figure: Figure, folder: Path) -> None:
 
 def save_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a data frame as CSV; missing values are empty, and no text is a formula for a spreadsheet."""
-    frame.rename(columns=_inert).map(_inert).to_csv(path, index=False, lineterminator="\n")
-
-
-def _inert(value: Any) -> Any:
-    """Put an apostrophe before a text that a spreadsheet would run as a formula."""
-    formula = isinstance(value, str) and len(value) > 1 and value[0] in "=+-@\t\r"
-    return f"'{value}" if formula else value
+    frame.rename(columns=inert).map(inert).to_csv(path, index=False, lineterminator="\n")
 
 
 def inline(figure: Figure) -> list[tuple[str, list[Point]]]:

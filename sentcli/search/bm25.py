@@ -2,7 +2,8 @@
 
 A document's score is the sum over the query's words of idf * tf / (tf + k1 * (1 - b + b * length / mean length)), with
 idf = ln(1 + (N - n + 0.5) / (n + 0.5)) (Robertson and Zaragoza, 2009, in the variant that Kamphuis et al., ECIR 2020,
-call Lucene's). Words are runs of two or more word characters in lower case, without stop words, stemmed by Snowball.
+call Lucene's). Words are runs of two or more word characters in lower case, without stop words, stemmed by Snowball; of
+Chinese, Japanese and other scripts without blanks between words they are signs and pairs of signs, see `words`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy.typing as npt
 from annotated_types import Ge, Le
 from pydantic import BaseModel, RootModel
 
+from sentcli import console
 from sentcli.errors import DataError, InputError, nearest, one_line, required
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
 from sentcli.search.exact import Mask, Neighbours
+from sentcli.search.words import PAIRS, TOKEN, WORD, Analyzer, in_pairs, is_unspaced
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
 FACTS = "bm25.json"
@@ -48,6 +51,7 @@ class WordsRecord:
     language: str
     k1: Annotated[float, Ge(0), Le(1e9)]
     b: Annotated[float, Ge(0), Le(1)]
+    analyzer: Analyzer = "words"
 
 
 class BM25Settings(BaseModel, extra="forbid"):
@@ -76,10 +80,10 @@ ARRAYS = {"data.csc.index.npy": "f", "indices.csc.index.npy": "i", "indptr.csc.i
 class BM25:
     """A BM25 index; `build` makes one, and `open` reads one that `save` wrote."""
 
-    def __init__(self, index: Any, rows: int, k1: float, b: float, language: str) -> None:
+    def __init__(self, index: Any, rows: int, k1: float, b: float, language: str, analyzer: Analyzer = PAIRS) -> None:
         self._index = index
         """The index of bm25s; None if no document has a word."""
-        self._rows, self.k1, self.b, self.language = rows, k1, b, language
+        self._rows, self.k1, self.b, self.language, self.analyzer = rows, k1, b, language, analyzer
 
     def __len__(self) -> int:
         return self._rows
@@ -100,7 +104,7 @@ class BM25:
         """
         if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
             raise InputError(f"BM25 with k1 {k1} and b {b}: k1 must be 0 or more, and b lie between 0 and 1")
-        words = require_bm25s().tokenize(texts, show_progress=False, **_analysis(language))
+        words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **_analysis(language))
         order = sorted(words.vocab)  # its stems are numbered as a set has them, which differs from process to process
         number = {words.vocab[word]: i for i, word in enumerate(order)}
         ids = [[number[i] for i in document] for document in words.ids]
@@ -125,9 +129,15 @@ class BM25:
         """
         k = min(k, len(self))
         hits = Neighbours(np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32))
-        analysis = _analysis(self.language)
+        analysis = _analysis(self.language, self.analyzer)
+        if self.analyzer != PAIRS and any(map(is_unspaced, queries)):
+            console.warn(
+                "this BM25 index takes a run of Chinese or Japanese for one word and finds hardly anything: build it "
+                "again with index --type bm25 --overwrite"
+            )
         for start in range(0, len(queries) if self._index is not None else 0, BATCH_QUERIES):
-            batch = list(queries[start : start + BATCH_QUERIES])
+            batch = queries[start : start + BATCH_QUERIES]
+            batch = list(in_pairs(batch) if self.analyzer == PAIRS else batch)
             words = require_bm25s().tokenize(batch, show_progress=False, return_ids=False, **analysis)
             for row, tokens in enumerate(map(self._index.get_tokens_ids, words), start):
                 if tokens:
@@ -173,20 +183,21 @@ class BM25:
         except (OSError, EOFError, ValueError, InputError) as error:
             raise InputError(f"{folder} is no BM25 index, or a damaged one ({one_line(error)})") from error
         _analysis(facts.language)
-        return cls(index, facts.rows, facts.k1, facts.b, facts.language)
+        return cls(index, facts.rows, facts.k1, facts.b, facts.language, facts.analyzer)
 
     def protocol(self) -> dict[str, Any]:
         """Return every choice that changes a score."""
-        return protocol(self.k1, self.b, self.language)
+        return protocol(self.k1, self.b, self.language, self.analyzer)
 
 
-def protocol(k1: float = K1, b: float = B, language: str = LANGUAGE) -> dict[str, Any]:
+def protocol(k1: float = K1, b: float = B, language: str = LANGUAGE, analyzer: Analyzer = PAIRS) -> dict[str, Any]:
     """Return every choice that changes a score."""
     return {
         "method": "lucene",
         "k1": k1,
         "b": b,
         "language": language,
+        "analyzer": analyzer,
         "stop_words": STOP_WORDS.get(language, "none"),
         "bm25s": require_bm25s().__version__,
     }
@@ -214,12 +225,13 @@ def check_language(language: str) -> None:
         raise InputError(f"BM25: unknown language {language!r}{hint}; one of: {', '.join(languages)}")
 
 
-def _analysis(language: str) -> dict[str, Any]:
+def _analysis(language: str, analyzer: Analyzer = PAIRS) -> dict[str, Any]:
     """Return the arguments with which bm25s splits texts into words."""
     check_language(language)
+    pattern = {"token_pattern": TOKEN if analyzer == PAIRS else WORD}
     if language == NO_LANGUAGE:
-        return {"stopwords": [], "stemmer": None}
-    return {"stopwords": STOP_WORDS.get(language, []), "stemmer": _require_stemmer().Stemmer(language)}
+        return {"stopwords": [], "stemmer": None, **pattern}
+    return {"stopwords": STOP_WORDS.get(language, []), "stemmer": _require_stemmer().Stemmer(language), **pattern}
 
 
 def _require_stemmer() -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError, nearest, required
 from sentcli.io.column_types import TEXT, name_of, types
 
@@ -116,7 +117,7 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
     except UnicodeEncodeError as error:
         raise InputError(f"--where: its character {error.start + 1} is a byte that is no UTF-8") from error
     except sqlglot.errors.SqlglotError as error:
-        raise InputError(f"--where {text!r}: {_place(error)}; it takes {ALLOWED}") from error
+        raise InputError(f"--where {text!r}: {_place(error)}{_unquoted(text, schema)}; it takes {ALLOWED}") from error
     except RecursionError as error:
         raise InputError("--where: the condition is nested too deeply") from error
     if _depth(tree) > MOST_LEVELS:
@@ -141,6 +142,15 @@ def check_column(name: str, schema: Mapping[str, Any], corpus: str, option: str)
     if name not in schema:
         there = ", ".join(f"{column} ({name_of(kind)})" for column, kind in schema.items())
         raise InputError(f"{option}: {corpus} has no column {name!r}{nearest(name, list(schema))}; it has {there}")
+
+
+def _unquoted(text: str, schema: Mapping[str, Any]) -> str:
+    """Return the hint for columns whose names are words of SQL, such as ``when``, and stand without quotes."""
+    from sqlglot.tokens import Tokenizer
+
+    words = [name for name in schema if name.upper() in Tokenizer.KEYWORDS]
+    meant = [f'"{name}"' for name in words if re.search(rf'(?<!["\w]){re.escape(name)}(?!["\w])', text)]
+    return f"; SQL has such a word itself, so the column stands in double quotes: {', '.join(meant)}" if meant else ""
 
 
 def _place(error: Exception) -> str:
@@ -264,7 +274,8 @@ class _Reader:
     def number(self, node: Any) -> int | float:
         """Return a number; whole ones stay whole, so that none of their digits is lost."""
         try:
-            value = int(node.this) if node.this.isdigit() else float(node.this)
+            whole = whole_number(node.this)
+            value = float(node.this) if whole is None else whole
         except ValueError:
             self.refuse(node, "is not a number")
         # From where on a whole number is none of int64

@@ -109,7 +109,22 @@ class LocalCorpus:
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         assert self.searcher is not None
-        return self.searcher.search(vectors, k, self.mask)
+        hits = self.searcher.search(vectors, k, self.mask)
+        self._say_fewer(hits, min(k, len(self)))
+        return hits
+
+    def _say_fewer(self, hits: Neighbours, k: int) -> None:
+        """Warn where an index found fewer rows than were asked for, as one does that looks in few of its clusters."""
+        found = (hits.positions >= 0).sum(axis=1)
+        lacking = found[found < k]
+        if len(lacking):
+            searcher = self.searcher.searcher if isinstance(self.searcher, SmallerSearch) else self.searcher
+            index = searcher.protocol() if isinstance(searcher, Searcher) else {}
+            facts = " ".join(f"{name} {value}" for name, value in index.items() if name != "factory")
+            console.warn(
+                f"the index ({facts}) found fewer than {k:,} rows for {len(lacking):,} of {len(found):,} queries, the "
+                f"least {lacking.min():,}: --index flat finds all"
+            )
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
         """Return the best rows of each query by BM25."""

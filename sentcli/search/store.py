@@ -317,7 +317,11 @@ class Store:
         """
         parts = [read_part(place, file, manifest, mapped=True) for file in manifest.files]
         searcher = Searcher(parts, manifest, self.blocks, manifest.similarity, device)
-        searcher.set(manifest.efforts)
+        try:
+            searcher.set(manifest.efforts)
+        except InputError as error:
+            remedy = "build the index again with --overwrite"
+            raise DataError(place / INDEX, f"damaged (efforts: {error}); {remedy}") from error
         searcher.parts = [part.on(device) for part in parts]
         return searcher
 

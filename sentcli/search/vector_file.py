@@ -16,6 +16,7 @@ from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
 from sentcli.io.forms import decode
+from sentcli.io.packed import PACKED
 from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS
@@ -258,7 +259,7 @@ def _beside(vectors: VectorFile) -> list[str]:
     named = [path.parent / file.name for file in vectors.origin.inputs]
     if named and all(file.is_file() for file in named):
         return [str(file) for file in named]
-    same = [path.with_suffix(f"{suffix}{end}") for suffix in FORMATS for end in ("", ".gz")]
+    same = [path.with_suffix(f"{suffix}{end}") for suffix in FORMATS for end in ("", *PACKED)]
     found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
     if len(found) == 1:
         return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import unicodedata
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -16,8 +15,9 @@ from urllib.parse import unquote, urlsplit
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
-from sentcli.io.formats import header, is_id, kind_of, records
+from sentcli.io.formats import header, id_of, kind_of, records, say_quoted
 from sentcli.io.sources import Source, open_source
+from sentcli.search.words import MARKS
 
 Structure = Literal["title", "question", "heading", "link", "file name", "summary", "first sentence"]
 STRONG: tuple[Structure, ...] = ("title", "question", "heading", "link", "file name")
@@ -30,10 +30,11 @@ TITLE_FIELDS: dict[str, Structure] = {
     "question": "question",
 }
 MARKDOWN_SUFFIXES, TEXT_SUFFIXES = (".md", ".markdown"), (".txt",)
-MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
-"""Signs that belong to the letter before them, such as vowels of Hindi, which are not in ``\\w``."""
-SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*\s+|[。！？][」』”’）]*))\s*(?=\S)", re.DOTALL)
-"""The first sentence of a text that has others."""
+SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*+\s++|[。！？][」』”’）]*+))\s*+(?=\S)", re.DOTALL)
+"""The first sentence of a text that has others; nothing is tried twice, so that long blanks take no time."""
+
+FRONT_MATTER = re.compile(r"---\n(.{,65536}?)\n---(\n|$)", re.DOTALL)
+"""YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def _read_table(source: Source, documents: Documents, text_field: str | None, ti
                 problem = "is missing or null" if value is None else f"is {kind_of(value)}, not a string"
                 raise DataError(source.name, f"{name!r} {problem}", line=line, unit=unit)
         key = free_id(source, record.get(taken.id) if taken.id else len(documents.ids) + 1, documents.places, line)
+        say_quoted(source, str(text))
         documents.add(key, (title or "").strip(), str(text), taken.structure)
     if taken is not None:
         above = f", {taken.structure} from {taken.title!r}" if taken.title else ", nothing that stands above it"
@@ -130,10 +132,12 @@ def free_id(source: Source, value: Any, taken: Container[str], line: int | None 
     Raises:
         DataError: if it cannot, or is taken.
     """
-    key, problem = str(value), None
-    if not is_id(value):
-        problem = f"the id is {kind_of(value)}, not a text or a number"
-    elif not key or re.search(r"[\t\r\n\ud800-\udfff]", key):
+    key, problem = "", None
+    try:
+        key = id_of(value)
+    except ValueError as error:
+        raise DataError(source.name, f"the id {error}", line=line, unit=source.unit) from None
+    if not key or re.search(r"[\t\r\n\ud800-\udfff]", key):
         problem = f"the id {key!r} is empty, or has a tab, an end of line or bytes that are no UTF-8"
     elif key in taken:
         problem = f"the id {key!r} stands twice"
@@ -244,6 +248,7 @@ def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]
 
     title, text = _front_matter(text)
     lines, anchors = text.split("\n"), {""}
+    repeated: Counter[str] = Counter()
     heading, anchor, start = title, "", 0
     links: list[tuple[str, str]] = []
     tokens = MarkdownIt("commonmark").parse(text)
@@ -254,7 +259,10 @@ def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]
             heading, links = _words(tokens[place + 1].children or []), []
             start = token.map[1]
             name = re.sub(rf"[^\w{MARKS}\- ]", "", heading.lower()).replace(" ", "-")
-            anchor = next(free for free in chain([name], (f"{name}-{n}" for n in count(1))) if free not in anchors)
+            anchor = name
+            while anchor in anchors:  # all smaller numbers were taken by headings before
+                repeated[name] += 1
+                anchor = f"{name}-{repeated[name]}"
             anchors.add(anchor)
     yield heading, anchor, "\n".join(lines[start:]).strip(), links
 
@@ -263,7 +271,7 @@ def _front_matter(text: str) -> tuple[str, str]:
     """Return the title of the front matter of a Markdown file, if it has one, and the text behind it."""
     import yaml
 
-    if not (found := re.match(r"---\n(.*?)\n---(\n|$)", text, re.DOTALL)):
+    if not (found := FRONT_MATTER.match(text)):
         return "", text
     try:
         facts = yaml.safe_load(found[1])

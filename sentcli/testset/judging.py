@@ -20,6 +20,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source
 from sentcli.search.options import SearchOptions
+from sentcli.table import as_it_was, inert
 from sentcli.testset.documents import Documents, free_id
 from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal
 from sentcli.testset.writing import write_tsv
@@ -98,7 +99,7 @@ def write_table(path: Path, pool: Sequence[Pooled]) -> None:
         for entry in pool
         for key, text in entry.documents
     ]
-    write_tsv(path, [JUDGED_COLUMNS, *rows])
+    write_tsv(path, [JUDGED_COLUMNS, *([inert(cell) for cell in row] for row in rows)])
 
 
 def _one_line(text: str) -> str:
@@ -154,7 +155,7 @@ def _graded_rows(file: str, known: Mapping[str, int]) -> Iterator[tuple[str, str
     before: dict[tuple[str, str], int] = {}
     for line, row in records(source):
         quoted = any(name.startswith('"') for name in row)
-        record = {_unquoted(name, quoted): _unquoted(cell, quoted) for name, cell in row.items()}
+        record = {_unquoted(name, quoted): as_it_was(_unquoted(cell, quoted)) for name, cell in row.items()}
         if not any(record.values()):  # below the rows of a spreadsheet
             continue
         wrong = partial(DataError, source.name, line=line, unit=source.unit)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.testset.documents import MARKS, STRONG, Candidate, Documents
+from sentcli.search.words import MARKS, SIGN, UNSPACED
+from sentcli.testset.documents import STRONG, Candidate, Documents
 
 Item = TypeVar("Item")
 LEAST_WORDS = 3
 """The words that a query has at least."""
 LEAST_QUERIES = 10
 """The queries that a set has at least."""
-UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
-"""Thai, Lao, Burmese, Khmer, Japanese and Chinese, which have no blanks between words."""
-QUERY_WORD = re.compile(rf"(?=\w)[{UNSPACED}][{MARKS}]*|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
+QUERY_WORD = re.compile(rf"{SIGN}|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 """A word with its marks; of scripts without blanks between the words, a sign."""
 WORD_AND_SIGNS = re.compile(rf"({QUERY_WORD.pattern})[^\w<(\[{{]*")
 """The same with what follows up to the next word, but for brackets that open."""
@@ -142,18 +143,26 @@ def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
         gone = [word.casefold() for word in QUERY_WORD.findall(candidate.text)]
         if len(gone) < LEAST_WORDS:
             continue
-        text, kept, end, place = texts[candidate.document], list[str](), 0, 0
+        text, kept, end = texts[candidate.document], list[str](), 0
         found = list(WORD_AND_SIGNS.finditer(text))
-        folded = [word[1].casefold() for word in found]
-        while place + len(gone) <= len(found):
-            if folded[place : place + len(gone)] == gone:
-                kept.append(text[end : found[place].start()])
-                place += len(gone)
-                end = found[place - 1].end()
-            else:
-                place += 1
+        for place in _places(gone, [word[1].casefold() for word in found]):
+            kept.append(text[end : found[place].start()])
+            end = found[place + len(gone) - 1].end()
         texts[candidate.document] = " ".join([*kept, text[end:]]).strip()
     return replace(documents, texts=texts)
+
+
+def _places(sought: Sequence[str], among: Sequence[str]) -> Iterator[int]:
+    """Yield the places of a sequence of words among others, none of which overlap.
+
+    Python searches texts in linear time, whatever they repeat, so the words are joined by a sign that no word has.
+    """
+    joined, part = ("\0" + "\0".join(both) + "\0" for both in (among, sought))
+    place_at = {start: place for place, start in enumerate(accumulate((len(word) + 1 for word in among), initial=0))}
+    at = joined.find(part)
+    while at >= 0:
+        yield place_at[at]
+        at = joined.find(part, at + len(part) - 1)
 
 
 def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
@@ -177,8 +186,9 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
     with console.counting("comparing", len(texts)) as progress:
         pairs = pairs_above(searcher, least, progress)
     near: dict[int, set[int]] = defaultdict(set)
+    sequences = cache(lambda position: _sequences(texts[position]))
     for one, other in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True):
-        first, second = _sequences(texts[one]), _sequences(texts[other])
+        first, second = sequences(one), sequences(other)
         if len(first & second) >= LEAST_SHARED * len(first | second):
             near[one].add(other)
             near[other].add(one)

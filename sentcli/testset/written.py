@@ -128,9 +128,18 @@ def _digest(text: str) -> str:
 
 def _query(answer: str) -> str:
     """Return the first query of an answer, without what a model thinks or says before it, and quotation marks."""
-    lines = [" ".join(line.split()) for line in re.sub(r"<think>.*?</think>", "", answer, flags=re.DOTALL).splitlines()]
+    lines = [" ".join(line.split()) for line in _without_thoughts(answer).splitlines()]
     line = next((line for line in lines if line and not line.endswith(":")), "")
     return re.sub(r"^(?:\d+[.)]|[-*\u2022])\s+", "", line).strip("\"'\u201c\u201d\u201e\u00ab\u00bb* ")
+
+
+def _without_thoughts(answer: str) -> str:
+    """Return an answer without what stands between ``<think>`` and ``</think>``."""
+    said, place = [], 0
+    while (start := answer.find("<think>", place)) >= 0 and (end := answer.find("</think>", start)) >= 0:
+        said.append(answer[place:start])
+        place = end + len("</think>")
+    return "".join([*said, answer[place:]])
 
 
 def _kept(path: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from sentcli.bounds import whole_number
 from sentcli.errors import SentcliError
 from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
@@ -178,7 +179,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints in the folder, in rising order."""
-        return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob("checkpoint-*.json"))
+        numbers = (whole_number(path.stem.rpartition("-")[2]) for path in self.folder.glob("checkpoint-*.json"))
+        return sorted(number for number in numbers if number is not None)
 
     def facts(self, step: int) -> dict[str, Any]:
         """Return the facts of the checkpoint of a step, or an empty dict if they cannot be read or were changed."""

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, Field, StrictInt, field_validator
 
+from sentcli.bounds import check
 from sentcli.encoder.loading import read_model
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import stores
@@ -41,6 +42,8 @@ OF_REQUEST = ("method", "model", "stage", "pooling", "after")
 """The keys of a sweep that stand for fields of `TrainRequest`."""
 OF_DATA = ("text_of", "hold_out", "limit", "fraction", "subset_seed")
 """The keys of a sweep that stand for options of the data."""
+NUMBERS = {"limit": int, "fraction": float, "subset_seed": int}
+"""Those of them that are numbers."""
 
 
 class Asha(BaseModel, extra="forbid", frozen=True):
@@ -88,6 +91,10 @@ class SweepFile(BaseModel, extra="forbid"):
                 raise ValueError(f'write "{key}.{next(iter(value), "")}" = ... with the quotes')
             if value == []:
                 raise ValueError(f"{key}: an empty list leaves nothing to run")
+            values = value if isinstance(value, list) else [value]
+            odd = next((part for part in values if isinstance(part, list | dict)), None)
+            if odd is not None and key in (*OF_REQUEST, *OF_DATA, "recipe"):
+                raise ValueError(f"{key}: {odd!r} is a list or table, and each run takes one value of the list")
         return grids
 
 
@@ -216,6 +223,9 @@ def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path)
     assignments = [(k, v) for k, v in settings.items() if k not in (*OF_REQUEST, *OF_DATA, "recipe")]
     chosen: dict[str, Any] = {key: str(settings[key]) for key in OF_REQUEST if key in settings}
     of_data: dict[str, Any] = {key: settings[key] for key in OF_DATA if key in settings}
+    for key, kind in NUMBERS.items():
+        if key in of_data and of_data[key] != "seed":
+            check(key, of_data[key], kind)
     of_data.update((key, str(of_data[key])) for key in ("text_of", "hold_out") if key in of_data)
     by_training = of_data.get("subset_seed") == "seed"
     of_data.update({"subset_seed": None} if by_training else {})

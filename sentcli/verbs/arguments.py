@@ -105,7 +105,7 @@ def check_rules(arguments: Sequence[Argument], values: Mapping[str, Any]) -> Non
 def checked(argument: Argument, value: Any) -> Any:
     """Convert a value from Python to the type of an argument: a list may be one value, a path may be text.
 
-    Frames, lists of dicts and lists of texts become files where files are read.
+    Frames, tables, data sets, lists of dicts and lists of texts become files where files are read.
 
     Raises:
         InputError: if it is of another type, none of the choices, or out of bounds.
@@ -113,7 +113,7 @@ def checked(argument: Argument, value: Any) -> Any:
     if value is None and argument.default is None:
         return None
     if argument.reads_files and not isinstance(value, str | Path):
-        from sentcli.io.sources import in_files
+        from sentcli.io.in_memory import in_files
 
         value = in_files(value, argument.name, is_list=list[str] in alternatives(argument.type))
     from pydantic import ConfigDict, TypeAdapter, ValidationError

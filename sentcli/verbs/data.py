@@ -168,7 +168,7 @@ def check(
     fit is an error with its line, as it is for these commands.
 
     Args:
-        file: A table: csv, tsv, jsonl, parquet, xlsx or ods.
+        file: A table: csv, tsv, jsonl, parquet, arrow, feather, xlsx or ods.
         kind: The kind of the table; default: told from the names of the columns and from all values.
         model: Lengths are in tokens of this model, against its maximum length; else in words.
 

@@ -151,7 +151,7 @@ def evaluate(
     anything is encoded.
 
     Args:
-        files: Tables (csv, tsv, jsonl, parquet, xlsx or ods), folders of them, or folders in BEIR layout.
+        files: Tables (csv, tsv, jsonl, parquet, arrow, xlsx or ods), folders of them, or folders in BEIR layout.
         kind: The kind of the tables; default: told from columns and values.
         skip_empty: Leave out rows with an empty cell, and count them.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.

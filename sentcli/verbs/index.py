@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from sentcli import console
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
@@ -161,9 +162,10 @@ def _request(options: IndexOptions, query_prompt: str | None, *, overwrite: bool
     settings = {}
     for setting in options.set or []:
         key, _, value = setting.partition("=")
-        if not (value.isascii() and value.isdigit() and int(value)):
+        number = whole_number(value)
+        if not number:
             raise InputError(f"--set {setting}: expected KEY=N with a whole number, such as efConstruction=200")
-        settings[key.strip()] = int(value)
+        settings[key.strip()] = number
     require_faiss()
     kind, similarity = options.type, options.similarity
     return IndexRequest(

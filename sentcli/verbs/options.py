@@ -39,7 +39,7 @@ PairFields = Annotated[
     Doc("Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label."),
 ]
 Overwrite = Annotated[bool, Flag(panel="Output"), Doc("Replace an output that exists.")]
-Format = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
+Format = Literal["txt", "csv", "tsv", "jsonl", "parquet", "arrow"]
 
 
 @dataclass(frozen=True)

@@ -355,3 +355,40 @@ def test_an_address_without_a_model_is_none(host):
     assert Served.parse("minilm") is None and Served.parse("s3://bucket/model") is None
     with pytest.raises(SentcliError):
         SentenceEncoder.load("http://127.0.0.1:9/v1")
+
+
+def test_a_host_that_takes_fewer_texts_at_a_time_is_sent_fewer(host, local, rows):
+    """It says so with status 413."""
+    sizes = []
+
+    def behave(number, request):
+        sizes.append(len(request["input"]))
+        return host.normal(number, request) if len(request["input"]) <= 5 else (413, {"error": "batch size"})
+
+    host.behave = behave
+    texts = sorted(set(rows.read_text().splitlines()))[:500]
+    assert np.allclose(SentenceEncoder.load(host.model).encode(texts), local.encode(texts), atol=1e-5)
+    refused = [size for size in sizes if size > 5]
+    assert len(refused) < 40 and set(sizes[-50:]) <= {2, 4}
+
+
+def test_a_text_that_is_too_large_for_a_host_is_named_by_its_row(host, tmp_path, invoke):
+    host.behave = lambda number, request: (
+        (413, b"too large") if max(map(len, request["input"])) > 50 else host.normal(number, request)
+    )
+    (tmp_path / "rows.txt").write_text("the cat\n" * 3 + "a dog\n" + "man " * 20 + "\n")
+    result = invoke("encode", tmp_path / "rows.txt", "-o", tmp_path / "v.npy", "-m", host.model, check=1)
+    message = " ".join(result.stderr.split())
+    assert "rows.txt, row 5 (id 4): " in message and "413" in message and "80 characters" in message
+
+
+def test_an_empty_text_that_a_host_refuses_is_named_by_its_row(host, tmp_path, invoke):
+    host.behave = lambda number, request: (
+        (400, {"error": "'$.input' is invalid"}) if "" in request["input"] else host.normal(number, request)
+    )
+    (tmp_path / "rows.csv").write_text('id,text\na,the cat\nb,the cat\nc,""\nd,a dog\n')
+    result = invoke("encode", tmp_path / "rows.csv", "-o", tmp_path / "v.npy", "-m", host.model, check=1)
+    message = " ".join(result.stderr.split())
+    assert "rows.csv, row 3 (id c): " in message and "400" in message and "empty" in message
+    with pytest.raises(SentcliError, match=r"text 2: .*400.*empty"):
+        SentenceEncoder.load(host.model).encode(["the cat", "", "a dog"])

@@ -175,3 +175,29 @@ def test_all_forums_have_to_be_there(make_set):
     make_set("cqadupstack/android")
     with pytest.raises(InputError, match=r"/cqadupstack: .*12.* english, gaming,.*/NAME"):
         retrieval.load_collection(make_set("cqadupstack/gis").parent)
+
+
+def test_a_first_judgement_with_a_fraction_is_no_header(make_set):
+    qrels = QRELS.split("\n", 1)[1].replace("\t1\n", "\t1.0\n", 1)
+    assert retrieval.load_set(make_set(qrels=qrels)).qrels == {"q1": {"q1": 1, "d1": 2}, "q2": {"d2": 1, "d3": 0}}
+
+
+@pytest.mark.parametrize("relevance", ["0.5", "nan", "1e3", "²", "1_000", "", "x"])
+@pytest.mark.parametrize("first", ["", "query-id\tcorpus-id\tscore\n"])
+def test_a_relevance_is_a_whole_number(make_set, relevance, first):
+    if not first and relevance in ("²", "1_000", "", "x"):
+        first = "q1\td2\t1\n"  # the first line would be a header
+    with pytest.raises(InputError, match=r"test\.tsv, line \d: expected .* whole number"):
+        retrieval.load_set(make_set(qrels=f"{first}q1\td1\t{relevance}\n"))
+
+
+def test_contradictory_judgements_are_counted_and_said(make_set):
+    found = retrieval.load_set(make_set(qrels=QRELS + "q1\td1\t0\nq1\td1\t2\nq2\td2\t1\nq2\td3\t1\n"))
+    assert found.contradictory == 2 and found.qrels == {"q1": {"q1": 1, "d1": 2}, "q2": {"d2": 1, "d3": 1}}
+    assert any(problem.startswith("2 ") and "judged twice" in problem for problem in found.problems)
+
+
+def test_a_whole_float_is_no_id_of_a_document(make_set):
+    folder = make_set(corpus=[{"_id": 1.0, "text": "x"}])
+    with pytest.raises(InputError, match=r"corpus\.jsonl, line 1: '_id' is 1\.0"):
+        retrieval.load_set(folder)

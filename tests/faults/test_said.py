@@ -272,3 +272,18 @@ def test_the_pipes_and_links_of_the_shell_are_inputs_still(tiny_bert, tmp_path, 
     os.mkfifo(tmp_path / "pipe")
     threading.Thread(target=lambda: (tmp_path / "pipe").write_text("the cat\n")).start()
     run("encode", tmp_path / "pipe", "-m", linked, "-o", tmp_path / "v.npy", check=0)
+
+
+# Commands for the runner of a CI job
+
+
+@pytest.mark.parametrize("name", ["::stop-commands::x", " ::any::x", "##[group]x", "##vso[task.x]y"])
+def test_the_name_of_a_set_is_no_command_for_a_runner(tmp_path, monkeypatch, invoke, tiny_bert, name):
+    monkeypatch.chdir(tmp_path)
+    write_set(tmp_path / name, qrels="query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\tgone\t1\n")
+    (tmp_path / f"{name}.csv").write_text("text,label\na,b\n")
+    for command in (("retrieve", "--beir", name), ("evaluate", f"{name}.csv"), ("data", "check", f"{name}.txt")):
+        model = ("-m", tiny_bert) if command[0] != "data" else ()
+        done = invoke(*command, *model)
+        said = (done.stdout + done.stderr).splitlines()
+        assert said and not any(line.lstrip().startswith("::") or re.search(r"##(\[|vso\[)", line) for line in said)

@@ -248,3 +248,56 @@ def test_the_files_do_not_depend_on_the_process(tmp_path):
         subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], env=variables, check=True)
         contents.append({path.name: path.read_bytes() for path in (tmp_path / seed).iterdir()})
     assert contents[0] == contents[1] and len(contents[0]) == 6
+
+
+# Scripts without blanks between words
+
+PHRASES = [
+    "国際標準化に関する動向を調べる",
+    "猫がマットの上に座った",
+    "我想申请退款因为包裹没有到",
+    "how do I get my money back",
+    "ขอคืนเงินเพราะพัสดุไม่มา",
+    "iPhone手机",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [("国際標準", 0), ("動向", 0), ("猫", 1), ("座った", 1), ("退款", 2), ("包裹没有到", 2), ("money", 3), ("เงิน", 4),
+     ("手机", 5), ("iphone", 5)],
+)  # fmt: skip
+def test_words_of_scripts_without_blanks_are_found(tmp_path, query, best):
+    BM25.build(PHRASES).save(tmp_path)
+    for language in ("english", "none"):
+        assert rows(BM25.build(PHRASES, language=language).search([query], 1)) == [[best]]
+    assert rows(BM25.open(tmp_path).search([query], 1)) == [[best]]
+
+
+LATIN = st.text(st.characters(max_codepoint=0x24F), max_size=80)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(LATIN, min_size=1, max_size=8))
+def test_other_texts_are_cut_as_bm25s_cuts_them(texts):
+    import bm25s
+
+    from sentcli.search.words import TOKEN, in_pairs
+
+    theirs = bm25s.tokenize(texts, stopwords=[], show_progress=False, return_ids=False)
+    ours = bm25s.tokenize(
+        list(in_pairs(texts)), token_pattern=TOKEN, stopwords=[], show_progress=False, return_ids=False
+    )
+    assert ours == theirs
+
+
+def test_an_index_from_before_is_searched_as_it_was_built_and_says_so(tmp_path, capsys):
+    BM25.build(DOCUMENTS).save(tmp_path)
+    facts = json.loads((tmp_path / "bm25.json").read_text())
+    assert facts.pop("analyzer") == "words+pairs"
+    (tmp_path / "bm25.json").write_text(json.dumps(facts))
+    index = BM25.open(tmp_path)
+    assert index.protocol()["analyzer"] == "words" and rows(index.search(["wolves"], 2)) == [[5, 3]]
+    assert capsys.readouterr().err == ""
+    assert rows(index.search(["猫が"], 2)) == [[]]
+    assert "--type bm25 --overwrite" in capsys.readouterr().err

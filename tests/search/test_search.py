@@ -17,6 +17,7 @@ from sentcli.evaluation.retrieval_metrics import write_run
 from sentcli.search import exact
 from sentcli.search.exact import Neighbours, merge, unit_length
 from sentcli.search.searcher import build
+from tests.search.conftest import clustered
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
@@ -349,3 +350,18 @@ def test_a_long_text_is_shortened_in_the_table_and_whole_in_the_json(run, tiny_b
     assert "[...]" in done.stdout
     hit = json.loads((tmp_path / "hits.json").read_text())["results"][0]["hits"][0]
     assert hit["text"] == text
+
+
+def test_an_index_that_finds_fewer_rows_than_asked_for_says_so(capsys):
+    from sentcli.search.local_corpus import LocalCorpus
+    from sentcli.search.rows import Document, RowsInMemory
+
+    vectors = clustered(2000, 16)
+    found = build("ivf", vectors)
+    found.set({"nprobe": 1})
+    rows = RowsInMemory([Document(str(number), "text", {}) for number in range(2000)], False, {})
+    corpus = LocalCorpus("corpus", rows, searcher=found)
+    assert (corpus.nearest(vectors[:3], 5).positions >= 0).all() and capsys.readouterr().err == ""
+    assert (corpus.nearest(vectors[:3], 1000).positions < 0).any()
+    said = capsys.readouterr().err
+    assert "ivf" in said and "nprobe 1" in said and "fewer than 1,000 rows for 3 of 3 queries" in said

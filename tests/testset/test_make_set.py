@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sentcli.testset.documents import Candidate, Documents
-from sentcli.testset.queries import near_equal, structured, without, words
+from sentcli.testset.judging import Pooled, _graded_rows, write_table
+from sentcli.testset.queries import Query, near_equal, structured, without, words
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
 
@@ -443,3 +444,22 @@ def test_queries_do_not_depend_on_the_order_of_the_limit():
         documents.add(f"d{number}", f"The old house number {number}", sentence(generator), "title")
     texts = [{query.text for query in structured(documents, "x", limit, 0).queries} for limit in (10, 20, 30)]
     assert texts[0] < texts[1] < texts[2]
+
+
+FORMULAS = ['=HYPERLINK("https://x")', "+1 is one", "-2", "@name", "'=1", "''", "-", "a =1", "'quoted'"]
+
+
+def test_no_cell_of_the_table_is_a_formula_and_all_come_back(tmp_path):
+    documents = Documents()
+    for number, text in enumerate(FORMULAS):
+        documents.add(f"={number}", "", f"{text} text {number}", "title")
+    pool = [
+        Pooled(Query(f"-q{number}", text, {}, "given"), [(f"={number}", documents.texts[number])])
+        for number, text in enumerate(FORMULAS)
+    ]
+    write_table(tmp_path / "judge.tsv", pool)
+    header, *rows = table(tmp_path / "judge.tsv")
+    assert not any(len(cell) > 1 and cell[0] in "=+-@" for row in rows for cell in row)
+    filled = fill(tmp_path / "filled.tsv", [header, *([*row[:-1], "1"] for row in rows)])
+    back = list(_graded_rows(str(filled), documents.places))
+    assert back == [(f"-q{number}", text, f"={number}", 1) for number, text in enumerate(FORMULAS)]

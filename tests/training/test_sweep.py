@@ -13,6 +13,7 @@ from sentcli.evaluation.transfer import AVERAGED
 from sentcli.training import sweep
 from sentcli.training.data import Subset, read_corpus
 from sentcli.training.records import append_record, over_runs, read_results, summarize
+from sentcli.training.request import TrainRequest
 from sentcli.verbs import training_view
 from tests.evaluation.conftest import write_downstream
 
@@ -465,3 +466,23 @@ def test_tasks_of_another_folder_are_refused_before_anything_is_trained(invoke, 
         invoke, tiny_bert, text, tmp_path / "m", *call, "--senteval", downstream, "--senteval-tasks", "RM", check=2
     )
     assert "RM" in result.stderr and not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("learning_rate = [[1]]", "learning_rate"),
+        ("learning_rate = [true]", "learning_rate"),
+        ("batch_size = [[4]]", "batch_size"),
+        ("batch_size = [{ a = 1 }]", "batch_size"),
+        ("limit = [[4]]", "limit"),
+        ("limit = [true]", "limit"),
+        ("fraction = [true]", "fraction"),
+        ('method = [["simcse"]]', "method"),
+    ],
+)
+def test_a_value_of_a_run_is_no_list_and_no_other_type(tmp_path, tiny_bert, line, words):
+    (tmp_path / "s.toml").write_text(f"[[grid]]\n{line}\n")
+    with pytest.raises(InputError, match=words):
+        points = sweep.read_sweep(tmp_path / "s.toml").points
+        sweep.plan(TrainRequest("simcse", str(tiny_bert), ["text.txt"], tmp_path / "out"), points, [1])

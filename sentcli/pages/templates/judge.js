@@ -59,9 +59,11 @@ document.addEventListener("keydown", (event) => {
 
 document.getElementById("save").addEventListener("click", () => {
   const line = (text) => String(text).replace(/[\s\0]+/g, " ");
+  // as inert in table.py: no text is a formula for a spreadsheet
+  const inert = (text) => text.length > 1 && /^'*[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   const lines = [["query-id", "query", "document-id", "document", "relevance"]];
   rows.forEach(([[id, query], documents], number) => documents.forEach(([key, text], position) =>
-    lines.push([id, line(query), key, line(text), grades[nameAt(number, position)] ?? ""])));
+    lines.push([...[id, line(query), key, line(text)].map(inert), grades[nameAt(number, position)] ?? ""])));
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([lines.map((cells) => cells.join("\t")).join("\n") + "\n"], {type: "text/tab-separated-values"}));
   link.download = "judge.tsv";

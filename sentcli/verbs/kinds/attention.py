@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge, Le
 
 from sentcli import console
+from sentcli.bounds import whole_number
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
@@ -169,7 +170,7 @@ class AttentionInputs:
         encoder = model.load()
         if read_export(encoder.local.spec.folder) is not None and not has_weights(encoder.local.spec.folder):
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
-        typed = [options.sentence] if options.sentence is not None and not options.sentence.isdecimal() else []
+        typed = [options.sentence] if options.sentence is not None and whole_number(options.sentence) is None else []
         texts = [*self.texts, *typed]
         views = DropoutViews(encoder, texts, options.seed, options.dropout)
         layers = self._layers(views)
@@ -228,11 +229,12 @@ class AttentionInputs:
         if sentence is None:
             # the first with so many tokens, special ones included
             return next((i for i, length in enumerate(lengths) if length >= 8), lengths.index(max(lengths)))
-        if not sentence.isdecimal():
+        number = whole_number(sentence)
+        if number is None:
             return texts.index(sentence)
-        if not 1 <= int(sentence) <= len(self.texts):
+        if not 1 <= number <= len(self.texts):
             raise InputError(f"--sentence {sentence}: there are {len(self.texts):,} texts, numbered from 1")
-        return int(sentence) - 1
+        return number - 1
 
 
 def _pair_sections(pairs: dict[str, AttentionPairs], inputs: AttentionInputs) -> list[Section]:

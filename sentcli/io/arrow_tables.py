@@ -1,0 +1,157 @@
+"""The records of Parquet and Arrow files, in values of Python that do not depend on what else is installed."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+from sentcli.errors import DataError
+from sentcli.io.packed import DAMAGED
+from sentcli.io.sources import Cursor, Source
+
+BATCH_ROWS = 4096
+
+
+def arrow_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a Parquet, Arrow or Feather file with their numbers, from 1.
+
+    Raises:
+        DataError: if it cannot be read, or names a column twice.
+    """
+    import pyarrow as pa
+
+    title = "Parquet" if source.format == "parquet" else "Arrow or Feather"
+    batches = _parquet_batches if source.format == "parquet" else _arrow_batches
+    try:
+        for batch in batches(source, cursor):
+            for record in records_of(batch):
+                cursor.line += 1
+                yield cursor.line, record
+    except DAMAGED:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(source.name, f"not a readable {title} file ({error})") from error
+
+
+def _parquet_batches(source: Source, cursor: Cursor) -> Iterator[Any]:
+    """Yield the rows behind the cursor, which is moved to the first of them."""
+    import pyarrow.parquet as pq
+
+    with source.open() as handle:
+        # Parquet is read from its end, so a compressed file has to be unpacked into memory
+        table = pq.ParquetFile(io.BytesIO(handle.read()) if source.packed else handle)
+        columns = _columns(source, table.schema_arrow)
+        sizes = (table.metadata.row_group(group).num_rows for group in range(table.num_row_groups))
+        firsts = [0, *accumulate(sizes)]
+        group = max(bisect_right(firsts, cursor.line) - 1, 0)
+        groups = range(group, table.num_row_groups)
+        batches = table.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+        yield from _behind(batches, cursor, firsts[group])
+
+
+def _arrow_batches(source: Source, cursor: Cursor) -> Iterator[Any]:
+    """Yield the rows behind the cursor of a file or stream of Arrow, or of the first version of Feather."""
+    import pyarrow as pa
+    import pyarrow.feather as feather
+
+    with source.open() as handle:
+        first = handle.read(6)
+        handle.seek(0)
+        if first.startswith(b"ARROW1"):
+            file = pa.ipc.open_file(io.BytesIO(handle.read()) if source.packed else handle)
+            batches, schema = (file.get_batch(number) for number in range(file.num_record_batches)), file.schema
+        elif first.startswith(b"FEA1"):
+            table = feather.read_table(io.BytesIO(handle.read()))
+            batches, schema = iter(table.to_batches(BATCH_ROWS)), table.schema
+        else:  # as the datasets library keeps its tables
+            stream = pa.ipc.open_stream(handle)
+            batches, schema = iter(stream), stream.schema
+        columns = _columns(source, schema)
+        yield from _behind((batch.select(columns) for batch in batches), cursor, 0)
+
+
+def _columns(source: Source, schema: Any) -> list[str]:
+    """Return the names of the columns that are read.
+
+    Raises:
+        DataError: if two columns have one name, of which a row could hold one only.
+    """
+    repeated = [name for name, count in Counter(schema.names).items() if count > 1]
+    if repeated:
+        problem = f"it has several columns called {', '.join(map(repr, repeated))}"
+        raise DataError(source.name, f"{problem}: rename them, or leave out all but one")
+    return [name for name in schema.names if name not in source.without]
+
+
+def _behind(batches: Iterator[Any], cursor: Cursor, first: int) -> Iterator[Any]:
+    """Yield the rows of batches that lie behind the cursor; `first` is the number of rows before the batches."""
+    skipped, cursor.line = cursor.line - first, first
+    for batch in batches:
+        left = batch.slice(skipped)
+        passed = len(batch) - len(left)
+        cursor.line += passed
+        skipped -= passed
+        for start in range(0, len(left), BATCH_ROWS):
+            yield left.slice(start, BATCH_ROWS)
+
+
+def records_of(batch: Any) -> list[dict[str, Any]]:
+    """Return the rows of an Arrow batch as values of Python.
+
+    Times are those of Python, to the microsecond; where a column has nanoseconds, or a date or duration that Python
+    cannot hold, such a value is given as text.
+    """
+    columns = [_in_python(column) for column in batch.columns]
+    names = batch.schema.names
+    if not columns:
+        return [{} for _ in range(len(batch))]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _in_python(column: Any) -> list[Any]:
+    """Return the values of a column; nanoseconds would be objects of pandas where that is installed."""
+    import pyarrow as pa
+
+    plain = _to_microseconds(column.type)
+    try:
+        return list((column if plain == column.type else column.cast(plain)).to_pylist())
+    except (
+        OverflowError,
+        ValueError,
+        pa.ArrowNotImplementedError,
+    ):  # ValueError: also of a cast that would lose digits
+        return [_value(value, plain) for value in column]
+
+
+def _value(value: Any, plain: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return value.cast(plain).as_py() if value.is_valid else None
+    except (OverflowError, ValueError):
+        return str(value.cast("string"))
+    except pa.ArrowNotImplementedError:
+        return value.as_py()
+
+
+def _to_microseconds(kind: Any) -> Any:
+    """Return a type of Arrow with microseconds in place of nanoseconds, also inside of lists and objects."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind) and kind.unit == "ns":
+        return pa.duration("us")
+    if pa.types.is_time64(kind) and kind.unit == "ns":
+        return pa.time64("us")
+    if pa.types.is_dictionary(kind):
+        return _to_microseconds(kind.value_type)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_to_microseconds(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_to_microseconds(field.type)) for field in kind.fields])
+    return kind
