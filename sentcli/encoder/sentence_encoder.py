@@ -204,7 +204,9 @@ class SentenceEncoder:
     def similarity(
         self, first: Sequence[str] | npt.NDArray[Any], second: Sequence[str] | npt.NDArray[Any]
     ) -> npt.NDArray[np.float32]:
-        """Return the cosine of each of the first with each of the second, float32 ``[n, m]``.
+        """Return the similarity of each of the first with each of the second, float32 ``[n, m]``.
+
+        It is the one that the model's folder names: the cosine, or for some models the inner product.
 
         Args:
             first: texts, which are encoded without a named prompt, or vectors ``[n, dim]``; one vector ``[dim]`` is
@@ -214,18 +216,22 @@ class SentenceEncoder:
         Raises:
             TypeError: as for `encode`.
             ValueError: if the vectors are of different dimensions, or no vectors.
+            InputError: if the folder names a similarity that is not supported.
         """
-        units = []
+        by_cosine = self.spec.similarity == "cosine"
+        sides = []
         for side in (first, second):
             vectors = np.atleast_2d(np.asarray(side, np.float32)) if isinstance(side, np.ndarray) else self.encode(side)
             if vectors.ndim != 2:
                 raise ValueError(f"similarity takes vectors [n, dim] or one vector [dim], not {list(vectors.shape)}")
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            units.append(vectors / np.where(lengths > 0, lengths, 1))
-        if units[0].shape[1] != units[1].shape[1]:
-            both = f"{units[0].shape[1]} and {units[1].shape[1]}"
+            if by_cosine:
+                lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+                vectors = vectors / np.where(lengths > 0, lengths, 1)
+            sides.append(vectors)
+        if sides[0].shape[1] != sides[1].shape[1]:
+            both = f"{sides[0].shape[1]} and {sides[1].shape[1]}"
             raise ValueError(f"similarity takes vectors of one dimension, not of {both}")
-        return np.asarray(units[0] @ units[1].T, np.float32)
+        return np.asarray(sides[0] @ sides[1].T, np.float32)
 
     def __repr__(self) -> str:
         """Return model, dimension and choices in one line."""

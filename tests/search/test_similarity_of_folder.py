@@ -81,6 +81,11 @@ def test_evaluate_correlates_inner_products(call, vectors, tmp_path):
     assert next(iter(report["protocol"]["kinds"].values()))["similarity"] == "dot"
 
 
+def test_an_encoder_compares_as_its_folder_says(model, vectors):
+    found = SentenceEncoder.load(model, backend="torch", device="cpu").similarity(vectors, vectors)
+    np.testing.assert_allclose(found, vectors @ vectors.T, rtol=1e-6)
+
+
 def test_sts_benchmarks_keep_the_cosine(call, tmp_path):
     folder = tmp_path / "STS" / "STSBenchmark"
     folder.mkdir(parents=True)
