@@ -226,7 +226,7 @@ class SentenceEncoder:
                 raise ValueError(f"similarity takes vectors [n, dim] or one vector [dim], not {list(vectors.shape)}")
             if by_cosine:
                 lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-                vectors = vectors / np.where(lengths > 0, lengths, 1)
+                vectors = np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
             sides.append(vectors)
         if sides[0].shape[1] != sides[1].shape[1]:
             both = f"{sides[0].shape[1]} and {sides[1].shape[1]}"
