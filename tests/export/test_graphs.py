@@ -1,5 +1,6 @@
 """The graphs that export writes and traces, against torch: every architecture, pooling and further module."""
 
+import json
 import shutil
 
 import numpy as np
@@ -162,6 +163,9 @@ def test_a_model_that_uses_token_types_gets_them(tmp_path):
     ids = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A:1 [SEP]:1", special_tokens=ids)
     tokenizer.save(str(folder / "tokenizer.json"))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]  # else transformers drops them
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     encoder = SentenceEncoder.load(folder, backend="torch")
     export(encoder, tmp_path / "out")
     assert_same_as_torch(encoder, tmp_path / "out")
