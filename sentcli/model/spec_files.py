@@ -184,7 +184,7 @@ def _transformer(folder: Path, modules: tuple[ModuleSpec, ...], *, whole: Path) 
     spec = EncoderSpec(
         base,
         modules,
-        max_length=texts.max_seq_length or _whole(texts.processor.model_max_length),
+        max_length=_whole(texts.processor.model_max_length) or texts.max_seq_length,
         lowercase=bool(texts.do_lower_case),
         truncation_side=texts.processor.truncation_side or tokenizer.truncation_side,
         tokenizer_length=tokenizer.limit,
