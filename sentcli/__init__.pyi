@@ -167,7 +167,7 @@ def encode(
     """Turn text files into vectors: row i of the output is row i of the input.
 
     Args:
-        inputs: txt, csv, tsv, jsonl, parquet, arrow or feather files, also .gz, .zst, .bz2 or .xz, here or at s3://, gs://, az://, hf:// or https://; - is standard input.
+        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.

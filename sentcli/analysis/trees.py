@@ -44,7 +44,7 @@ def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
     conllu = required("conllu", "conllu", "trees", "reading CoNLL-U")
     trees: dict[str, str] = {}
     try:
-        with path.open(encoding="utf-8") as handle:
+        with path.open(encoding="utf-8-sig") as handle:
             for number, sentence in _sentences(conllu, handle, path):
                 text = sentence.metadata.get("text")
                 if not text:

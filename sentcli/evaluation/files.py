@@ -12,7 +12,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
 from sentcli.io.formats import records
 from sentcli.io.labelled import COLUMNS, Kind, LabelledTable, columns_of, kinds_of, read_table, tell
-from sentcli.io.sources import Source, open_source
+from sentcli.io.sources import BOM, Source, open_source
 
 STSB_RANGE = (0.0, 5.0)
 """The scores of STS-B, from unrelated to equal."""
@@ -31,7 +31,7 @@ def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
     """
     try:
         regular(path)
-        raw = path.read_bytes()
+        raw = path.read_bytes().removeprefix(BOM)
     except FileNotFoundError as error:
         raise InputError(f"{task}: {path} is missing; it is part of SentEval's data/downstream folder") from error
     try:

@@ -21,6 +21,7 @@ from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import id_of, kind_of, records
+from sentcli.io.packed import PACKED
 from sentcli.io.sources import open_source
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document
 from sentcli.zoo import models_folder
@@ -252,7 +253,7 @@ def load_collection(folder: Path, split: str | None = None) -> Collection:
 
 
 def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
-    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` (each may be gzipped).
+    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/<split>.tsv`` (each may be compressed).
 
     Args:
         folder: of the set; its name is looked up in `known_sets`.
@@ -338,8 +339,8 @@ def splits_of(folder: Path) -> list[str]:
 
 
 def beir_file(folder: Path, name: str) -> Path | None:
-    """Return the path of a file of a set, which may be gzipped, or None if it is missing."""
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.exists()), None)
+    """Return the path of a file of a set, which may be compressed, or None if it is missing."""
+    return next((path for end in ("", *PACKED) if (path := folder / f"{name}{end}").exists()), None)
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -90,8 +90,11 @@ def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
             return list(getattr(value, method)())
     if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
         return list(value.to_dict("records"))
-    if hasattr(value, "tolist") and not isinstance(value, list):  # a column of a frame, or an array
-        value, sure = value.tolist(), True
+    column = next((method for method in ("tolist", "to_pylist") if hasattr(value, method)), None)
+    if column is not None:  # of a frame or of Arrow, or an array
+        value, sure = getattr(value, column)(), True
+    elif type(value).__module__.startswith("datasets."):
+        value, sure = list(value), True
     if not isinstance(value, list | tuple) or not value:
         return None
     if all(isinstance(item, Mapping) for item in value):

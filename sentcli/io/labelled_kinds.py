@@ -119,14 +119,14 @@ def labelled_records(source: Source, fields: str | None = None) -> Iterator[tupl
     Raises:
         DataError: if a row has another number of negatives than the first one, or no positive.
     """
-    given = [name.strip() for name in (fields or "").split(",")]
+    negatives = [name.strip() for name in (fields or "").split(",")[2:]]
     positives: str | None = None
     lists: dict[str, int] | None = None
     for line, record in records(source):
         if lists is None:
             of_lists = [name for name, value in record.items() if isinstance(value, list)]
-            positives = next((name for name in of_lists if name in given[1:2] or head(name) in POSITIVE_LISTS), None)
-            named = (name for name in of_lists if name in given[2:] or NEGATIVE_COLUMN.fullmatch(head(name)))
+            positives = next((name for name in of_lists if head(name) in POSITIVE_LISTS), None)
+            named = (name for name in of_lists if name in negatives or NEGATIVE_COLUMN.fullmatch(head(name)))
             lists = {name: len(record[name]) for name in named if record[name] or positives is not None}
             if positives is not None and (unused := [name for name in UNUSED if record.get(name)]):
                 say_once(f"{source.name}: {', '.join(unused)} of each query are not used")

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO, cast
 
 PACKED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 """The compressions that are read, by the end of a file's name."""
+PACKED_BYTES = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ\0": "xz"}
+"""The compressions by the first bytes, for what has no name, such as standard input."""
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 """The errors of a damaged compressed file; `Unpacked` raises EOFError."""
 

@@ -21,7 +21,7 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io import copies, stores
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
-from sentcli.io.packed import DAMAGED, PACKED, open_packed
+from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed
 from sentcli.io.places import Place, is_remote
 
 FORMATS = {
@@ -144,7 +144,10 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         copy = copies.scratch() / "input"
         with path.open("rb") if is_pipe else nullcontext(sys.stdin.buffer) as stream, copy.open("wb") as handle:
             shutil.copyfileobj(stream, handle)
-        return Source(name if is_pipe else "standard input", copy, file_format or "txt")
+        with copy.open("rb") as handle:
+            first = handle.read(16)
+        packed = next((packed for start, packed in PACKED_BYTES.items() if first.startswith(start)), "")
+        return Source(name if is_pipe else "standard input", copy, file_format or "txt", packed)
     if path.is_dir():
         raise InputError(f"{path} is a directory; name its files, for example {path}/*.jsonl")
     if not path.exists():

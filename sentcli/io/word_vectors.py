@@ -22,6 +22,8 @@ from sentcli.io.packed import DAMAGED, PACKED, open_packed
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+FORMAT = 2
+"""Changes when another model comes out of the same file: then what is in the cache is not read again."""
 UNKNOWN = "[UNK]"
 """Stands for words without a vector. Its own is zero: such words change the length of a text's vector, no cosine."""
 
@@ -32,7 +34,7 @@ def word_vector_folder(path: Path) -> Path:
     Raises:
         InputError: if the file holds something else.
     """
-    folder = cache_folder("word-vectors") / known_digest(path)[:32]
+    folder = cache_folder("word-vectors") / f"{known_digest(path)[:32]}-{FORMAT}"
     if not folder.is_dir():
         from tokenizers import normalizers
 

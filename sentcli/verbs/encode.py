@@ -107,8 +107,8 @@ def encode(
     with --resume and is verified with --check. http://HOST/v1#NAME is sent the texts.
 
     Args:
-        inputs: txt, csv, tsv, jsonl, parquet, arrow or feather files, also .gz, .zst, .bz2 or .xz, here or at s3://,
-            gs://, az://, hf:// or https://; - is standard input.
+        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https://
+            or here; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs://
             or az://), or - (JSON Lines).
         prompt_name: Put one of the model's prompts in front of each text, such as query.

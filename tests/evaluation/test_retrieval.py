@@ -1,5 +1,6 @@
 """BEIR folders as they are on disk."""
 
+import bz2
 import gzip
 import json
 import re
@@ -25,12 +26,13 @@ def test_a_set_is_read_as_beir_reads_it(make_set):
     assert (found.unjudged_queries, found.empty_documents, found.without_relevant) == (1, 0, 0)
 
 
-def test_gzipped_parts_are_read(make_set):
+@pytest.mark.parametrize(("end", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_compressed_parts_are_read(make_set, end, pack):
     folder = make_set()
     plain = retrieval.load_set(folder)
     texts = list(plain.texts())
     for path in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / "test.tsv"):
-        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.with_name(path.name + end).write_bytes(pack(path.read_bytes()))
         path.unlink()
     packed = retrieval.load_set(folder)
     assert (packed.ids, packed.queries, packed.qrels) == (plain.ids, plain.queries, plain.qrels)

@@ -80,7 +80,6 @@ READERS = {
 PAGES = {
     "equal headings": repeated("# same\n"),
     "headings like anchors": numbered("# same\n## same-{}\n"),
-    "open brackets": repeated("["),
     "blanks": repeated(" "),
 }
 MATTER = {

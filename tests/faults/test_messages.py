@@ -186,3 +186,11 @@ def test_too_little_memory_is_said_as_such(error, monkeypatch):
             required("faiss", "faiss", "cpu", "search")
     message = _message(error)
     assert "needs more memory than is left here" in message and "defect" not in message
+
+
+def test_a_byte_order_mark_is_no_part_of_a_sentence_of_senteval(tmp_path):
+    write_downstream(tmp_path)
+    path = tmp_path / "SST" / "binary" / "sentiment-train"
+    plain = transfer.load_tasks(tmp_path, ["SST2"])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert transfer.load_tasks(tmp_path, ["SST2"]) == plain

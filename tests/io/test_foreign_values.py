@@ -2,6 +2,7 @@
 
 import bz2
 import datetime
+import gzip
 import io
 import json
 import lzma
@@ -173,6 +174,13 @@ def test_compressed_files_are_read_from_any_mark(tmp_path, end):
     pq.write_table(pa.table({"text": ["x"]}), table)
     (tmp_path / f"t.parquet{end}").write_bytes(PACK[end](table.getvalue()))
     assert read(tmp_path / f"t.parquet{end}")[1] == ["x"]
+
+
+@pytest.mark.parametrize("end", [*PACK, ".gz"])
+def test_compressed_standard_input_is_told_by_its_bytes(monkeypatch, end):
+    packed = {**PACK, ".gz": gzip.compress}[end](LINES)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    assert survey([open_source("-", "jsonl")], ReadOptions()).rows == 10_000
 
 
 @pytest.mark.parametrize("end", PACK)

@@ -68,6 +68,15 @@ def test_values_that_arrow_has_no_type_for_stay_as_they_were():
     ]
 
 
+def test_columns_are_texts():
+    import numpy as np
+
+    texts = ["x", "y"]
+    for column in (frame()["text"], pa.array(texts), pa.chunked_array([texts[:1], texts[1:]]), np.array(texts)):
+        assert read(column)[0] == texts
+    assert read(dataset()["text"])[0] == texts
+
+
 def test_a_dictionary_of_data_sets_is_refused_with_the_choices():
     datasets = pytest.importorskip("datasets")
     with pytest.raises(InputError, match=r"data\['train'\], data\['test'\]"):

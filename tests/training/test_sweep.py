@@ -471,18 +471,18 @@ def test_tasks_of_another_folder_are_refused_before_anything_is_trained(invoke, 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("learning_rate = [[1]]", "learning_rate"),
-        ("learning_rate = [true]", "learning_rate"),
-        ("batch_size = [[4]]", "batch_size"),
-        ("batch_size = [{ a = 1 }]", "batch_size"),
-        ("limit = [[4]]", "limit"),
-        ("limit = [true]", "limit"),
-        ("fraction = [true]", "fraction"),
-        ('method = [["simcse"]]', "method"),
+        ("learning_rate = [[1]]", r"learning_rate=\[1\]: expected a number"),
+        ("learning_rate = [true]", r"learning_rate=True: expected a number"),
+        ("batch_size = [[4]]", r"batch_size=\[4\]: expected a whole number"),
+        ("batch_size = [{ a = 1 }]", r"batch_size=.*: expected a whole number"),
+        ("limit = [[4]]", r"limit: \[4\] is a list"),
+        ("limit = [true]", "limit must be a whole number, not True"),
+        ("fraction = [true]", "fraction must be a number, not True"),
+        ('method = [["simcse"]]', r"method: \['simcse'\] is a list"),
     ],
 )
-def test_a_value_of_a_run_is_no_list_and_no_other_type(tmp_path, tiny_bert, line, words):
+def test_a_value_of_a_run_is_no_list_and_no_other_type(tmp_path, tiny_bert, text, line, words):
     (tmp_path / "s.toml").write_text(f"[[grid]]\n{line}\n")
     with pytest.raises(InputError, match=words):
         points = sweep.read_sweep(tmp_path / "s.toml").points
-        sweep.plan(TrainRequest("simcse", str(tiny_bert), ["text.txt"], tmp_path / "out"), points, [1])
+        sweep.plan(TrainRequest("simcse", str(tiny_bert), [str(text)], tmp_path / "out"), points, [1])
