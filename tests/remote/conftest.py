@@ -100,7 +100,7 @@ def server():
         return inner(environ, start_response)
 
     http = make_server("127.0.0.1", 0, application, threaded=True)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     store.url = f"http://127.0.0.1:{http.server_port}"
     yield store
     http.shutdown()
@@ -201,7 +201,7 @@ def web():
                 self.wfile.write(body)
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     told.url = f"http://127.0.0.1:{http.server_port}"
     stores._filesystem.cache_clear()
     yield told
