@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import leave_writing_to_the_system
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 _cache = tempfile.TemporaryDirectory(prefix="sentcli-test-cache-")
 os.environ["SENTCLI_CACHE"] = _cache.name  # exports made in passing; one cache for each process of pytest
+leave_writing_to_the_system()
 
 
 def pytest_collection_modifyitems(items):
