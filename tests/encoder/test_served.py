@@ -262,6 +262,23 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+def test_a_host_that_fails_is_named(fault, host):
+    misbehave, parts = FAULTS[fault]
+    bad, encoder = misbehave(host), SentenceEncoder.load(host.model)
+    host.behave = lambda number, request: (host.normal if number <= 3 else bad)(number, request)
+    with pytest.raises(SentcliError) as error:
+        encoder.encode([f"a cat {n}" for n in range(6 * 32)])
+    message = " ".join(str(error.value).split())
+    assert all(part in message for part in [host.model, *parts]), message
+
+
+KEPT = ("NaN", "busy", "fewer rows")
+"""Faults after which the quick tests resume, too: one in a vector, one of the host, one in the number of vectors."""
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[] if fault in KEPT else [pytest.mark.slow]) for fault in FAULTS]
+)
 def test_a_host_that_fails_is_named_and_what_is_done_is_kept(fault, host, local, rows, tmp_path, invoke, monkeypatch):
     monkeypatch.setattr("sentcli.evaluation.stores.SERVED_AT_A_TIME", 256)
     misbehave, parts = FAULTS[fault]
