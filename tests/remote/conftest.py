@@ -130,6 +130,8 @@ def store(server, variables, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tempfile, "tempdir", None)  # TMPDIR is read anew
+    again = "botocore.retries.standard.ExponentialBackoff.delay_amount"
+    monkeypatch.setattr(again, lambda self, context: 0.01)  # seconds before a further attempt
     stores._filesystem.cache_clear()
     server.fault, server.pause = "", 0.0
     server.client = boto3.client("s3", endpoint_url=server.url)
