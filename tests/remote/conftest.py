@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -69,7 +70,18 @@ def dropped(inner, environ, start_response):
 
 
 @pytest.fixture(scope="session")
-def server():
+def descriptions():
+    """Read botocore's descriptions of services once, and not for each client."""
+    loaders = pytest.importorskip("botocore.loaders", reason="s3fs is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        whole = loaders.JSONFileLoader.load_file
+        read = cache(lambda path: whole(loaders.JSONFileLoader(), path))
+        patch.setattr(loaders.JSONFileLoader, "load_file", lambda self, path: read(path))
+        yield
+
+
+@pytest.fixture(scope="session")
+def server(descriptions):
     moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     from werkzeug.serving import make_server
