@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
+from sentcli.model.encoding import Batches
 from sentcli.model.exported import ONNX, Export
 
 Batch = dict[str, npt.NDArray[np.int64]]
@@ -26,7 +27,6 @@ class OnnxBackend:
     """
 
     name = "onnx"
-    padding_counts = False  # the verification of an export compares padded batches with single texts
 
     def __init__(
         self,
@@ -60,6 +60,8 @@ class OnnxBackend:
         if export.precision == "fp16" and device == "cpu" and not half_on_cpu:
             raise InputError(f"{folder} is in fp16, which a CPU computes many times slower than fp32; use a GPU")
         self.device, self.precision, self.dimension = device, export.precision, export.dimension
+        # int8 has one scale for the activations of a batch; else the verification of an export tries padding
+        self.batches: Batches = "one text" if export.precision == "int8" else "padded"
         self.streams = usable_cores() if device == "cpu" else 1
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         self.inputs = [argument.name for argument in self.session.get_inputs()]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
+from sentcli.model.encoding import Batches
 from sentcli.model.exported import ONNX, OPENVINO, Export
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
 
@@ -37,7 +38,7 @@ class OpenVinoBackend:
     """
 
     name = "openvino"
-    padding_counts = False  # as on onnxruntime
+    batches: Batches = "padded"  # its int8 has fixed scales
 
     def __init__(self, folder: Path, export: Export, device: str = "cpu", *, precision: str = "auto") -> None:
         """Compile the model.

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
 from sentcli.model import torch_model
-from sentcli.model.encoding import LoadedModel
+from sentcli.model.encoding import Batches, LoadedModel
 from sentcli.model.options import LoadOptions
 from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, put_into_template, read_tokenizer
 from sentcli.precision import PRECISIONS, check_precision
@@ -82,7 +82,7 @@ class TorchBackend:
         # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
         self.default_batch_tokens = 1024 if device.type == "cpu" else 32768
         self.dimension = 0
-        self.padding_counts = False
+        self.batches: Batches = "padded"
         self.module: TorchEncoder
 
     @classmethod
@@ -113,7 +113,7 @@ class TorchBackend:
         self.dimension = vector.shape[1]
         apart = float(np.abs(padded[0] - vector[0]).max())
         moves = apart > MOST_DRIFT[self.precision] * float(np.abs(vector).max())
-        self.padding_counts = moves or kind in PADDING_COUNTS
+        self.batches = "one length" if moves or kind in PADDING_COUNTS else "padded"
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch."""
