@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from sentcli.errors import InputError
 from sentcli.table import Table
 
 if TYPE_CHECKING:
@@ -56,6 +57,51 @@ class _State:
 
 
 state = _State()
+closed: set[str] = set()
+"""The names of the standard streams that were closed when the program began."""
+STRICT = ("strict", "surrogateescape")
+"""What Python calls the ways to treat signs that a stream lacks which end in an error."""
+
+
+class _Replacing:
+    """A stream that shows a question mark for each sign that its encoding lacks."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        encoding = self._stream.encoding
+        return int(self._stream.write(text.encode(encoding, "replace").decode(encoding)))
+
+
+def printable_on(stream: Any) -> Any:
+    """Return what takes any text and writes it to a stream, which may belong to another program."""
+    strict = getattr(stream, "errors", None) in STRICT and getattr(stream, "encoding", None) is not None
+    return _Replacing(stream) if strict else stream
+
+
+def at_terminal() -> bool:
+    """Tell whether a person may be asked: input and messages are those of a terminal."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def refuse_closed(name: str, what: str) -> None:
+    """Refuse to read from a standard stream, or to write data to it, that was closed when the program began.
+
+    Args:
+        name: ``stdin`` or ``stdout``.
+        what: uses it, such as ``--json -``.
+
+    Raises:
+        InputError: if it was closed.
+    """
+    if name in closed:
+        stream = {"stdin": "standard input", "stdout": "standard output"}[name]
+        raise InputError(f"{what}: {stream} is closed; name a file")
 
 
 @contextmanager
@@ -76,7 +122,8 @@ def stderr() -> Console:
 
 def output() -> Console:
     """Return the console for results: standard output, unless that carries data."""
-    console = Console(file=sys.stderr if state.data_on_stdout else sys.stdout, highlight=False)
+    stream = sys.stderr if state.data_on_stdout else sys.stdout
+    console = Console(file=printable_on(stream), highlight=False)
     if not console.is_terminal:
         console.width = 120
     return console

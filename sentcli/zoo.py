@@ -11,6 +11,7 @@ from typing import Any
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
 from sentcli.io.copies import FolderCopy
+from sentcli.io.digests import expanded
 from sentcli.io.places import is_remote
 from sentcli.io.served import Served
 from sentcli.io.word_vectors import word_vector_folder
@@ -78,7 +79,7 @@ def package_folder(package: str) -> Path | None:
 
 def on_this_machine(model: str) -> bool:
     """Tell whether a model can be loaded without the network: a local folder, or a name whose files are here."""
-    if Path(model).expanduser().is_dir():
+    if expanded(model).is_dir():
         return True
     entry = find_entry(model)
     if entry is not None and own_folder(entry) is not None:
@@ -102,7 +103,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         raise served.lacks("way to do this")
     if is_remote(model):
         return FolderCopy.open(model).path, None
-    path = Path(model).expanduser()
+    path = expanded(model)
     if path.is_dir():
         _check_pin(path, zoo().get(model))
         return path, None

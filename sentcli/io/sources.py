@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
+from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io import copies, stores
 from sentcli.io.atomic import SCHEMES
@@ -116,6 +117,8 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     path = place.path
     is_pipe = path.exists() and not path.is_file() and not path.is_dir()
     if name == "-" or is_pipe:
+        if not is_pipe:
+            console.refuse_closed("stdin", name)
         copy = copies.scratch() / "input"
         with path.open("rb") if is_pipe else nullcontext(sys.stdin.buffer) as stream, copy.open("wb") as handle:
             shutil.copyfileobj(stream, handle)

@@ -137,8 +137,9 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
     fields = [("id", pa.string()), ("text", pa.string()), *plan.column_types.items()]
     if with_vectors:
         fields.append(("embedding", pa.list_(element, plan.dimension)))
-    schema = pa.schema(fields, metadata={"sentcli": json.dumps(plan.settings, ensure_ascii=False)})
-    with pq.ParquetWriter(path, schema) as writer:
+    settings = json.dumps(plan.settings, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    # Arrow opens no file whose name is no UTF-8
+    with path.open("wb") as file, pq.ParquetWriter(file, pa.schema(fields, metadata={"sentcli": settings})) as writer:
 
         def write(block: Block, vectors: Vectors) -> None:
             arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
@@ -146,7 +147,7 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
             if with_vectors:
                 flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), element)
                 arrays.append(pa.FixedSizeListArray.from_arrays(flat, plan.dimension))
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
 
         yield write
 

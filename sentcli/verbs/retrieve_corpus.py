@@ -108,7 +108,7 @@ def search_corpus(
 def _check_usage(models: Sequence[str], options: CorpusOptions, *, overwrite: bool) -> None:
     if len(models) > 1:
         raise InputError(f"{len(models)} models (-m); searching takes one")
-    if not options.has_queries and options.count_by is None and not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not options.has_queries and options.count_by is None and not console.at_terminal():
         raise InputError("--corpus needs a --query TEXT, --queries FILE, --like ID, or --count-by COLUMN")
     if options.corpus == "-" and options.queries == "-":
         raise InputError("--corpus - and --queries - would both read standard input")
