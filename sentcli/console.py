@@ -17,6 +17,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from sentcli.errors import InputError
+from sentcli.redaction import without_secrets
 from sentcli.table import Table
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def show(table: Table) -> None:
 
     On a narrow terminal long headings and texts are broken, numbers are not.
     """
-    entries = [[safe(_entry(table, row, i)) for i in range(len(table.columns))] for row in range(len(table.rows))]
+    entries = [[_shown(table, row, i) for i in range(len(table.columns))] for row in range(len(table.rows))]
     headings, console = [safe(column) for column in table.columns], output()
     longest = [_longest_word(row[i] for row in entries) for i in range(len(headings))]
     narrow = sum(map(max, longest, map(_longest_word, zip(headings)))) + 3 * len(headings) >= console.width
@@ -181,10 +182,11 @@ def conclude(sentence: str) -> None:
     output().print(Text(_plain(sentence)), soft_wrap=True)
 
 
-def _entry(table: Table, row: int, column: int) -> str:
+def _shown(table: Table, row: int, column: int) -> str:
     interval = table.interval_text(row, column)
     star = "*" if table.rank(row, column) == "best" else ""
-    return f"{table.shown(row, column)}{star}{f' ({interval})' if interval else ''}"
+    entry = f"{table.shown(row, column)}{star}{f' ({interval})' if interval else ''}"
+    return safe(without_secrets(entry))
 
 
 def ask(question: str) -> str:
@@ -197,8 +199,8 @@ def ask(question: str) -> str:
 
 
 def _plain(message: str) -> str:
-    """Replace control characters in each line of a message, which may quote a file."""
-    return "\n".join(map(safe, message.split("\n")))
+    """Replace control characters in each line of a message, which may quote a file, and take secrets out."""
+    return "\n".join(map(safe, without_secrets(message).split("\n")))
 
 
 @contextmanager
@@ -392,7 +394,7 @@ class Transfer:
     def step(self, text: str) -> None:
         """Show the current step in words."""
         detail(f"{self.label}: {text}")
-        self.progress.update(self.task, description=f"{self.label}: {Text(safe(text)).markup}")
+        self.progress.update(self.task, description=f"{self.label}: {Text(_plain(text)).markup}")
 
 
 @contextmanager

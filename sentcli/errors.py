@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sentcli.redaction import without_secrets
+
 
 class SentcliError(Exception):
     """The work failed; the command line prints the message and exits with ``exit_code``."""
@@ -91,5 +93,5 @@ def nearest(word: str, choices: list[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of a library's exception on one line of at most 300 characters."""
-    return " ".join(str(error).split())[:300]
+    """Return the message of a library's exception on one line of at most 300 characters, without secrets."""
+    return " ".join(without_secrets(str(error), of_host=True).split())[:300]

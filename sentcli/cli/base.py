@@ -22,6 +22,7 @@ from typer.core import TyperCommand
 from sentcli import console
 from sentcli.errors import SentcliError, interruption
 from sentcli.io.digests import CACHE, cache_folder
+from sentcli.redaction import without_secrets
 from sentcli.verbs.declaration import Argument, Verb, alternatives, data_streams
 
 
@@ -254,7 +255,7 @@ def _run(work: Callable[[], None]) -> None:
         if signalled:
             raise signalled from None
         if console.state.debug:
-            traceback.print_exc()
+            sys.stderr.write(without_secrets(traceback.format_exc(), of_host=True))
         if message := _message(error):  # it is empty if another process of this training prints it
             console.fail(message)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, SentcliError, one_line, required
+from sentcli.redaction import remember
 
 SCHEME = "milvus:"
 SECONDS = 20
@@ -71,8 +72,11 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
             raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    token = os.environ.get("MILVUS_TOKEN", "")
+    remember(token)
+    remember(token.partition(":")[2])
     try:
-        client = pymilvus.MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=SECONDS)
+        client = pymilvus.MilvusClient(place, token=token, timeout=SECONDS)
     except Exception as error:
         why = "does not answer" if is_server else "cannot be opened; another process may have it open"
         raise InputError(f"{address} {why} ({one_line(error)})") from error

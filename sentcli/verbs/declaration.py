@@ -25,6 +25,7 @@ from annotated_types import Ge, Le
 
 from sentcli.bounds import Flag
 from sentcli.errors import InputError, SentcliError
+from sentcli.redaction import value_without_secrets
 from sentcli.verbs.arguments import (
     Argument,
     Group,
@@ -146,7 +147,7 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
     if common.json is not None:
         from sentcli.io.forms import finite, write_json
 
-        write_json(common.json, finite(result.to_dict()))
+        write_json(common.json, value_without_secrets(finite(result.to_dict())))
     if common.report:
         from sentcli import console
 

@@ -17,6 +17,7 @@ from sentcli.console import escaped, safe
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
+from sentcli.redaction import without_secrets
 from sentcli.search.options import SearchOptions
 from sentcli.table import Table
 from sentcli.verbs.options import CorpusOptions
@@ -369,4 +370,5 @@ def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
 
 
 def _beginning(text: str) -> str:
+    text = without_secrets(text)
     return safe(text if len(text) <= 300 else f"{text[:300].rstrip()} [...]")
