@@ -25,6 +25,7 @@ from sentcli.io import copies, stores
 from sentcli.io.atomic import SCHEMES
 from sentcli.io.digests import file_digest
 from sentcli.io.places import Place, is_remote
+from sentcli.machine import memory_left
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
@@ -75,11 +76,25 @@ class Source(Place):
         encoding = self.wide_encoding()
         if encoding is None:
             return self._bytes()
+        try:
+            return io.BytesIO(self.whole().decode(encoding).encode("utf-8"))
+        except UnicodeError as error:
+            raise DataError(self.name, f"broken {encoding.upper()}: {error}") from error
+
+    def whole(self) -> bytes:
+        """Return all bytes of the file, decompressed if it is gzipped.
+
+        Raises:
+            DataError: if they are too many for this machine, as a few bytes of gzip may become.
+        """
+        left, content = memory_left(), bytearray()
         with self._bytes() as handle:
-            try:
-                return io.BytesIO(handle.read().decode(encoding).encode("utf-8"))
-            except UnicodeError as error:
-                raise DataError(self.name, f"broken {encoding.upper()}: {error}") from error
+            while chunk := handle.read(2**20):
+                content += chunk
+                if left is not None and len(content) > left // 4:
+                    size = f"{len(content) / 1e6:,.0f} MB or more, unpacked"
+                    raise DataError(self.name, f"it has {size}, which is too much to be read at once")
+        return bytes(content)
 
     def _bytes(self) -> BinaryIO:
         return cast(BinaryIO, gzip.open(self.path, "rb") if self.gzipped else self.path.open("rb"))
