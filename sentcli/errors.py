@@ -78,10 +78,11 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(library, extra, purpose) from error
-    except ImportError as error:
+    except Exception as error:  # faiss without its CUDA libraries raises RuntimeError, others whatever they like
         if signalled := interruption(error):
             raise signalled from None
-        raise MissingExtraError(library, extra, purpose, problem=f"which does not load ({one_line(error)})") from error
+        problem = f"which does not load ({one_line(error) or type(error).__name__})"
+        raise MissingExtraError(library, extra, purpose, problem=problem) from error
 
 
 def nearest(word: str, choices: list[str]) -> str:

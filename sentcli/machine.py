@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sentcli.errors import SentcliError
 from sentcli.version import __version__
 
 LIBRARIES = (
@@ -75,6 +76,18 @@ def memory_left() -> int | None:
     """
     left = [value for value in (_available(), _left_in_group(), *_left_of_limits()) if value is not None]
     return max(min(left), 0) if left else None
+
+
+def require_memory(size: int, what: str) -> None:
+    """Check that this process may take so many bytes more.
+
+    Raises:
+        SentcliError: if it may not; the message says what needs them.
+    """
+    left = memory_left()
+    if left is not None and left < size:
+        needs = f"{what} needs about {size / 1e6:,.0f} MB of memory"
+        raise SentcliError(f"{needs}, and {left / 1e6:,.0f} MB are left to this process (see free -m and ulimit -v)")
 
 
 def _available() -> int | None:
