@@ -293,7 +293,8 @@ def require_same_weights(found: list[Node], model: str) -> str:
     """
     if (served := Served.parse(model)) is not None:
         raise served.lacks("--ray")
-    path = str(Path(model).resolve()) if Path(model).exists() else model
+    local = zoo.local_path(model)
+    path = model if local is None else str(local.resolve())
 
     def weights(path: str) -> str:
         from sentcli.encoder.loading import read_model
