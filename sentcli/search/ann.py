@@ -15,6 +15,7 @@ from annotated_types import Ge, Le
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
+from sentcli.model.forking import heal
 from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared, require_faiss
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors
 from sentcli.search.options import Similarity
@@ -272,6 +273,7 @@ class FaissIndex:
         if self.on_cpu is not None and (min(k, len(self)) > 2048 or mask is not None):
             return self.on_cpu.search(queries, k, mask)
         wanted = {} if mask is None else {"params": _selecting(self.index, mask)}
+        heal()
         with faiss_errors("faiss cannot search: {why}", SentcliError):
             scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)), **wanted)
         return Neighbours(positions, scores)

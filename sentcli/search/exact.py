@@ -21,6 +21,7 @@ from sentcli.errors import DataError, InputError, SentcliError, required
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
 from sentcli.machine import require_memory
+from sentcli.model.forking import heal
 from sentcli.search.faiss_border import WORKING, faiss_errors
 from sentcli.search.options import Similarity
 
@@ -309,6 +310,7 @@ def _nearest(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbour
         # Up to how many queries faiss compares row by row, without a matrix product; its own limit is about 330
         # queries of 384 dimensions.
         settings.distance_compute_blas_threshold = 8 * queries.shape[1]
+    heal()
     require_memory(WORKING, "exact search")
     with faiss_errors("faiss cannot search: {why}", SentcliError):
         scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)

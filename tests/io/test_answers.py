@@ -132,3 +132,20 @@ def test_packed_answers_are_read(host):
 def test_an_answer_that_cannot_be_unpacked_is_named(encoding, body, said, host):
     host.answer = 200, {"Content-Encoding": encoding}, [body]
     assert said in refusal(host)[0]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no forks")
+def test_a_forked_child_asks_as_its_parent_does(host):
+    import multiprocessing
+
+    host.answer = 200, {}, [b'{"a": 1}']
+    assert ask(host) == [{"a": 1}]
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=lambda: theirs.send(ask(host)))
+    process.start()
+    try:
+        assert ours.poll(30) and ours.recv() == [{"a": 1}]
+    finally:
+        process.kill()
+        process.join()
