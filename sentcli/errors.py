@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,27 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
             raise signalled from None
         problem = f"which does not load ({one_line(error) or type(error).__name__})"
         raise MissingExtraError(library, extra, purpose, problem=problem) from error
+
+
+@contextmanager
+def library_errors(make: Callable[[str], SentcliError], *passing: type[Exception]) -> Iterator[None]:
+    """Turn whatever a library raises inside the block into one error, as libraries raise more than they document.
+
+    Errors of sentcli and interruptions stay what they are.
+
+    Args:
+        make: makes the error of the library's words, which say what is wrong; who makes it says where.
+        passing: classes of errors that pass as well.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (SentcliError, *passing)):
+            raise
+        if signalled := interruption(error):
+            raise signalled from None
+        why = "there is not enough memory for it" if isinstance(error, MemoryError) else one_line(error)
+        raise make(why or type(error).__name__) from error
 
 
 def nearest(word: str, choices: list[str]) -> str:

@@ -17,7 +17,7 @@ from itertools import accumulate, chain, islice
 from typing import Any
 
 from sentcli import console
-from sentcli.errors import DataError, required
+from sentcli.errors import DataError, SentcliError, interruption, one_line, required
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.sheets import SheetError, sheet_names_and_rows
 from sentcli.io.sources import BOM, DAMAGED_GZIP, Source
@@ -212,7 +212,6 @@ def _jsonl(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]
 
 
 def _parquet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with source.open() as handle:
@@ -232,8 +231,11 @@ def _parquet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, An
                 for record in _records_of(left):
                     cursor.line += 1
                     yield cursor.line, record
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise DataError(source.name, f"not a readable Parquet file ({error})") from error
+        except Exception as error:
+            if isinstance(error, SentcliError) or interruption(error):
+                raise
+            why = one_line(error) or type(error).__name__
+            raise DataError(source.name, f"not a readable Parquet file ({why})") from error
 
 
 def _records_of(batch: Any) -> list[dict[str, Any]]:

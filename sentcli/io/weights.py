@@ -14,7 +14,7 @@ import numpy.typing as npt
 from annotated_types import MinLen
 from pydantic import Field
 
-from sentcli.errors import InputError, SentcliError, one_line
+from sentcli.errors import InputError, SentcliError, interruption, library_errors
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import read_json_form
 
@@ -62,16 +62,14 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     Raises:
         InputError: if the file is missing or damaged, or holds numbers of a type that NumPy does not have.
     """
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
-        regular(path)
-        return load_file(path)
+        with library_errors(lambda why: InputError(f"{path} is damaged: {why}"), FileNotFoundError):
+            regular(path)
+            return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
-        raise InputError(f"{path} is damaged: {one_line(error)}") from error
 
 
 def load_state_dict(folder: Path) -> StateDict:
@@ -93,16 +91,14 @@ def tensor_names(folder: Path) -> set[str]:
 
 def names_in(path: Path) -> set[str]:
     """Return the names of the weights in a file; of a safetensors file without reading the weights."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if path.suffix != ".safetensors":
         return set(load_weights(path))
-    try:
+    with library_errors(lambda why: InputError(f"{path} is damaged: {why}")):
         regular(path)
         with safe_open(path, "numpy") as file:
             return set(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged: {_first_line(error)}") from error
 
 
 def load_weights(path: Path) -> StateDict:
@@ -112,7 +108,6 @@ def load_weights(path: Path) -> StateDict:
         InputError: if the file is missing or damaged, or holds more than tensors.
     """
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
@@ -125,7 +120,9 @@ def load_weights(path: Path) -> StateDict:
         raise InputError(f"{path} is missing") from error
     except pickle.UnpicklingError as error:
         raise InputError(f"{path} holds more than tensors and was not loaded: {_first_line(error)}") from error
-    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except Exception as error:  # safetensors and torch raise many kinds for damaged files
+        if signalled := interruption(error):
+            raise signalled from None
         raise InputError(f"{path} is damaged: {_first_line(error)}") from error
     if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
         raise InputError(f"{path} is not a plain state dict of tensors")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sentcli.errors import InputError, SentcliError, one_line
+from sentcli.errors import InputError, SentcliError, library_errors
 from sentcli.machine import memory_left, require_memory
 
 WORKING = 2**28
@@ -29,20 +29,14 @@ def faiss_errors(message: str, kind: Callable[[str], SentcliError] = InputError)
     Raises:
         SentcliError: if there is not enough memory; else the error of the `kind`.
     """
+    place = r"^Error in .*? at \S+:\d+: (Error: )?"  # in the source of faiss
     try:
-        yield
-    except SentcliError:
+        with library_errors(lambda why: kind(message.replace("{why}", re.sub(place, "", why)[:200]))):
+            yield
+    except SentcliError as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise SentcliError(str(error)) from error
         raise
-    except MemoryError as error:
-        raise SentcliError(message.replace("{why}", "there is not enough memory for it")) from error
-    except Exception as error:  # faiss raises RuntimeError, AssertionError, TypeError, ValueError and others
-        raise kind(message.replace("{why}", _why(error))) from error
-
-
-def _why(error: Exception) -> str:
-    """Return the message of faiss without the place in its source."""
-    text = one_line(error) or type(error).__name__
-    return re.sub(r"^Error in .*? at \S+:\d+: ", "", text).removeprefix("Error: ")[:200]
 
 
 def check_factory(factory: str, dimension: int, rows: int) -> None:
