@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -75,7 +76,7 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
                 vectors.setdefault(word, vector)
                 if number % 20_000 == 0:
                     say(f"{number:,} words")
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
             message = f"{path} is a file; a model is a folder, or a text file of word vectors in UTF-8"
             raise InputError(message) from error
     if not vectors:

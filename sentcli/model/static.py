@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sentcli.errors import InputError
+from sentcli.errors import InputError, library_errors
 
 if TYPE_CHECKING:
     import torch
@@ -32,16 +32,14 @@ def table_sizes(folder: Path) -> dict[str, int]:
     Raises:
         InputError: if there is no such file, or it holds no table.
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     path = folder / "model.safetensors"
     if not path.is_file():
         raise InputError(f"{path} is missing, which holds the vectors of {STATIC}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+    reading = library_errors(lambda why: InputError(f"{path} is damaged: {why}"))
+    with reading, safe_open(path, framework="numpy") as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     shape = next((shapes[name] for name in TABLES if name in shapes), ())
     if len(shape) != 2:
         raise InputError(f"{path} holds no table of token vectors: {' or '.join(TABLES)}")

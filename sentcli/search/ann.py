@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
+from pydantic import Field
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
@@ -38,6 +39,8 @@ LEAST = 39
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 """faiss's own values are 50 rounds over 65,536 rows; these need a tenth of the time and gave a million rows the same
 recall."""
+Parameter = Annotated[str, Field(pattern="^(efConstruction|nprobe|efSearch)$")]
+"""The name of a parameter in a file."""
 EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(4, 11)]}
 """The search parameters, which trade speed for recall, with the values that are tried."""
 SETTINGS = ["efConstruction", *EFFORTS]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import InputError, SentcliError, one_line, required
+from sentcli.errors import InputError, SentcliError, library_errors, one_line, required
 from sentcli.redaction import remember
 
 SCHEME = "milvus:"
@@ -24,10 +24,11 @@ def answering(name: str) -> Iterator[None]:
     """Turn errors of Milvus inside the block into one message that names the collection."""
     from pymilvus.exceptions import MilvusException
 
-    try:
-        yield
-    except MilvusException as error:
-        raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
+    with library_errors(lambda why: SentcliError(f"{name}: Milvus says: {why}")):
+        try:
+            yield
+        except MilvusException as error:  # as text it has its code as well
+            raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
 
 
 def is_file(address: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sentcli.bounds import one_of
-from sentcli.errors import DataError, InputError, one_line, required
+from sentcli.errors import DataError, InputError, SentcliError, library_errors, one_line, required
 from sentcli.io.forms import checked
 from sentcli.processes import is_first
 
@@ -230,7 +230,8 @@ def _tensorboard(output: Path) -> Iterator[Tracker]:
 
 def _wandb(output: Path, identity: dict[str, Any]) -> Iterator[Tracker]:
     wandb = required("wandb", "wandb", "track", "--log-to wandb")
-    run = wandb.init(name=output.name, config=identity)
+    with library_errors(lambda why: SentcliError(f"--log-to wandb: {why}")):
+        run = wandb.init(name=output.name, config=identity)
     failed = 1
     try:
         yield Tracker(lambda step, values: run.log(values, step=step))
