@@ -1,5 +1,6 @@
 """Sizes that an index asks for, memory that is not there, and what faiss raises."""
 
+import json
 import multiprocessing
 import shutil
 import sys
@@ -124,3 +125,13 @@ def test_a_library_that_raises_while_it_is_imported_does_not_load(monkeypatch):
     monkeypatch.setattr(errors, "import_module", fail)
     with pytest.raises(MissingExtraError, match=r"faiss, which does not load \(libcudart.*sentcli\[cpu\]"):
         require_faiss()
+
+
+@pytest.mark.parametrize("field", ["efforts", "settings"])
+def test_a_parameter_that_is_none_names_the_file_of_the_index(field, encoded, tmp_path, invoke):
+    shutil.copytree(encoded, tmp_path / "vectors")
+    invoke("index", tmp_path / "vectors", "--type", "hnsw", check=0)
+    file = tmp_path / "vectors" / "indexes" / "hnsw" / "index.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), field: {"evil": 1}}))
+    result = invoke("index", tmp_path / "vectors", "--check", check=2)
+    assert "index.json" in result.stderr and "evil" in result.stderr
