@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import InputError, MissingExtraError, SentcliError, nearest
+from sentcli import console
+from sentcli.errors import InputError, MissingExtraError, SentcliError, interruption, nearest, one_line
 from sentcli.io.copies import FolderCopy
+from sentcli.io.digests import expanded
 from sentcli.io.places import is_remote
 from sentcli.io.served import Served
 from sentcli.io.word_vectors import word_vector_folder
+
+SETTINGS = ("config.json", "modules.json", "export.json", "adapter_config.json")
+"""The files of which a model folder has one."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,32 @@ def zoo() -> dict[str, ZooEntry]:
 
 
 def find_entry(model: str) -> ZooEntry | None:
-    """Return the entry of a short name or hub id; None if it is unknown or there is a local folder of that name."""
-    if Path(model).exists():
+    """Return the entry of a short name or hub id; None if it is unknown or there is a local model of that name."""
+    if local_path(model) is not None:
         return None
     return zoo().get(model) or next((entry for entry in zoo().values() if entry.source == model), None)
+
+
+def local_path(model: str) -> Path | None:
+    """Return the folder of a model, or the file of its word vectors, on this machine; None if the name is of none.
+
+    A folder or file that is no model leaves a known name to the model that has it.
+    """
+    path = expanded(model)
+    try:
+        if not model or not path.exists():  # an empty name would be the current folder
+            return None
+    except OSError:  # no name of a file is so long
+        return None
+    return None if model in zoo() and not _is_model(path) else path
+
+
+def _is_model(path: Path) -> bool:
+    if path.is_dir():
+        return any((path / name).exists() for name in SETTINGS)
+    with suppress(InputError, OSError):
+        return word_vector_folder(path).is_dir()
+    return False
 
 
 def own_folder(entry: ZooEntry) -> Path | None:
@@ -78,13 +106,28 @@ def package_folder(package: str) -> Path | None:
 
 def on_this_machine(model: str) -> bool:
     """Tell whether a model can be loaded without the network: a local folder, or a name whose files are here."""
-    if Path(model).expanduser().is_dir():
+    path = local_path(model)
+    if path is not None and path.is_dir():
         return True
     entry = find_entry(model)
     if entry is not None and own_folder(entry) is not None:
         return True
     repository = entry.source if entry is not None else model
-    return repository.count("/") == 1 and all(repository.split("/")) and _cached(repository) is not None
+    return _is_hub_id(repository) and _cached(repository) is not None
+
+
+def _is_hub_id(name: str) -> bool:
+    """Tell whether a name is one that the hub may give: owner/name, of letters, digits and few other signs."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    if name.count("/") != 1 or name.startswith((".", "~")):
+        return False
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
 
 
 def resolve(model: str) -> tuple[Path, ZooEntry | None]:
@@ -102,20 +145,17 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         raise served.lacks("way to do this")
     if is_remote(model):
         return FolderCopy.open(model).path, None
-    path = Path(model).expanduser()
-    if path.is_dir():
+    path = local_path(model)
+    if path is not None and path.is_dir():
         _check_pin(path, zoo().get(model))
         return path, None
-    if path.exists():
+    if path is not None:
         return word_vector_folder(path), None
     entry = find_entry(model)
-    parts = model.split("/")
-    is_hub_id = len(parts) == 2 and all(parts) and not model.startswith((".", "~"))
-    if entry is None and not is_hub_id:
-        hint = nearest(model, list(zoo()))
-        raise InputError(
-            f"no model {model!r}{hint}: not a folder, a hub id (owner/name) or a short name (see 'sentcli doctor')"
-        )
+    if entry is None and not _is_hub_id(model):
+        raise InputError(_unknown(model))
+    if model in zoo() and Path(model).exists():
+        console.note(f"{model} in this folder is no model: the known model of that name is taken")
     folder = own_folder(entry) if entry is not None else None
     if folder is None:
         try:
@@ -126,6 +166,16 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
             raise
     _check_pin(folder, entry)
     return folder, entry
+
+
+def _unknown(model: str) -> str:
+    """Return the message for a name that is of no model."""
+    hint = nearest(model, list(zoo()))
+    revision = ", and a revision cannot be named" if "@" in model else ""
+    return (
+        f"no model {model[:200]!r}{hint}: there is no such model folder{revision}, and it is no hub id (owner/name) or "
+        "short name (see 'sentcli doctor')"
+    )
 
 
 def _check_pin(folder: Path, entry: ZooEntry | None) -> None:
@@ -148,7 +198,9 @@ def _cached(repository: str) -> Path | None:
     try:
         folder = Path(snapshot_download(repository, local_files_only=True))
         whole = all(path.exists() for path in weight_files(folder)) and (folder / "config.json").exists()
-    except (OSError, InputError):  # not there, or not whole
+    except Exception as error:  # not there, or not whole, or whatever else the library makes of its own cache
+        if interruption(error):
+            raise
         return None
     return folder if whole else None
 
@@ -161,7 +213,7 @@ def download(repository: str) -> Path:
         SentcliError: if the hub cannot be reached and the model is not cached.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import RepositoryNotFoundError
 
     if (cached := _cached(repository)) is not None:
         return cached
@@ -174,9 +226,11 @@ def download(repository: str) -> Path:
             snapshot_download(repository, allow_patterns="pytorch_model*.bin")
     except RepositoryNotFoundError as error:
         raise InputError(f"the hub has no model {repository!r} (or it is private: run 'hf auth login')") from error
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except Exception as error:  # of the library, or of those that it asks with
+        if interruption(error):
+            raise
         raise SentcliError(
-            f"{repository!r} is not on this machine and the hub cannot be reached; "
+            f"{repository!r} is not on this machine and the hub cannot be reached ({one_line(error)[:100]}); "
             "copy the model folder here and give its path"
         ) from error
     return folder

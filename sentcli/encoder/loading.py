@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sentcli import zoo
 from sentcli.cluster_nodes import Node, ask_nodes
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io.digests import MODEL_BYTES, cache_folder, least_recently_used
+from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_used
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
@@ -241,6 +241,9 @@ def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, r
     except (SentcliError, OSError) as error:
         if isinstance(error, (MissingExtraError, InputError)):
             raise
+        if isinstance(error, OSError) and error.filename:
+            problem = f"{error.filename}: {error.strerror}"
+            raise ExportError(f"the cache cannot be written ({problem}); {CACHE} names another folder") from error
         raise ExportError(str(error)) from error
 
 
@@ -303,7 +306,8 @@ def require_same_weights(found: list[Node], model: str) -> str:
     """
     if (served := Served.parse(model)) is not None:
         raise served.lacks("--ray")
-    path = str(Path(model).resolve()) if Path(model).exists() else model
+    local = zoo.local_path(model)
+    path = model if local is None else str(local.resolve())
 
     def weights(path: str) -> str:
         from sentcli.encoder.loading import read_model

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.model import encoding
+from sentcli.model.forking import heal
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
 
@@ -178,6 +179,7 @@ class LoadedModel:
         """Encode every text, also repeated ones; see `SentenceEncoder.encode_distinct`."""
         if prompt and on_long == "chunk-mean":
             raise InputError("chunk-mean and a prompt do not go together: the pieces after the first would lack it")
+        heal()
         prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
         budget = batch_tokens or self.backend.default_batch_tokens
         vectors = np.empty((len(texts), self.backend.dimension), np.float32)
