@@ -6,7 +6,7 @@ Services and programs that open such a folder know nothing of sentcli: whatever 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,20 @@ TEXTS = (
 """Texts that a tokenizer can get wrong: capitals, accents, unknown signs, other scripts, blanks, special tokens."""
 BATCH = 8
 """Texts that are padded to one length."""
+LONG = 512
+"""A text with more characters is run by itself, since a batch of texts of thousands of tokens needs much memory."""
 
 
 def hostile_texts(model: LoadedModel) -> list[str]:
     """Return texts that show how a model tokenises: `TEXTS`, one that is cut at an end, and all with its prompts."""
-    beyond = " ".join(f"{word} {number}" for number, word in enumerate(["left"] * model.tokenizer.max_length))
-    plain = [*TEXTS, f"The beginning. {beyond[: 20 * model.tokenizer.max_length]} The end."]
+    middle = " ".join(f"word {number}" for number in range(model.tokenizer.max_length))
+    long = f"The beginning. {middle} The end."
     if model.spec.scores_pairs:
-        return [pair_text(text, plain[number - 1]) for number, text in enumerate(plain)]
-    prompts = {prompt for prompt in model.spec.prompts.values() if prompt}
-    return list(dict.fromkeys([*plain, *(prompt + text for prompt in sorted(prompts) for text in plain)]))
+        return [pair_text(text, TEXTS[number - 1]) for number, text in enumerate((*TEXTS, long))]
+    texts = [*TEXTS, long]
+    for prompt in model.spec.prompts.values():
+        texts += [prompt + text for text in TEXTS]
+    return list(dict.fromkeys(texts))
 
 
 def tokenise(folder: Path, texts: Sequence[str], *, pairs: bool) -> list[Any]:
@@ -66,8 +70,8 @@ def encode(folder: Path, export: Export, texts: Sequence[str], *, pairs: bool) -
     """
     names, run = _runtime(folder, export)
     found = []
-    for start in range(0, len(texts), BATCH):
-        encodings = tokenise(folder, texts[start : start + BATCH], pairs=pairs)
+    for batch in _batches(texts):
+        encodings = tokenise(folder, batch, pairs=pairs)
         columns = {
             "input_ids": [encoding.ids for encoding in encodings],
             "attention_mask": [encoding.attention_mask for encoding in encodings],
@@ -75,6 +79,18 @@ def encode(folder: Path, export: Export, texts: Sequence[str], *, pairs: bool) -
         }
         found.append(run({name: np.array(columns[name], np.int64) for name in names}))
     return np.concatenate(found)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the texts in their order, `BATCH` at a time, and each `LONG` one by itself."""
+    batch: list[str] = []
+    for text in texts:
+        if batch and (len(text) > LONG or len(batch) == BATCH or len(batch[-1]) > LONG):
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
 
 
 def _runtime(folder: Path, export: Export) -> tuple[list[str], Any]:
