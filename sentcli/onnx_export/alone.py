@@ -49,29 +49,28 @@ def hostile_texts(model: LoadedModel) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def tokenise(folder: Path, texts: Sequence[str], *, pairs: bool) -> list[Any]:
-    """Return the encodings that the tokenizers library makes of texts by ``tokenizer.json``, padded to one length."""
-    from tokenizers import Tokenizer
-
+def tokenise(tokenizer: Any, texts: Sequence[str], *, pairs: bool) -> list[Any]:
+    """Return the encodings that a `tokenizers.Tokenizer` makes of texts, padded to one length."""
     inputs: list[Any] = list(texts)
     if pairs:
         inputs = [tuple(text.split(BETWEEN_TEXTS)) for text in texts]
-    return Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(inputs)
+    return tokenizer.encode_batch(inputs)
 
 
-def encode(folder: Path, export: Export, texts: Sequence[str], *, pairs: bool) -> Vectors:
+def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *, pairs: bool) -> Vectors:
     """Return the vectors ``[n, dim]`` that a program makes with the tokenizers library and a runtime alone.
 
     Args:
         folder: the exported folder.
         export: its facts, of which only the runtime is looked at.
+        tokenizer: its ``tokenizer.json``, as the tokenizers library reads it.
         texts: the texts, which the program cuts and pads by what ``tokenizer.json`` says.
         pairs: whether each text is one of `pair_text`.
     """
     names, run = _runtime(folder, export)
     found = []
     for batch in _batches(texts):
-        encodings = tokenise(folder, batch, pairs=pairs)
+        encodings = tokenise(tokenizer, batch, pairs=pairs)
         columns = {
             "input_ids": [encoding.ids for encoding in encodings],
             "attention_mask": [encoding.attention_mask for encoding in encodings],
@@ -114,14 +113,16 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
     Raises:
         SentcliError: if they differ by more than the precision allows.
     """
+    from tokenizers import Tokenizer
+
     texts, pairs = hostile_texts(model), model.spec.scores_pairs
     problem = f"tokenizer.json and the graph of {model.name} alone do not give the model's vectors"
-    own_ids = model.tokenizer(texts).ids
-    for text, own, encoding in zip(texts, own_ids, tokenise(folder, texts, pairs=pairs), strict=True):
+    own_ids, tokenizer = model.tokenizer(texts).ids, Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for text, own, encoding in zip(texts, own_ids, tokenise(tokenizer, texts, pairs=pairs), strict=True):
         real = [number for number, counts in zip(encoding.ids, encoding.attention_mask, strict=True) if counts]
         if real != own:
             raise SentcliError(f"{problem}: {text!r:.60} becomes other tokens; nothing was written")
-    vectors = encode(folder, export, texts, pairs=pairs)
+    vectors = encode(folder, export, tokenizer, texts, pairs=pairs)
     if export.precision == "int8":
         if not np.isfinite(vectors).all():
             raise SentcliError(f"{problem}: some are not finite; nothing was written")
