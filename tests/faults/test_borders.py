@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sentcli.errors import DataError, InputError
+from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.testset.documents import read_documents
 
 
