@@ -202,3 +202,17 @@ def test_a_vector_does_not_depend_on_its_neighbours(backend, precision, apart, t
     backwards = encoder.encode(TEXTS[::-1])[::-1]
     for vectors in (alone, backwards, encoder.encode(TEXTS, batch_tokens=20)):
         assert np.abs(vectors - together).max() <= apart
+
+
+@pytest.mark.parametrize("settings", [["truncated"], ["left"], ["lower-case", "dot"]])
+def test_what_a_folder_says_stays_when_it_is_trained(settings, tmp_path, invoke):
+    folder = folders.make(tmp_path / "st", "normalize", settings)
+    (tmp_path / "a.txt").write_text("".join(f"{text}\n" for text in TEXTS if text))
+    call = ("train", "--method", "simcse", "--pooling", "own", "-m", folder, "--data", tmp_path / "a.txt")
+    invoke(*call, "-o", tmp_path / "out", "--max-steps", 2, "--batch-size", 3, check=0)
+    peer = folders.opened(tmp_path / "out")
+    encoder = SentenceEncoder.load(tmp_path / "out", backend="torch", device="cpu")
+    np.testing.assert_allclose(encoder.encode(TEXTS), peer.encode(TEXTS, batch_size=1), atol=1e-5)
+    before = SentenceEncoder.load(folder, backend="torch", device="cpu")
+    assert encoder.dimension == before.dimension and encoder.tokenizer.side == before.tokenizer.side
+    assert encoder.spec.stated_similarity == before.spec.stated_similarity == peer.similarity_fn_name
