@@ -60,7 +60,7 @@ class ZooEntry:
     card: str = ""
     """The address of the page or file that states pooling, prompts and length."""
     native: bool = False
-    """Whether transformers' class was written for these weights, so that it stands for the code that the folder names."""
+    """Whether transformers' class was written for these weights, and stands for the code that the folder names."""
     note: str = ""
 
 

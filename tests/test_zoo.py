@@ -2,13 +2,14 @@
 
 import json
 import shutil
-import tomllib
-from pathlib import Path
 
 import pytest
 
+from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.zoo import ZooEntry, download, find_entry, models_folder, on_this_machine, resolve, zoo
+from sentcli.zoo import download, find_entry, on_this_machine, resolve, zoo
+from tests.encoder.folders import make
+from tests.encoder.test_layouts import cached_on_hub
 
 ODD = [
     "runs/lr=3e-05", "my models/x", f"a/{'b' * 100}", f"{'a' * 100}/b", "a" * 5000, f"a/{'b' * 5000}", "a/b/c", "./x",
@@ -89,8 +90,8 @@ REPOSITORIES = {
     "modules": (["", "1_Pooling", "2_Dense"], ROOT | {"model.safetensors", "2_Dense/model.safetensors"},
                 {"2_Dense/pytorch_model.bin", "3_Dense/model.safetensors"}),
     "older Dense": (["", "2_Dense"], ROOT | {"model.safetensors", "2_Dense/pytorch_model.bin"}, {"pytorch_model.bin"}),
-    "first folder": (["0_Transformer"], {"modules.json", "0_Transformer/config.json", "0_Transformer/model.safetensors"},
-                     {"model.safetensors"}),
+    "first folder": (["0_Transformer"], {"modules.json", "0_Transformer/config.json",
+                     "0_Transformer/model.safetensors"}, {"model.safetensors"}),
     "table": (["0_StaticEmbedding"], {"modules.json", "0_StaticEmbedding/tokenizer.json",
               "0_StaticEmbedding/model.safetensors"}, {"embeddings.safetensors"}),
     "table of model2vec": (["."], ROOT | {"model.safetensors"}, {"pytorch_model.bin"}),
@@ -107,18 +108,16 @@ def test_of_a_repository_settings_and_the_weights_of_its_modules_are_fetched(kin
     modules, wanted, other = REPOSITORIES[kind]
     from huggingface_hub.utils import filter_repo_objects
 
+    entries = [{"idx": number, "path": path, "type": THEIRS + "Dense"} for number, path in enumerate(modules)]
+    index = {"weight_map": {"a": "model-1-of-2.safetensors"}}
+
     def snapshot(repository, *, local_files_only=False, allow_patterns=None, ignore_patterns=None):
+        if local_files_only:
+            return str(tmp_path)
         names = wanted | other | LEFT
-        for name in (
-            []
-            if local_files_only
-            else filter_repo_objects(names, allow_patterns=allow_patterns, ignore_patterns=ignore_patterns)
-        ):
+        for name in filter_repo_objects(names, allow_patterns=allow_patterns, ignore_patterns=ignore_patterns):
             (tmp_path / name).parent.mkdir(exist_ok=True)
-            entries = [{"idx": i, "path": path, "type": THEIRS + "Dense"} for i, path in enumerate(modules)]
-            (tmp_path / name).write_text(
-                json.dumps(entries if name == "modules.json" else {"weight_map": {"a": "model-1-of-2.safetensors"}})
-            )
+            (tmp_path / name).write_text(json.dumps(entries if name == "modules.json" else index))
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
@@ -126,3 +125,62 @@ def test_of_a_repository_settings_and_the_weights_of_its_modules_are_fetched(kin
     assert download("owner/name") == tmp_path
     assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()} == wanted
     assert on_this_machine("owner/name")
+
+
+def test_each_entry_says_where_its_facts_were_read_and_only_papers_do_not():
+    """Checkpoints of papers and raw language models have their papers; all others have a card."""
+    entries = list(zoo().values())
+    names = [entry.name for entry in entries]
+    papers = names.index("bert-base")
+    assert [entry.name for entry in entries[:papers] if not entry.card.startswith("https://")] == ["minilm-l12"]
+    assert len({name.casefold() for name in names} | {entry.source.casefold() for entry in entries}) == 2 * len(names)
+    for entry in entries:
+        assert set(entry.prompts) <= {"query", "document"} and all(entry.prompts.values())
+
+
+NATIVE, OTHER = "nomic-ai/nomic-embed-text-v1.5", "nomic-ai/nomic-embed-text-v1"
+
+
+@pytest.fixture
+def on_hub(tmp_path, monkeypatch):
+    """A hub's cache of models whose folders name code of their own; transformers' class is right for the first."""
+    folder = shutil.copytree(make(tmp_path / "m", kind="nomic_bert"), tmp_path / "with code")
+    config = json.loads((folder / "config.json").read_text())
+    code = {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": code}))
+    for repository in (NATIVE, OTHER, "someone/something"):
+        cached_on_hub(tmp_path / "hub", repository, folder)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return tmp_path
+
+
+def test_transformers_class_stands_for_the_code_of_a_folder_where_the_list_says_so(on_hub):
+    notes = []
+    encoder = SentenceEncoder.load(NATIVE, backend="torch", notice=notes.append)
+    assert any("auto_map" in note and "nomic_bert" in note for note in notes)
+    plain = SentenceEncoder.load(on_hub / "m", backend="torch")
+    assert (encoder.encode(["the cat sat"]) == plain.encode(["the cat sat"])).all()
+    encoder.save(on_hub / "saved")
+    assert "auto_map" not in json.loads((on_hub / "saved" / "config.json").read_text())
+    assert (
+        SentenceEncoder.load(on_hub / "saved", backend="torch").encode(["the cat sat"]) == plain.encode(["the cat sat"])
+    ).all()
+
+
+@pytest.mark.parametrize("model", [OTHER, "nomic-embed-v1", "someone/something", "with code"])
+def test_the_code_of_any_other_folder_is_refused(model, on_hub):
+    name = on_hub / model if model == "with code" else model
+    with pytest.raises(InputError, match="auto_map names code of the folder's own"):
+        SentenceEncoder.load(name)
+
+
+def test_the_class_of_nomic_bert_has_by_default_what_the_published_configuration_states():
+    """It reads none of the names there, so another default would be another model."""
+    from transformers import NomicBertConfig
+
+    config = NomicBertConfig()
+    sizes = (config.hidden_size, config.num_hidden_layers, config.num_attention_heads, config.intermediate_size)
+    assert sizes == (768, 12, 12, 3072)  # n_embd, n_layer, n_head, n_inner
+    assert (config.hidden_act, config.layer_norm_eps) == ("silu", 1e-12)  # activation_function swiglu
+    assert config.rope_parameters == {"rope_theta": 1000, "rope_type": "default"}  # rotary_emb_base
