@@ -264,9 +264,11 @@ def download(repository: str, *, native: bool = False) -> Path:
         folder = Path(snapshot_download(repository, allow_patterns=SETTING_PATTERNS, ignore_patterns=OTHER_RUNTIMES))
         if _needs_code(folder) and not native:
             return folder
-        for names in (("model*.safetensors", "adapter_model.safetensors"), ("pytorch_model*.bin", "adapter_model.bin")):
-            if wanted := _missing_weights(folder, names):
-                snapshot_download(repository, allow_patterns=wanted)
+        starts = ["" if Path(path) == Path() else f"{path}/" for path in _module_paths(folder)]
+        newer = [f"{start}{kind}.safetensors" for start in starts for kind in ("model*", "adapter_model")]
+        snapshot_download(repository, allow_patterns=newer)
+        if older := _older_weights(folder, starts):
+            snapshot_download(repository, allow_patterns=older)
     except RepositoryNotFoundError as error:
         raise InputError(f"the hub has no model {repository!r} (or it is private: run 'hf auth login')") from error
     except InputError:  # its modules.json is damaged
@@ -287,19 +289,14 @@ def _needs_code(folder: Path) -> bool:
     return isinstance(config, dict) and bool(config.get("auto_map"))
 
 
-def _missing_weights(folder: Path, names: tuple[str, str]) -> list[str]:
-    """Return the patterns of the weight files that the modules of a folder still lack.
+def _older_weights(folder: Path, starts: list[str]) -> list[str]:
+    """Return the patterns of the weight files of the modules that have no safetensors.
 
     Args:
-        folder: of the model, with its settings.
-        names: the patterns of a model's and of an adapter's weights in one format.
+        folder: of the model, with its settings and safetensors.
+        starts: the beginnings of the names of the files of each module.
     """
-    wanted = []
-    for path in _module_paths(folder):
-        start = "" if Path(path) == Path() else f"{path}/"
-        adapted = (folder / path / ADAPTER).exists()
-        if not any((folder / path).glob("model*.safetensors")):
-            wanted.append(start + names[0])
-        if adapted and not (folder / path / "adapter_model.safetensors").exists():
-            wanted.append(start + names[1])
-    return wanted
+    adapted = [start for start in starts if (folder / start / ADAPTER).exists()]
+    models = [start for start in starts if not any((folder / start).glob("model*.safetensors"))]
+    adapters = [start for start in adapted if not (folder / start / "adapter_model.safetensors").exists()]
+    return [f"{start}pytorch_model*.bin" for start in models] + [f"{start}adapter_model.bin" for start in adapters]
