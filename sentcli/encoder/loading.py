@@ -52,7 +52,7 @@ def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> Enco
     folder, entry = zoo.resolve(name)
     if pairs and options.pooling is None and is_cross_encoder(folder):
         return read_cross_encoder(folder)
-    spec = read_spec(folder)
+    spec = read_spec(folder, native=entry is not None and entry.native)
     if entry is not None and spec.assumed_pooling:
         spec = spec.with_pooling(entry.pooling).with_normalize(entry.normalize)
         spec = replace(spec, max_length=spec.max_length or entry.max_length)
@@ -88,6 +88,11 @@ def load(
     """
     if spec.unknown_keys:
         notice(f"{name}: keys that are not known and were left out: {', '.join(spec.unknown_keys)}")
+    if spec.has_code:
+        notice(
+            f"{name}: the code that its config.json names (auto_map) is not run: transformers' class for "
+            f"{spec.config.get('model_type')!r} is taken, which was written for these weights"
+        )
     if spec.config.get(LEFT_OUT):
         notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
     from_head = any(getattr(module, "from_head", False) for module in spec.modules)

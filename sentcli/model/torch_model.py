@@ -187,6 +187,7 @@ def load_backbone(
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model_class = backbone_class(config)
+        vars(config).pop("auto_map", None)  # a saved copy has no code of its own
     except Exception as error:  # transformers has no common class for what is wrong in a configuration
         raise InputError(f"{folder}: no encoder can be made of its config.json: {one_line(error)}") from error
     _check_keys(folder, config, notice)
