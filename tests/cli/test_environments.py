@@ -192,10 +192,16 @@ def check(environment, results):
         assert "defect" not in err and "Traceback" not in err, (environment, name, err)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
+QUICK = ("ascii", "gbk", "all closed", "no home", "no cache")
+"""The environments of which the others are parts or kin; those come with the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "environment", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in ENVIRONMENTS]
+)
 def test_every_verb_works_in_every_environment(environment, folder):
     all_verbs = environment in ("ascii", "no home")
-    few = ("encode", "retrieve", "data check", "help", "usage")  # in what are parts or kin of these environments
+    few = ("encode", "retrieve", "data check", "help", "usage")
     results = in_fork(folder, ENVIRONMENTS[environment], {k: v for k, v in COMMANDS.items() if all_verbs or k in few})
     check(environment, results)
     if environment in ("ascii", "latin-1", "cp1252", "gbk"):
