@@ -27,6 +27,7 @@ from unittest.mock import patch
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, one_line, required
 from sentcli.machine import usable_cores
+from sentcli.redaction import without_secrets
 
 ANSWER_SECONDS = 10.0
 """How long the address of a cluster may take to accept a connection, and then to answer."""
@@ -104,7 +105,7 @@ def _join_on_trial(address: str) -> None:
         if ended.returncode == 0:
             return
         said = ended.stderr.decode(errors="replace").strip() or f"ray.init ended with code {ended.returncode}"
-        reason = said.splitlines()[-1][:300]
+        reason = without_secrets(said, of_host=True).splitlines()[-1][:300]
         if re.search("InvalidAuthToken|AuthenticationError", said):
             reason = "the cluster asks for another token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN"
     raise InputError(f"--ray {address}: {reason}")

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from sentcli.errors import InputError
+from sentcli.redaction import without_secrets
 from sentcli.table import Table
 
 if TYPE_CHECKING:
@@ -68,6 +70,51 @@ class _State:
 
 
 state = _State()
+closed: set[str] = set()
+"""The names of the standard streams that were closed when the program began."""
+STRICT = ("strict", "surrogateescape")
+"""What Python calls the ways to treat signs that a stream lacks which end in an error."""
+
+
+class _Replacing:
+    """A stream that shows a question mark for each sign that its encoding lacks."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        encoding = self._stream.encoding
+        return int(self._stream.write(text.encode(encoding, "replace").decode(encoding)))
+
+
+def printable_on(stream: Any) -> Any:
+    """Return what takes any text and writes it to a stream, which may belong to another program."""
+    strict = getattr(stream, "errors", None) in STRICT and getattr(stream, "encoding", None) is not None
+    return _Replacing(stream) if strict else stream
+
+
+def at_terminal() -> bool:
+    """Tell whether a person may be asked: input and messages are those of a terminal."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def refuse_closed(name: str, what: str) -> None:
+    """Refuse to read from a standard stream, or to write data to it, that was closed when the program began.
+
+    Args:
+        name: ``stdin`` or ``stdout``.
+        what: uses it, such as ``--json -``.
+
+    Raises:
+        InputError: if it was closed.
+    """
+    if name in closed:
+        stream = {"stdin": "standard input", "stdout": "standard output"}[name]
+        raise InputError(f"{what}: {stream} is closed; name a file")
 
 
 @contextmanager
@@ -88,7 +135,8 @@ def stderr() -> Console:
 
 def output() -> Console:
     """Return the console for results: standard output, unless that carries data."""
-    console = Console(file=sys.stderr if state.data_on_stdout else sys.stdout, highlight=False)
+    stream = sys.stderr if state.data_on_stdout else sys.stdout
+    console = Console(file=printable_on(stream), highlight=False)
     if not console.is_terminal:
         console.width = 120
     return console
@@ -122,7 +170,7 @@ def show(table: Table) -> None:
 
     On a narrow terminal long headings and texts are broken, numbers are not.
     """
-    entries = [[safe(_entry(table, row, i)) for i in range(len(table.columns))] for row in range(len(table.rows))]
+    entries = [[_shown(table, row, i) for i in range(len(table.columns))] for row in range(len(table.rows))]
     headings, console = [safe(column) for column in table.columns], output()
     longest = [_longest_word(row[i] for row in entries) for i in range(len(headings))]
     narrow = sum(map(max, longest, map(_longest_word, zip(headings)))) + 3 * len(headings) >= console.width
@@ -146,10 +194,11 @@ def conclude(sentence: str) -> None:
     output().print(Text(_plain(sentence)), soft_wrap=True)
 
 
-def _entry(table: Table, row: int, column: int) -> str:
+def _shown(table: Table, row: int, column: int) -> str:
     interval = table.interval_text(row, column)
     star = "*" if table.rank(row, column) == "best" else ""
-    return f"{table.shown(row, column)}{star}{f' ({interval})' if interval else ''}"
+    entry = f"{table.shown(row, column)}{star}{f' ({interval})' if interval else ''}"
+    return safe(without_secrets(entry))
 
 
 def ask(question: str) -> str:
@@ -162,8 +211,8 @@ def ask(question: str) -> str:
 
 
 def _plain(message: str) -> str:
-    """Replace control characters in each line of a message, which may quote a file."""
-    return "\n".join(map(safe, message.split("\n")))
+    """Replace control characters in each line of a message, which may quote a file, and take secrets out."""
+    return "\n".join(map(safe, without_secrets(message).split("\n")))
 
 
 @contextmanager
@@ -357,7 +406,7 @@ class Transfer:
     def step(self, text: str) -> None:
         """Show the current step in words."""
         detail(f"{self.label}: {text}")
-        self.progress.update(self.task, description=f"{self.label}: {Text(safe(text)).markup}")
+        self.progress.update(self.task, description=f"{self.label}: {Text(_plain(text)).markup}")
 
 
 @contextmanager

@@ -5,9 +5,13 @@ from __future__ import annotations
 import errno
 import re
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from sentcli.redaction import without_secrets
 
 _NO_MEMORY = (
     "failed to map segment|cannot allocate memory|can't allocate memory|not enough memory|out of memory|bad_alloc"
@@ -101,12 +105,34 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(library, extra, purpose) from error
-    except ImportError as error:
+    except Exception as error:  # faiss without its CUDA libraries raises RuntimeError, others whatever they like
         if signalled := interruption(error):
             raise signalled from None
         if lacks_memory(error):
             raise of_memory(f"{purpose}: {library}", error) from error
-        raise MissingExtraError(library, extra, purpose, problem=f"which does not load ({one_line(error)})") from error
+        problem = f"which does not load ({one_line(error) or type(error).__name__})"
+        raise MissingExtraError(library, extra, purpose, problem=problem) from error
+
+
+@contextmanager
+def library_errors(make: Callable[[str], SentcliError], *passing: type[Exception]) -> Iterator[None]:
+    """Turn whatever a library raises inside the block into one error, as libraries raise more than they document.
+
+    Errors of sentcli and interruptions stay what they are.
+
+    Args:
+        make: makes the error of the library's words, which say what is wrong; who makes it says where.
+        passing: classes of errors that pass as well.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (SentcliError, *passing)):
+            raise
+        if signalled := interruption(error):
+            raise signalled from None
+        why = "there is not enough memory for it" if isinstance(error, MemoryError) else one_line(error)
+        raise make(why or type(error).__name__) from error
 
 
 def nearest(word: str, choices: list[str]) -> str:
@@ -118,5 +144,5 @@ def nearest(word: str, choices: list[str]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the message of a library's exception on one line of at most 300 characters."""
-    return " ".join(str(error).split())[:300]
+    """Return the message of a library's exception on one line of at most 300 characters, without secrets."""
+    return " ".join(without_secrets(str(error), of_host=True).split())[:300]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sentcli.bounds import whole_number
+from sentcli.errors import SentcliError
 from sentcli.version import __version__
 
 LIBRARIES = (
@@ -65,6 +67,67 @@ def usable_cores() -> int:
         return limit
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return usable or 1
+
+
+def memory_left() -> int | None:
+    """Return how many bytes this process may still take, by the system, its group and its limits.
+
+    It is None where none of these tells it. A limit of a shell (``ulimit -v``) counts as much as what the machine has.
+    """
+    left = [value for value in (_available(), _left_in_group(), *_left_of_limits()) if value is not None]
+    return max(min(left), 0) if left else None
+
+
+def require_memory(size: int, what: str) -> None:
+    """Check that this process may take so many bytes more.
+
+    Raises:
+        SentcliError: if it may not; the message says what needs them.
+    """
+    left = memory_left()
+    if left is not None and left < size:
+        needs = f"{what} needs about {size / 1e6:,.0f} MB of memory"
+        raise SentcliError(f"{needs}, and {left / 1e6:,.0f} MB are left to this process (see free -m and ulimit -v)")
+
+
+def _available() -> int | None:
+    """Return the memory that Linux can give without swapping."""
+    return _kilobytes("/proc/meminfo", "MemAvailable:")
+
+
+def _left_in_group() -> int | None:
+    """Return what the control group of a container has left, apart from files that it only keeps in memory."""
+    try:
+        folder = Path("/sys/fs/cgroup")
+        most = int((folder / "memory.max").read_text("ascii"))
+        held = int((folder / "memory.current").read_text("ascii"))
+        kept = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text("ascii"), re.MULTILINE)
+    except (OSError, ValueError):  # there is no group, or it has no limit
+        return None
+    return most - held + (int(kept[1]) if kept else 0)
+
+
+def _left_of_limits() -> list[int]:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return []
+    taken = {resource.RLIMIT_AS: "VmSize:", resource.RLIMIT_DATA: "VmData:"}
+    limits = {name: resource.getrlimit(name)[0] for name in taken}
+    return [
+        limit - (_kilobytes("/proc/self/status", taken[name]) or 0)
+        for name, limit in limits.items()
+        if limit != resource.RLIM_INFINITY
+    ]
+
+
+def _kilobytes(file: str, name: str) -> int | None:
+    """Return an entry of a table of Linux, in bytes."""
+    try:
+        lines = Path(file).read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)
 
 
 def processor() -> str:

@@ -33,7 +33,7 @@ from sentcli.io.readers import Block, Mark, ReadOptions, blocks
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
-from sentcli.model.encoding import EncodeStats, LoadedModel, OnLong, Progress, Vectors
+from sentcli.model.encoding import Batches, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.smaller import Smaller
 
 
@@ -113,7 +113,7 @@ class RemoteBackend:
     precision: str
     dimension: int
     default_batch_tokens: int
-    padding_counts: bool
+    batches: Batches
     streams: int = 1
     pool: Pool | None = None
 
@@ -149,7 +149,7 @@ class ShardWorker:
             backend.precision,
             backend.dimension,
             backend.default_batch_tokens,
-            encoder.local.backend.padding_counts,
+            encoder.local.backend.batches,
         )
         self.facts = WorkerFacts(
             node=socket.gethostname(),

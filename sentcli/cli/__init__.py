@@ -10,6 +10,9 @@ import sys
 
 def main() -> None:
     """Run the command line."""
+    from sentcli.cli.streams import prepare_streams
+
+    prepare_streams()
     from sentcli.cli.app import app
 
     # At its end Python searches all objects for cycles, which takes a second once torch and transformers are loaded

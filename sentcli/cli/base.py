@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import signal
 import sys
 import traceback
@@ -20,6 +21,8 @@ from typer.core import TyperCommand
 
 from sentcli import console
 from sentcli.errors import SentcliError, interruption, lacks_memory, of_memory
+from sentcli.io.digests import CACHE, cache_folder
+from sentcli.redaction import without_secrets
 from sentcli.verbs.declaration import Argument, Verb, alternatives, data_streams
 
 
@@ -252,7 +255,7 @@ def _run(work: Callable[[], None]) -> None:
         if signalled:
             raise signalled from None
         if console.state.debug:
-            traceback.print_exc()
+            sys.stderr.write(without_secrets(traceback.format_exc(), of_host=True))
         if message := _message(error):  # it is empty if another process of this training prints it
             console.fail(message)
         raise typer.Exit(getattr(error, "exit_code", 1)) from None
@@ -277,6 +280,14 @@ def _message(error: Exception) -> str:
         return str(of_memory("this", error))
     if str(error).startswith("Symlink loop from"):  # a RuntimeError of pathlib
         return str(error)
+    if isinstance(error, UnicodeEncodeError) and re.search("[\ud800-\udfff]", error.object):
+        return f"{error.object:.200}: a library cannot open names whose bytes are no UTF-8, or no text in this locale"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        advice = f"; {CACHE} names another folder for the cache" if _is_in_cache(error.filename) else ""
+        return f"{error.filename}: {error.strerror}{advice}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error} (a defect of sentcli; --debug shows where)"
+
+
+def _is_in_cache(name: object) -> bool:
+    """Tell whether a name that an error of the system holds is that of a file or folder of the cache."""
+    return isinstance(name, str | Path) and Path(name).is_relative_to(cache_folder(""))

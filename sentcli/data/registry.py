@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sentcli.errors import InputError, nearest
-from sentcli.io.digests import cache_folder, file_digest
+from sentcli.io.digests import cache_folder, expanded, file_digest
 from sentcli.io.places import is_remote
 from sentcli.zoo import models_folder
 
@@ -181,9 +181,9 @@ NAMED_FILES = 5
 def data_folder(folder: Path | None = None) -> Path:
     """Return the data folder: `folder`, or what one of `FOLDER_VARIABLES` names, or ``data`` in the cache."""
     if folder is not None:
-        return folder.expanduser()
+        return expanded(folder)
     if variable := _variable():
-        return Path(os.environ[variable]).expanduser()
+        return expanded(os.environ[variable])
     return cache_folder("data")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sentcli import zoo
 from sentcli.cluster_nodes import Node, ask_nodes
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.io.digests import MODEL_BYTES, cache_folder, least_recently_used
+from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_used
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
@@ -52,7 +52,7 @@ def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> Enco
     folder, entry = zoo.resolve(name)
     if pairs and options.pooling is None and is_cross_encoder(folder):
         return read_cross_encoder(folder)
-    spec = read_spec(folder)
+    spec = read_spec(folder, native=entry is not None and entry.native)
     if entry is not None and spec.assumed_pooling:
         spec = spec.with_pooling(entry.pooling).with_normalize(entry.normalize)
         spec = replace(spec, max_length=spec.max_length or entry.max_length)
@@ -88,6 +88,11 @@ def load(
     """
     if spec.unknown_keys:
         notice(f"{name}: keys that are not known and were left out: {', '.join(spec.unknown_keys)}")
+    if spec.has_code:
+        notice(
+            f"{name}: the code that its config.json names (auto_map) is not run: transformers' class for "
+            f"{spec.config.get('model_type')!r} is taken, which was written for these weights"
+        )
     if spec.config.get(LEFT_OUT):
         notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
     from_head = any(getattr(module, "from_head", False) for module in spec.modules)
@@ -241,6 +246,9 @@ def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, r
     except (SentcliError, OSError) as error:
         if isinstance(error, (MissingExtraError, InputError)):
             raise
+        if isinstance(error, OSError) and error.filename:
+            problem = f"{error.filename}: {error.strerror}"
+            raise ExportError(f"the cache cannot be written ({problem}); {CACHE} names another folder") from error
         raise ExportError(str(error)) from error
 
 
@@ -303,7 +311,8 @@ def require_same_weights(found: list[Node], model: str) -> str:
     """
     if (served := Served.parse(model)) is not None:
         raise served.lacks("--ray")
-    path = str(Path(model).resolve()) if Path(model).exists() else model
+    local = zoo.local_path(model)
+    path = model if local is None else str(local.resolve())
 
     def weights(path: str) -> str:
         from sentcli.encoder.loading import read_model

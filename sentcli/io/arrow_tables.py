@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
-from sentcli.errors import DataError
+from sentcli.errors import DataError, library_errors
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sources import Cursor, Source
 
@@ -22,19 +22,13 @@ def arrow_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[st
     Raises:
         DataError: if it cannot be read, or names a column twice.
     """
-    import pyarrow as pa
-
     title = "Parquet" if source.format == "parquet" else "Arrow or Feather"
     batches = _parquet_batches if source.format == "parquet" else _arrow_batches
-    try:
+    with library_errors(lambda why: DataError(source.name, f"not a readable {title} file ({why})"), *DAMAGED):
         for batch in batches(source, cursor):
             for record in records_of(batch):
                 cursor.line += 1
                 yield cursor.line, record
-    except DAMAGED:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(source.name, f"not a readable {title} file ({error})") from error
 
 
 def _parquet_batches(source: Source, cursor: Cursor) -> Iterator[Any]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from sentcli import console
+from sentcli.errors import InputError
 from sentcli.io.atomic import regular, replacing
 
+CACHE = "SENTCLI_CACHE"
+"""The variable of the environment that names the folder of the cache."""
 SETTLED_NANOSECONDS = 2 * 10**9
 """A file that has not changed for so long gets another time of change when it changes again."""
 MODEL_BYTES = 8 * 2**30
@@ -73,14 +78,44 @@ def known_digest(path: Path) -> str:
 def cache_folder(kind: str) -> Path:
     """Return a folder of the cache: in ``$SENTCLI_CACHE``, else in ``sentcli`` in the user's cache folder.
 
+    Without a home folder it is a temporary one, which is said.
+
     The cache holds texts and what runs as models, so nobody else may read or write it.
     """
-    chosen = os.environ.get("SENTCLI_CACHE")
-    user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(chosen) if chosen else Path(user_cache) / "sentcli"
+    cache = _cache()
     with suppress(OSError):
         cache.mkdir(mode=0o700, parents=True)
     return cache / kind
+
+
+def _cache() -> Path:
+    if chosen := os.environ.get(CACHE):
+        return Path(chosen)
+    if user_cache := os.environ.get("XDG_CACHE_HOME"):
+        return Path(user_cache) / "sentcli"
+    try:
+        return Path.home() / ".cache" / "sentcli"
+    except RuntimeError:  # there is no HOME, and the user has no entry among the users, as in many containers
+        return Path(_passing_cache().name)
+
+
+@cache
+def _passing_cache() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder that nobody else reads and that ends with this process."""
+    console.note(f"there is no home folder, so nothing is kept for later commands: {CACHE} names a folder for that")
+    return tempfile.TemporaryDirectory(prefix="sentcli-cache-")
+
+
+def expanded(path: Path | str) -> Path:
+    """Return a path with the home folder in place of a ``~`` at its beginning, where there is one.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{path}: there is no home folder for its ~; give the whole path") from error
 
 
 def folder_bytes(folder: Path) -> int:

@@ -6,12 +6,9 @@ Every error names the file and the line.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import re
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta
@@ -19,15 +16,17 @@ from decimal import Decimal
 from functools import cache
 from itertools import chain, islice
 from typing import Any
-from xml.parsers import expat
 
 from sentcli import console
 from sentcli.errors import DataError, required
 from sentcli.io.arrow_tables import arrow_records
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
+from sentcli.io.sheets import SheetError, sheet_names_and_rows
 from sentcli.io.sources import BOM, Cursor, Source, binary_kind
 
+LONGEST_LINE = 2**28
+"""The most bytes of a line; a few bytes of gzip may become a line without end."""
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 
 
@@ -53,7 +52,10 @@ def _lines(source: Source, cursor: Cursor) -> Iterator[str]:
     """Yield the decoded lines, split at line feeds only, without a byte-order mark at the start."""
     with source.open() as handle:
         handle.seek(cursor.byte)
-        for raw in handle:
+        while raw := handle.readline(LONGEST_LINE + 1):
+            if len(raw) > LONGEST_LINE:
+                problem = f"it is longer than {LONGEST_LINE // 2**20} MB: no line of a text"
+                raise DataError(source.name, problem, line=cursor.line + 1)
             line = raw if cursor.byte else raw.removeprefix(BOM)
             cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + 1
             yield _decoded(line, source, cursor.line)
@@ -184,26 +186,16 @@ def _sheet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]
 def _sheet_rows(source: Source) -> Iterator[list[Any]]:
     """Yield the rows of the first sheet of a spreadsheet, the names of the columns as text; an empty cell is None."""
     purpose = f"{source.name}: a spreadsheet, unless it is saved as csv in UTF-8,"
-    calamine = required("python_calamine", "python-calamine", "sheets", purpose)
+    required("python_calamine", "python-calamine", "sheets", purpose)
     try:
-        with source.open() as handle:
-            data = io.BytesIO(handle.read())
-        with zipfile.ZipFile(data) as archive:
-            if "content.xml" in archive.namelist():  # python-calamine 0.9.1 reads .ods of broken XML without end
-                expat.ParserCreate().Parse(archive.read("content.xml"), True)
-        data.seek(0)
-        workbook = calamine.CalamineWorkbook.from_filelike(data)
-        names = workbook.sheet_names
+        rows = sheet_names_and_rows(source.whole())
+        names = next(rows)
         if len(names) > 1:
             say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
-        rows = workbook.get_sheet_by_index(0).to_python(skip_empty_area=False)
-    except (
-        calamine.CalamineError, zipfile.BadZipFile, expat.ExpatError, zlib.error, ValueError, OSError, EOFError,
-        RuntimeError,  # of encryption, and of compressions that are not known
-    ) as error:  # fmt: skip
+        for number, row in enumerate(rows):
+            yield [_cell(value) if number else str(_cell(value) or "") for value in row]
+    except SheetError as error:
         raise DataError(source.name, f"not a readable spreadsheet ({error})") from error
-    for number, row in enumerate(rows):
-        yield [_cell(value) if number else str(_cell(value) or "") for value in row]
 
 
 def _cell(value: Any) -> Any:

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, TypeAdapt
 from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import regular, replacing
+from sentcli.redaction import without_secrets
 
 DEEPEST = 100
 """The most levels of lists and objects in each other."""
@@ -230,4 +231,4 @@ def problem_of(kind: Any, error: ValidationError) -> str:
     expected = first["msg"].replace("Input should be", "must be").partition(" or instance of ")[0]
     for pydantic_name, name in TYPE_NAMES.items():
         expected = expected.replace(f"valid {pydantic_name}", name)
-    return f"{place + ':' if place else 'it'} {expected}, not {first['input']!r:.60}"
+    return f"{place + ':' if place else 'it'} {expected}, not {without_secrets(repr(first['input']), of_host=True):.60}"

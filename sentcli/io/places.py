@@ -7,16 +7,16 @@ error that a store or a host gives becomes one short message, without secrets.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import SCHEMES, scheme_of_path
+from sentcli.redaction import remember, without_secrets
 
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
@@ -29,7 +29,8 @@ _QUERY = re.compile(r"\?[^\s'\"<>)]*")
 """What may be a query; one with an equals sign is."""
 _VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
 """What stores put behind the name of an object for one of its versions."""
-_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CONNECTION_STRING|SAS")
+_SECRET_QUERY = re.compile(r"sig|token|key|secret|password|credential|auth", re.IGNORECASE)
+"""The names of values in the query of an address that are secrets."""
 
 Doing = Literal["read", "write"]
 STORE_LIBRARIES = (
@@ -109,6 +110,7 @@ class Address(str):
             except ValueError as error:
                 raise InputError(f"{scheme}://...: no web address ({error})") from None
             public = urlunsplit((scheme, parts.netloc.rpartition("@")[2], parts.path, "", parts.fragment))
+            _remember_secrets(parts)
         elif ":" in rest.partition("/")[0]:
             raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
         elif version := _VERSION.search(rest):
@@ -127,6 +129,17 @@ class Address(str):
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str.__str__(self),)
+
+
+def _remember_secrets(parts: SplitResult) -> None:
+    """Note the user of a web address and the secrets in its query, so that nothing that comes back shows them."""
+    user, _, host = parts.netloc.rpartition("@")
+    if host and user:
+        for value in (user, unquote(user), unquote(user.partition(":")[2])):
+            remember(value)
+    for name, value in parse_qsl(parts.query):
+        if _SECRET_QUERY.search(name):
+            remember(value)
 
 
 def is_remote(name: str) -> bool:
@@ -167,12 +180,10 @@ def public_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     return arguments if addresses else dict(values)
 
 
-def without_secrets(text: str) -> str:
-    """Return a message of a library without users, queries and the secrets in the variables of the environment."""
-    for variable, value in os.environ.items():
-        if _SECRET_VARIABLE.search(variable) and len(value) >= 8:
-            text = text.replace(value, "...")
-    return _QUERY.sub(lambda query: "" if "=" in query[0] else query[0], _USER.sub("", text))
+def without_address_secrets(text: str) -> str:
+    """Return a message of a library without secrets, and without the users and queries of addresses."""
+    plain = _USER.sub("", without_secrets(text, of_host=True))
+    return _QUERY.sub(lambda query: "" if "=" in query[0] else query[0], plain)
 
 
 def of_library(error: BaseException) -> bool:
@@ -237,7 +248,7 @@ def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
     if _status(error) in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
     in_own_words = scheme not in ("http", "https")  # of the web, the text may hold the whole address
-    text = without_secrets(" ".join(str(error).split()))[:300] if in_own_words else ""
+    text = without_address_secrets(" ".join(str(error).split()))[:300] if in_own_words else ""
     bad_name = isinstance(error, ValueError | NotImplementedError) or "ParamValidationError" in kinds
     kind = InputError if bad_name else SentcliError
     return kind(f"{name} cannot be {'read' if doing == 'read' else 'written'}: {text or type(error).__name__}")
@@ -268,7 +279,7 @@ def _reason(error: BaseException) -> str:
     """Return the words of a web server behind its status."""
     messages = (getattr(link, "message", None) for link in _chain(error))
     words = next((message for message in messages if isinstance(message, str)), "")
-    return without_secrets(" ".join(words.split()))[:100]
+    return without_address_secrets(" ".join(words.split()))[:100]
 
 
 def _code(error: BaseException) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +14,8 @@ from urllib.parse import urlsplit
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.forms import decode
-from sentcli.io.places import Address, without_secrets
+from sentcli.io.places import Address, without_address_secrets
+from sentcli.redaction import remember, value_without_secrets, without_secrets
 
 KEY = "SENTCLI_API_KEY"
 """The variable of the environment with the key, which is sent as a bearer token."""
@@ -24,6 +26,8 @@ WAITS = (1.0, 4.0, 16.0)
 LONGEST_WAIT = 60.0
 REQUEST_SECONDS = 120.0
 """The longest time of one request."""
+LARGEST_ANSWER, LARGEST_REASON = 32 * 2**20, 2**16
+"""The most bytes that are read of an answer, which is several times a batch of wide vectors, and of an error."""
 
 
 class RefusedError(SentcliError):
@@ -97,9 +101,13 @@ class Served:
         key = os.environ.get(KEY, "")
         if not key.isprintable():
             raise InputError(f"{KEY} holds a line break or another control character, which no key has")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {"Accept-Encoding": "gzip"}
+        if key:
+            remember(key)
+            headers["Authorization"] = f"Bearer {key}"
         timeout, gate = aiohttp.ClientTimeout(total=REQUEST_SECONDS), asyncio.Semaphore(AT_A_TIME)
-        async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
+        options: dict[str, Any] = {"timeout": timeout, "headers": headers, "trust_env": True}
+        async with aiohttp.ClientSession(auto_decompress=False, **options) as session:
 
             async def answer(request: dict[str, Any]) -> Any:
                 async with gate:
@@ -114,9 +122,8 @@ class Served:
             try:
                 async with session.post(f"{self.address}/{path}", json=request, allow_redirects=False) as response:
                     if response.status == 200:
-                        return decode(await response.read())
-                    reason = " ".join((await response.text(errors="replace"))[:300].split())
-                    problem = f"status {response.status} {reason}".strip()
+                        return await _value(response)
+                    problem = f"status {response.status} {await _reason(response)}".strip()
                     if response.status in (401, 403):
                         problem += f" (the key comes from the variable {KEY})"
                     if response.status != 429 and response.status < 500:
@@ -126,8 +133,8 @@ class Served:
                     wait = min(float(seconds), LONGEST_WAIT) if wait is not None and seconds is not None else wait
             except aiohttp.InvalidURL:
                 raise InputError(f"{self}: no web address") from None
-            except ValueError as error:
-                problem = f"its answer is not JSON ({error})"
+            except _UnusableError as error:
+                problem = f"its answer {error}"
                 break
             except TimeoutError:
                 problem = f"no answer within {REQUEST_SECONDS:g} seconds"
@@ -135,4 +142,50 @@ class Served:
                 problem = str(error)
             if wait is not None:
                 await asyncio.sleep(wait)
-        raise SentcliError(f"{self}: {without_secrets(problem)}")
+        raise SentcliError(f"{self}: {without_address_secrets(problem)}")
+
+
+class _UnusableError(Exception):
+    """The body of an answer is not what it should be; the message goes on from "its answer"."""
+
+
+async def _value(response: Any) -> Any:
+    """Return the JSON of an answer, without secrets."""
+    body = await _body(response, LARGEST_ANSWER)
+    if len(body) > LARGEST_ANSWER:
+        raise _UnusableError(f"has more than {LARGEST_ANSWER // 2**20} MB")
+    try:
+        return value_without_secrets(decode(body))
+    except ValueError as error:
+        raise _UnusableError(f"is not JSON ({error})") from error
+
+
+async def _reason(response: Any) -> str:
+    """Return the beginning of what a host says of an error, on one line and without secrets."""
+    body = await _body(response, LARGEST_REASON)
+    text = without_secrets(body.decode("utf-8", "replace"), of_host=True)
+    return " ".join(text.split())[:300]
+
+
+async def _body(response: Any, limit: int) -> bytes:
+    """Read the body of an answer, unpacked; of a longer one than the limit in bytes the first bytes beyond that.
+
+    Raises:
+        _UnusableError: if it is packed in another way than was asked for, or damaged.
+    """
+    packed = response.headers.get("Content-Encoding", "").strip().lower()
+    if packed not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise _UnusableError(f"is packed with {packed[:20]}, which was not asked for")
+    unpacking = None if packed in ("", "identity") else zlib.decompressobj(47)  # which takes gzip and zlib
+    body = bytearray()
+    try:
+        async for chunk in response.content.iter_chunked(2**16):
+            body += chunk if unpacking is None else unpacking.decompress(chunk, limit + 1 - len(body))
+            if len(body) > limit:
+                response.close()  # the rest is not waited for
+                return bytes(body)
+    except zlib.error as error:
+        raise _UnusableError(f"cannot be unpacked ({error})") from error
+    if unpacking is not None and body and not unpacking.eof:
+        raise _UnusableError("cannot be unpacked (it ends too early)")
+    return bytes(body)

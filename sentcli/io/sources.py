@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io import copies, stores
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
 from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed
 from sentcli.io.places import Place, is_remote
+from sentcli.machine import memory_left
 
 FORMATS = {
     ".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
@@ -99,11 +101,25 @@ class Source(Place):
         encoding = self.wide_encoding()
         if encoding is None:
             return self._bytes()
+        try:
+            return io.BytesIO(self.whole().decode(encoding).encode("utf-8"))
+        except UnicodeError as error:
+            raise DataError(self.name, f"broken {encoding.upper()}: {error}") from error
+
+    def whole(self) -> bytes:
+        """Return all bytes of the file, decompressed if it is gzipped.
+
+        Raises:
+            DataError: if they are too many for this machine, as a few bytes of gzip may become.
+        """
+        left, content = memory_left(), bytearray()
         with self._bytes() as handle:
-            try:
-                return io.BytesIO(handle.read().decode(encoding).encode("utf-8"))
-            except UnicodeError as error:
-                raise DataError(self.name, f"broken {encoding.upper()}: {error}") from error
+            while chunk := handle.read(2**20):
+                content += chunk
+                if left is not None and len(content) > left // 4:
+                    size = f"{len(content) / 1e6:,.0f} MB or more, unpacked"
+                    raise DataError(self.name, f"it has {size}, which is too much to be read at once")
+        return bytes(content)
 
     def _bytes(self) -> BinaryIO:
         return open_packed(self.path, self.packed)
@@ -141,6 +157,8 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     path = place.path
     is_pipe = path.exists() and not path.is_file() and not path.is_dir()
     if name == "-" or is_pipe:
+        if not is_pipe:
+            console.refuse_closed("stdin", name)
         copy = copies.scratch() / "input"
         with path.open("rb") if is_pipe else nullcontext(sys.stdin.buffer) as stream, copy.open("wb") as handle:
             shutil.copyfileobj(stream, handle)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from annotated_types import MinLen
 from pydantic import Field
 
-from sentcli.errors import InputError, SentcliError, lacks_memory, of_memory, one_line
+from sentcli.errors import InputError, SentcliError, interruption, lacks_memory, library_errors, of_memory
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import read_json_form
 
@@ -62,16 +62,14 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     Raises:
         InputError: if the file is missing or damaged, or holds numbers of a type that NumPy does not have.
     """
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
-        regular(path)
-        return load_file(path)
+        with library_errors(lambda why: InputError(f"{path} is damaged: {why}"), FileNotFoundError):
+            regular(path)
+            return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
-        raise InputError(f"{path} is damaged: {one_line(error)}") from error
 
 
 def load_state_dict(folder: Path) -> StateDict:
@@ -93,16 +91,14 @@ def tensor_names(folder: Path) -> set[str]:
 
 def names_in(path: Path) -> set[str]:
     """Return the names of the weights in a file; of a safetensors file without reading the weights."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if path.suffix != ".safetensors":
         return set(load_weights(path))
-    try:
+    with library_errors(lambda why: InputError(f"{path} is damaged: {why}")):
         regular(path)
         with safe_open(path, "numpy") as file:
             return set(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged: {_first_line(error)}") from error
 
 
 def load_weights(path: Path) -> StateDict:
@@ -129,6 +125,8 @@ def load_weights(path: Path) -> StateDict:
     except InputError:
         raise
     except Exception as error:  # torch's reader raises whatever the bytes lead it to
+        if signalled := interruption(error):
+            raise signalled from None
         if lacks_memory(error):
             raise of_memory(f"reading {path}", error) from error
         advice = "" if plain else " (it was not loaded)"

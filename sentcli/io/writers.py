@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.console import escaped
-from sentcli.errors import DataError, InputError, nearest, one_line
+from sentcli.errors import DataError, InputError, library_errors, nearest
 from sentcli.io.atomic import regular, replacing
 from sentcli.io.places import Place
 from sentcli.io.readers import Block
@@ -125,7 +125,7 @@ def _write_jsonl(write: Callable[[str], object], block: Block, vectors: Vectors)
         row = {"id": block.ids[i], "text": block.texts[i]}
         row.update((name, values[i]) for name, values in block.columns.items())
         numbers = ",".join(vector.astype("U"))  # the shortest text of each float32 that gives the same bits again
-        write(f'{_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
+        write(f'{as_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
 
 
 @contextmanager
@@ -144,8 +144,9 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
     fields = [("id", pa.string()), ("text", pa.string()), *plan.column_types.items()]
     if with_vectors:
         fields.append(("embedding", pa.list_(element, plan.dimension)))
-    schema = pa.schema(fields, metadata={"sentcli": json.dumps(plan.settings, ensure_ascii=False)})
-    with pq.ParquetWriter(path, schema) as writer:
+    settings = json.dumps(plan.settings, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    # Arrow opens no file whose name is no UTF-8
+    with path.open("wb") as file, pq.ParquetWriter(file, pa.schema(fields, metadata={"sentcli": settings})) as writer:
 
         def write(block: Block, vectors: Vectors) -> None:
             arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
@@ -153,12 +154,13 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
             if with_vectors:
                 flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), element)
                 arrays.append(pa.FixedSizeListArray.from_arrays(flat, plan.dimension))
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
 
         yield write
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """Return a value as JSON on one line, other types as text and numbers that JSON lacks as null."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
     except ValueError:  # NaN and the infinities, which JSON does not have, become null
@@ -177,7 +179,7 @@ def as_text(value: Any) -> str | None:
     """Return a value of a column of texts: as it is, or as JSON."""
     if value is None or isinstance(value, str):
         return value
-    return _json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
+    return as_json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
 
 
 def mapped_array(file: Path | Place) -> Vectors:
@@ -188,14 +190,10 @@ def mapped_array(file: Path | Place) -> Vectors:
         DataError: if it is no regular file, is no array, or is shorter than its header says.
     """
     place = Place.of(file)
-    try:
+    with library_errors(lambda why: DataError(place.name, f"not a NumPy array: {why}"), FileNotFoundError):
         regular(place.path)
         array = np.load(place.path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
             array.close()
             raise ValueError("it is an .npz file of several arrays")
         return array
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, EOFError, TypeError, OverflowError, SyntaxError, RecursionError, KeyError) as error:
-        raise DataError(place.name, f"not a NumPy array: {one_line(error)}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,9 @@ def apply(backbone: Any, folder: Path, base: Path) -> Any:
     """
     peft = required("peft", "peft", "lora", f"the adapter in {folder}")
     try:
-        adapted = peft.PeftModel.from_pretrained(backbone, str(folder), local_files_only=True)
-        return adapted.merge_and_unload()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of settings for training, and of names that transformers will change
+            adapted = peft.PeftModel.from_pretrained(backbone, str(folder), local_files_only=True)
+            return adapted.merge_and_unload()
     except Exception as error:  # peft has no common class for what does not fit
         raise InputError(f"{folder}: its adapter cannot be applied to its base {base}: {one_line(error)}") from error

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.model import encoding
+from sentcli.model.forking import heal
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
 
@@ -72,6 +73,8 @@ def pack(lengths: npt.NDArray[np.int64], budget: int, *, one_length: bool = Fals
 
 Vectors = npt.NDArray[np.float32]
 OnLong = Literal["truncate", "error", "chunk-mean"]
+Batches = Literal["padded", "one length", "one text"]
+"""What a batch may hold: texts padded to one length, only texts of one length, or a single text."""
 CHUNK = 2048
 """How many texts are tokenised together, while the model runs the previous chunk."""
 
@@ -86,8 +89,8 @@ class Backend(Protocol):
     default_batch_tokens: int
     streams: int
     """How many batches are run at the same time."""
-    padding_counts: bool
-    """Whether a vector depends on the padding of its batch, so that texts of a batch have to be of one length."""
+    batches: Batches
+    """Which texts may be run together, so that a vector does not depend on the others of its batch."""
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for ``input_ids`` and ``attention_mask`` ``[B, T]``."""
@@ -176,6 +179,7 @@ class LoadedModel:
         """Encode every text, also repeated ones; see `SentenceEncoder.encode_distinct`."""
         if prompt and on_long == "chunk-mean":
             raise InputError("chunk-mean and a prompt do not go together: the pieces after the first would lack it")
+        heal()
         prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
         budget = batch_tokens or self.backend.default_batch_tokens
         vectors = np.empty((len(texts), self.backend.dimension), np.float32)
@@ -194,7 +198,9 @@ class LoadedModel:
             lengths = tokens.lengths
             total += int(lengths.sum())
             pieces = np.empty((len(lengths), self.backend.dimension), np.float32)
-            packed = encoding.pack(lengths, budget, one_length=self.backend.padding_counts)
+            batches = self.backend.batches
+            allowed = 1 if batches == "one text" else budget
+            packed = encoding.pack(lengths, allowed, one_length=batches == "one length")
             for batch, batch_vectors in self._run(tokens, packed, prompt_length):
                 pieces[batch] = batch_vectors
                 if progress is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy.typing as npt
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
-from sentcli.model.exported import ONNX, Export
+from sentcli.model.encoding import Batches
+from sentcli.model.exported import ONNX, Export, check_files
+from sentcli.model.forking import forked
 
 Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512
@@ -26,7 +29,6 @@ class OnnxBackend:
     """
 
     name = "onnx"
-    padding_counts = False  # the verification of an export compares padded batches with single texts
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class OnnxBackend:
             allow_cpu_fallback: take the CPU if onnxruntime does not run on the device.
             half_on_cpu: accept fp16 on a CPU, where it is slow, for the verification of an export.
         """
+        self.folder, self.export, self.process = folder, export, os.getpid()
         provider, options = _provider(device)
         self.session = _session(folder / ONNX, provider, options)
         running = self.session.get_providers()[0]
@@ -60,6 +63,8 @@ class OnnxBackend:
         if export.precision == "fp16" and device == "cpu" and not half_on_cpu:
             raise InputError(f"{folder} is in fp16, which a CPU computes many times slower than fp32; use a GPU")
         self.device, self.precision, self.dimension = device, export.precision, export.dimension
+        # int8 has one scale for the activations of a batch; else the verification of an export tries padding
+        self.batches: Batches = "one text" if export.precision == "int8" else "padded"
         self.streams = usable_cores() if device == "cpu" else 1
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         self.inputs = [argument.name for argument in self.session.get_inputs()]
@@ -72,13 +77,33 @@ class OnnxBackend:
         if isinstance(width, int) and width != self.dimension:
             raise InputError(f"{folder / ONNX} gives {width} dimensions, export.json says {self.dimension}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be copied or sent to another process as the name of a folder, which has to be there."""
+        return _opened, (type(self), self.folder, self.export, self.device)
+
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
-        """Return ``[B, dim]`` for a padded batch."""
+        """Return ``[B, dim]`` for a padded batch.
+
+        Raises:
+            SentcliError: if onnxruntime fails, or runs on a GPU for the process that this one was forked from.
+        """
+        if self.device != "cpu" and self.process != os.getpid():
+            raise forked(f"onnxruntime on {self.device}")
         try:
             vectors: npt.NDArray[np.float32] = self.session.run(None, {name: batch[name] for name in self.inputs})[0]
         except Exception as error:  # onnxruntime's exceptions have no common class
             raise SentcliError(f"onnxruntime failed: {one_line(error)}") from error
         return vectors
+
+
+def _opened(kind: type[OnnxBackend], folder: Path, export: Export, device: str) -> OnnxBackend:
+    """Open the same export again.
+
+    Raises:
+        InputError: if its files are gone, or others.
+    """
+    check_files(folder, export)
+    return kind(folder, export, device, half_on_cpu=True)  # whoever made the first one has taken that
 
 
 def _provider(device: str) -> tuple[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
-from sentcli.model.exported import ONNX, OPENVINO, Export
+from sentcli.model.encoding import Batches
+from sentcli.model.exported import ONNX, OPENVINO, Export, check_files
+from sentcli.model.forking import forked, refuse_lost
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
 
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
 KNOWN_LENGTHS = (12, 7, 4, 3)
+ADVICE = ", or use --backend onnx or torch"
 MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
 """How far the vector of a known row may be from its first one, relative to its length."""
 
@@ -37,7 +41,7 @@ class OpenVinoBackend:
     """
 
     name = "openvino"
-    padding_counts = False  # as on onnxruntime
+    batches: Batches = "padded"  # its int8 has fixed scales
 
     def __init__(self, folder: Path, export: Export, device: str = "cpu", *, precision: str = "auto") -> None:
         """Compile the model.
@@ -48,7 +52,9 @@ class OpenVinoBackend:
             device: ``cpu``; OpenVINO's other devices are not supported.
             precision: ``bf16`` computes an fp32 export in bfloat16, where the processor has instructions for it.
         """
+        refuse_lost("openvino", ADVICE)
         openvino = required("openvino", "openvino", "openvino", "--backend openvino")
+        self.folder, self.export, self.process = folder, export, os.getpid()
         if device != "cpu":
             raise InputError(f"the openvino backend runs on cpu, not on {device!r}")
         core = openvino.Core()
@@ -85,12 +91,19 @@ class OpenVinoBackend:
         alone = [{key: rows[i : i + 1, :n] for key, rows in self._known.items()} for i, n in enumerate(lengths)]
         self._expected = np.concatenate([self._infer(request, row) for row in alone])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be copied or sent to another process as the name of a folder, which has to be there."""
+        return _opened, (type(self), self.folder, self.export, self.device, self.precision)
+
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch; may be called by several threads.
 
         Raises:
-            SentcliError: if OpenVINO fails, or gives other vectors than at first for rows that are known.
+            SentcliError: if OpenVINO fails, belongs to the process that this one was forked from, or gives other
+                vectors than at first for rows that are known.
         """
+        if self.process != os.getpid():
+            raise forked("openvino", ADVICE)
         own = self._own
         if own.request is None:
             own.request = self.compiled.create_infer_request()
@@ -113,3 +126,13 @@ class OpenVinoBackend:
             raise SentcliError(f"openvino failed: {one_line(error)}") from error
         vectors: npt.NDArray[np.float32] = np.array(outputs[0], np.float32)  # a copy: the request's memory is reused
         return vectors
+
+
+def _opened(kind: type[OpenVinoBackend], folder: Path, export: Export, device: str, precision: str) -> OpenVinoBackend:
+    """Open the same export again.
+
+    Raises:
+        InputError: if its files are gone, or others.
+    """
+    check_files(folder, export)
+    return kind(folder, export, device, precision=precision)

@@ -139,6 +139,8 @@ class EncoderSpec(ModelSpec):
     """The folder of an adapter that peft applies to the weights, with the tokenizer; None if there is none."""
     config: dict[str, Any] = field(default_factory=dict)
     """The transformer's config.json."""
+    has_code: bool = False
+    """Whether config.json names code of the folder's own, which is not run: transformers' class computes the same."""
     unknown_keys: tuple[str, ...] = ()
     """Keys of the folder's files whose meaning is not known, for a note to the user."""
 

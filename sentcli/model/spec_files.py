@@ -78,8 +78,12 @@ class TransformerSizes(BaseModel):
     encoder_layers: Layers = None
 
 
-def read_spec(folder: Path) -> EncoderSpec:
+def read_spec(folder: Path, *, native: bool = False) -> EncoderSpec:
     """Read the description of the encoder in a model folder.
+
+    Args:
+        folder: of the model.
+        native: whether transformers' class is known to compute what the code does that the folder names (`auto_map`).
 
     Raises:
         InputError: if there is no such folder, it holds no model, or a configuration file is damaged.
@@ -88,16 +92,16 @@ def read_spec(folder: Path) -> EncoderSpec:
         raise InputError(f"no such model folder: {folder}")
     if (folder / MODULE_LIST).exists() or (folder / MODULE_LIST).is_symlink():
         try:
-            return _sentence_transformers_spec(folder)
+            return _sentence_transformers_spec(folder, native=native)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{folder}: a configuration file of its modules is damaged: {error!r}") from error
     if static.is_model2vec(folder):
         return _static_spec(folder, folder, ())
-    spec = _transformer(folder, (PoolingSpec(),), whole=folder)
+    spec = _transformer(folder, (PoolingSpec(),), whole=folder, native=native)
     return replace(spec, assumed_pooling=True)
 
 
-def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
+def _sentence_transformers_spec(folder: Path, *, native: bool) -> EncoderSpec:
     path = folder / MODULE_LIST
     content = read_json(path)
     entries = checked(ModuleList, content, path).root
@@ -117,7 +121,7 @@ def _sentence_transformers_spec(folder: Path) -> EncoderSpec:
                 f"{folder}: modules.json names no Pooling, so its output is not one vector a text; a classifier or "
                 "cross-encoder goes with sts-eval and --rerank of evaluate and retrieve"
             )
-        spec = _transformer(transformer, _without_idle(modules), whole=folder)
+        spec = _transformer(transformer, _without_idle(modules), whole=folder, native=native)
     _check_modules(folder, spec)
     return spec
 
@@ -168,17 +172,19 @@ def _static_spec(table: Path, folder: Path, modules: tuple[ModuleSpec, ...]) -> 
     return _with_prompts(spec, folder)
 
 
-def _transformer(folder: Path, modules: tuple[ModuleSpec, ...], *, whole: Path) -> EncoderSpec:
+def _transformer(folder: Path, modules: tuple[ModuleSpec, ...], *, whole: Path, native: bool) -> EncoderSpec:
     """Return the description of a transformer with modules.
 
     Args:
         folder: the folder of the transformer.
         modules: what follows on it.
         whole: the folder of the model.
+        native: see `read_spec`.
     """
     adapter = adapters.read(folder)
     base = folder if adapter is None else adapters.base_folder(folder, adapter)
-    config = read_config(base, missing_config(whole))
+    config = read_config(base, missing_config(whole), native=native)
+    left_out = config.pop("auto_map", None)
     texts = read_text_settings(folder)
     tokenizer, unknown = read_tokenizer_settings(folder)
     spec = EncoderSpec(
@@ -190,6 +196,7 @@ def _transformer(folder: Path, modules: tuple[ModuleSpec, ...], *, whole: Path) 
         tokenizer_length=tokenizer.limit,
         adapter=None if adapter is None else folder,
         config=config,
+        has_code=bool(left_out),
         unknown_keys=tuple(unknown),
     )
     return _with_prompts(spec, whole)
@@ -224,12 +231,13 @@ def missing_config(folder: Path) -> str:
     return f"{folder} holds no model: {reason}"
 
 
-def read_config(folder: Path, missing: str) -> dict[str, Any]:
+def read_config(folder: Path, missing: str, *, native: bool = False) -> dict[str, Any]:
     """Read the ``config.json`` of a transformer.
 
     Args:
         folder: that has it.
         missing: the error message where it is missing.
+        native: see `read_spec`.
 
     Raises:
         InputError: if it is missing or damaged, or says what is not supported.
@@ -239,12 +247,13 @@ def read_config(folder: Path, missing: str) -> dict[str, Any]:
     checked(TransformerSizes, config, path)
     if not isinstance(config, dict):
         raise DataError(path, f"expected a JSON object, not {config!r:.60}")
-    if config.get("auto_map"):
+    if config.get("auto_map") and not native:
         raise InputError(
             f"{path}: auto_map names code of the folder's own, which is never run, and transformers' class for "
             f"{config.get('model_type')!r} may compute other vectors: if you know that it does not, remove auto_map"
         )
-    refuse_keys(CONFIG, config, path)
+    others = {key: value for key, value in config.items() if key != "auto_map"}
+    refuse_keys(CONFIG, others if native else config, path)
     return dict(config)
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from annotated_types import Ge
 from pydantic import BaseModel
 
-from sentcli.errors import DataError, InputError
+from sentcli.errors import DataError, InputError, library_errors
+from sentcli.io.atomic import regular
 from sentcli.io.forms import checked, read_json
 from sentcli.model.folder_keys import CONFIG, STATIC_CONFIG, refuse_keys
 
@@ -119,15 +120,14 @@ def table_sizes(folder: Path) -> dict[str, int]:
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shape of each tensor, read from the head of a file."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if not path.is_file():
         raise InputError(f"{path} is missing, which holds the vectors of {STATIC}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+    regular(path)
+    reading = library_errors(lambda why: InputError(f"{path} is damaged: {why}"))
+    with reading, safe_open(path, framework="numpy") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def static_table(folder: Path, state: StateDict) -> torch.Tensor:

@@ -17,7 +17,8 @@ from tokenizers import Tokenizer
 from sentcli.errors import InputError, one_line
 from sentcli.io.atomic import regular
 from sentcli.model import torch_model
-from sentcli.model.encoding import LoadedModel
+from sentcli.model.encoding import Batches, LoadedModel
+from sentcli.model.forking import forked, heal
 from sentcli.model.options import LoadOptions
 from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, put_into_template, read_tokenizer
 from sentcli.precision import PRECISIONS, check_precision
@@ -79,10 +80,11 @@ class TorchBackend:
 
     def __init__(self, device: torch.device, precision: str) -> None:
         self.torch_device, self.device, self.precision = device, str(device), precision
+        self.process = os.getpid()
         # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
         self.default_batch_tokens = 1024 if device.type == "cpu" else 32768
         self.dimension = 0
-        self.padding_counts = False
+        self.batches: Batches = "padded"
         self.module: TorchEncoder
 
     @classmethod
@@ -100,6 +102,10 @@ class TorchBackend:
         check_precision(device, precision)
         return cls(device, precision)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Belong to the process that has unpickled it."""
+        vars(self).update(state, process=os.getpid())
+
     def attach(self, module: TorchEncoder) -> None:
         """Move the model to the device and the precision of the backend."""
         self.module = module.to(self.torch_device, PRECISIONS[self.precision])
@@ -113,10 +119,17 @@ class TorchBackend:
         self.dimension = vector.shape[1]
         apart = float(np.abs(padded[0] - vector[0]).max())
         moves = apart > MOST_DRIFT[self.precision] * float(np.abs(vector).max())
-        self.padding_counts = moves or kind in PADDING_COUNTS
+        self.batches = "one length" if moves or kind in PADDING_COUNTS else "padded"
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:
-        """Return ``[B, dim]`` for a padded batch."""
+        """Return ``[B, dim]`` for a padded batch.
+
+        Raises:
+            SentcliError: in a forked process, if it does not run on the CPU.
+        """
+        heal()
+        if self.torch_device.type != "cpu" and self.process != os.getpid():
+            raise forked(f"torch on {self.device}")
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array).to(self.torch_device) for name, array in batch.items()}
             vectors: npt.NDArray[np.float32] = self.module(tensors, prompt_length).float().cpu().numpy()

@@ -16,7 +16,7 @@ from sentcli.io.forms import read_json
 from sentcli.io.weights import has_weights, load_state_dict
 from sentcli.model import adapters, attention, surgery
 from sentcli.model.folder_keys import CONFIG, KEYS
-from sentcli.model.modules import Features, ModuleSpec
+from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import EncoderSpec, count_without_ending
 from sentcli.model.static import static_table
 
@@ -71,7 +71,7 @@ class TorchEncoder(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.stack = nn.ModuleList(modules)
-        self.without_normalize = count_without_ending(tuple(module.spec for module in modules))
+        self.ending = count_without_ending(tuple(module.spec for module in modules))
         """The number of modules before normalisation and fewer dimensions at the end."""
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
         self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.allow_first_token_only(backbone)
@@ -102,8 +102,8 @@ class TorchEncoder(nn.Module):
         Args:
             batch: as for `forward`.
             prompt_length: as for `forward`.
-            normalize: False leaves out `Normalize` and fewer dimensions at the end, as training and classifiers on the
-                vectors need, and the activation of a cross-encoder.
+            normalize: False leaves out `Normalize` at the end, as training and classifiers on the vectors need, and the
+                activation of a cross-encoder.
             attention_layers: the layers, counted from 0, whose attention weights are returned.
             sentence_only: only the sentence vectors are used, so that some token vectors need not be computed.
         """
@@ -131,9 +131,10 @@ class TorchEncoder(nn.Module):
                 kind = getattr(self.backbone.config, "model_type", "")
                 raise InputError(f"a {kind} model gives no attention weights, which this method compares")
             features.attentions = {layer: output.attentions[layer] for layer in attention_layers}
-        last = len(self.stack) if normalize else self.without_normalize
-        for module in self.stack[:last]:
-            features = module(features)
+        for number, module in enumerate(self.stack):
+            at_the_end = number >= self.ending and isinstance(module.spec, NormalizeSpec)
+            if normalize or not at_the_end:
+                features = module(features)
         return features
 
 
@@ -186,6 +187,7 @@ def load_backbone(
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model_class = backbone_class(config)
+        vars(config).pop("auto_map", None)  # a saved copy has no code of its own
     except Exception as error:  # transformers has no common class for what is wrong in a configuration
         raise InputError(f"{folder}: no encoder can be made of its config.json: {one_line(error)}") from error
     _check_keys(folder, config, notice)

@@ -6,7 +6,7 @@ Services and programs that open such a folder know nothing of sentcli: whatever 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,41 +33,44 @@ TEXTS = (
 """Texts that a tokenizer can get wrong: capitals, accents, unknown signs, other scripts, blanks, special tokens."""
 BATCH = 8
 """Texts that are padded to one length."""
+LONG = 512
+"""A text with more characters is run by itself, since a batch of texts of thousands of tokens needs much memory."""
 
 
 def hostile_texts(model: LoadedModel) -> list[str]:
     """Return texts that show how a model tokenises: `TEXTS`, one that is cut at an end, and all with its prompts."""
-    beyond = " ".join(f"{word} {number}" for number, word in enumerate(["left"] * model.tokenizer.max_length))
-    plain = [*TEXTS, f"The beginning. {beyond[: 20 * model.tokenizer.max_length]} The end."]
+    middle = " ".join(f"word {number}" for number in range(model.tokenizer.max_length))
+    long = f"The beginning. {middle} The end."
     if model.spec.scores_pairs:
-        return [pair_text(text, plain[number - 1]) for number, text in enumerate(plain)]
-    prompts = {prompt for prompt in model.spec.prompts.values() if prompt}
-    return list(dict.fromkeys([*plain, *(prompt + text for prompt in sorted(prompts) for text in plain)]))
+        return [pair_text(text, TEXTS[number - 1]) for number, text in enumerate((*TEXTS, long))]
+    texts = [*TEXTS, long]
+    for prompt in model.spec.prompts.values():
+        texts += [prompt + text for text in TEXTS]
+    return list(dict.fromkeys(texts))
 
 
-def tokenise(folder: Path, texts: Sequence[str], *, pairs: bool) -> list[Any]:
-    """Return the encodings that the tokenizers library makes of texts by ``tokenizer.json``, padded to one length."""
-    from tokenizers import Tokenizer
-
+def tokenise(tokenizer: Any, texts: Sequence[str], *, pairs: bool) -> list[Any]:
+    """Return the encodings that a `tokenizers.Tokenizer` makes of texts, padded to one length."""
     inputs: list[Any] = list(texts)
     if pairs:
         inputs = [tuple(text.split(BETWEEN_TEXTS)) for text in texts]
-    return Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(inputs)
+    return tokenizer.encode_batch(inputs)
 
 
-def encode(folder: Path, export: Export, texts: Sequence[str], *, pairs: bool) -> Vectors:
+def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *, pairs: bool) -> Vectors:
     """Return the vectors ``[n, dim]`` that a program makes with the tokenizers library and a runtime alone.
 
     Args:
         folder: the exported folder.
         export: its facts, of which only the runtime is looked at.
+        tokenizer: its ``tokenizer.json``, as the tokenizers library reads it.
         texts: the texts, which the program cuts and pads by what ``tokenizer.json`` says.
         pairs: whether each text is one of `pair_text`.
     """
     names, run = _runtime(folder, export)
     found = []
-    for start in range(0, len(texts), BATCH):
-        encodings = tokenise(folder, texts[start : start + BATCH], pairs=pairs)
+    for batch in _batches(texts):
+        encodings = tokenise(tokenizer, batch, pairs=pairs)
         columns = {
             "input_ids": [encoding.ids for encoding in encodings],
             "attention_mask": [encoding.attention_mask for encoding in encodings],
@@ -75,6 +78,18 @@ def encode(folder: Path, export: Export, texts: Sequence[str], *, pairs: bool) -
         }
         found.append(run({name: np.array(columns[name], np.int64) for name in names}))
     return np.concatenate(found)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the texts in their order, `BATCH` at a time, and each `LONG` one by itself."""
+    batch: list[str] = []
+    for text in texts:
+        if batch and (len(text) > LONG or len(batch) == BATCH or len(batch[-1]) > LONG):
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch
 
 
 def _runtime(folder: Path, export: Export) -> tuple[list[str], Any]:
@@ -98,14 +113,16 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
     Raises:
         SentcliError: if they differ by more than the precision allows.
     """
+    from tokenizers import Tokenizer
+
     texts, pairs = hostile_texts(model), model.spec.scores_pairs
     problem = f"tokenizer.json and the graph of {model.name} alone do not give the model's vectors"
-    own_ids = model.tokenizer(texts).ids
-    for text, own, encoding in zip(texts, own_ids, tokenise(folder, texts, pairs=pairs), strict=True):
+    own_ids, tokenizer = model.tokenizer(texts).ids, Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for text, own, encoding in zip(texts, own_ids, tokenise(tokenizer, texts, pairs=pairs), strict=True):
         real = [number for number, counts in zip(encoding.ids, encoding.attention_mask, strict=True) if counts]
         if real != own:
             raise SentcliError(f"{problem}: {text!r:.60} becomes other tokens; nothing was written")
-    vectors = encode(folder, export, texts, pairs=pairs)
+    vectors = encode(folder, export, tokenizer, texts, pairs=pairs)
     if export.precision == "int8":
         if not np.isfinite(vectors).all():
             raise SentcliError(f"{problem}: some are not finite; nothing was written")

@@ -103,7 +103,7 @@ def export_model(
         raise InputError(
             f"{model.name}: static embeddings are a table, which no export makes faster; use --backend torch"
         )
-    if model.backend.padding_counts:
+    if model.backend.batches != "padded":
         raise SentcliError(
             f"{model.name}: vectors of a {model.spec.config.get('model_type')} model depend on the padding of their "
             "batch, so that an export would give other ones; it runs on torch, in batches of texts of one length"

@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
+from pydantic import Field
 
-from sentcli.errors import DataError, InputError, nearest, one_line
+from sentcli.errors import DataError, InputError, SentcliError, nearest
+from sentcli.machine import require_memory
+from sentcli.model.forking import heal
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared, require_faiss
+from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors
 
 FLAT = "flat"
 KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
@@ -34,6 +39,8 @@ LEAST = 39
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 """faiss's own values are 50 rounds over 65,536 rows; these need a tenth of the time and gave a million rows the same
 recall."""
+Parameter = Annotated[str, Field(pattern="^(efConstruction|nprobe|efSearch)$")]
+"""The name of a parameter in a file."""
 EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(4, 11)]}
 """The search parameters, which trade speed for recall, with the values that are tried."""
 SETTINGS = ["efConstruction", *EFFORTS]
@@ -115,19 +122,23 @@ class FaissIndex:
     """The original of a copy on a GPU."""
 
     @classmethod
-    def empty(cls, factory: str, dimension: int, similarity: Similarity) -> FaissIndex:
+    def empty(cls, factory: str, dimension: int, similarity: Similarity, rows: int = 0) -> FaissIndex:
         """Return an index without training and without rows.
 
+        Args:
+            factory: a factory string of faiss.
+            dimension: of the vectors.
+            similarity: of the vectors.
+            rows: that are to come into it; 0 where that is not known.
+
         Raises:
-            InputError: for a factory string that faiss does not accept.
+            InputError: for a factory string that faiss does not accept, or more clusters than rows.
+            SentcliError: if there is not enough memory.
         """
         faiss = require_faiss()
-        try:
+        check_factory(factory, dimension, rows)
+        with faiss_errors(f"faiss does not take the index {factory!r} for {dimension} dimensions: {{why}}"):
             index = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
-        except RuntimeError as error:
-            raise InputError(
-                f"faiss does not take the index {factory!r} for {dimension} dimensions: {_why(error)}"
-            ) from error
         codes = None
         transform = faiss.downcast_VectorTransform(index.chain.at(0)) if hasattr(index, "chain") else None
         if isinstance(transform, faiss.OPQMatrix):
@@ -149,14 +160,11 @@ class FaissIndex:
             DataError: if faiss cannot read it.
         """
         faiss = require_faiss()
-        try:
-            # older releases map only inverted lists
-            mapping = getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP) if mapped else 0
+        # older releases map only inverted lists
+        mapping = getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP) if mapped else 0
+        message = f"faiss {faiss.__version__} cannot read it ({{why}}); build it again"
+        with faiss_errors(message, partial(DataError, path)):
             return cls(faiss.read_index(str(path), int(mapping)), similarity)
-        except (RuntimeError, AttributeError) as error:
-            raise DataError(
-                path, f"faiss {faiss.__version__} cannot read it ({_why(error)}); build it again"
-            ) from error
 
     def write(self, path: Path) -> None:
         """Write the index to a file.
@@ -185,7 +193,9 @@ class FaissIndex:
             return int(inverted.code_size) + 8
         if isinstance(self.index, faiss.IndexFlatCodes):
             return int(self.index.code_size)
-        return 4 * int(self.index.d) + 300
+        index = faiss.downcast_index(self.index)
+        links = 4 * (index.hnsw.nb_neighbors(0) + 8) if isinstance(index, faiss.IndexHNSW) else 300
+        return 4 * int(self.index.d) + links
 
     def set(self, parameter: str, value: int) -> None:
         """Set a parameter of faiss.
@@ -198,10 +208,8 @@ class FaissIndex:
                 f"unknown parameter {parameter!r}{nearest(parameter, SETTINGS)}; one of {', '.join(SETTINGS)}"
             )
         faiss = require_faiss()
-        try:
+        with faiss_errors(f"this index has no parameter {parameter!r} ({{why}})"):
             faiss.ParameterSpace().set_index_parameter(self.index, parameter, value)
-        except RuntimeError as error:
-            raise InputError(f"this index has no parameter {parameter!r}") from error
         if parameter != "efConstruction":
             self.efforts = {parameter: value}
 
@@ -235,12 +243,9 @@ class FaissIndex:
         clusters = int(inverted.nlist) if inverted is not None else 0
         # The training rows for each cluster; faiss asks for at least 39 and uses at most 256
         _, sample = blocks.sample(max(64 * clusters, OPQ_ROWS))
-        try:
+        require_memory(2 * sample.nbytes + WORKING, f"training an index with {len(sample):,} rows")
+        with faiss_errors(f"{len(sample)} rows are too few to train this index ({{why}}); flat needs none"):
             self.index.train(prepared(sample, self.similarity))
-        except RuntimeError as error:
-            raise InputError(
-                f"{len(sample)} rows are too few to train this index ({_why(error)}); flat needs none"
-            ) from error
 
     def add(self, vectors: npt.NDArray[np.generic]) -> None:
         """Append rows ``[n, dim]``.
@@ -249,10 +254,9 @@ class FaissIndex:
             InputError: if the rows have another dimension, or faiss cannot add rows to such an index.
         """
         check_width(vectors, self.index.d, "corpus")
-        try:
+        check_room(len(self) + len(vectors), self.row_bytes)
+        with faiss_errors("rows cannot be added to this kind of index ({why})"):
             self.index.add(prepared(vectors, self.similarity))
-        except RuntimeError as error:
-            raise InputError(f"rows cannot be added to this kind of index ({_why(error)})") from error
 
     def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
         """Return about the `k` nearest rows of each query ``[queries, dim]``; position -1 where none was found.
@@ -272,7 +276,9 @@ class FaissIndex:
         if self.on_cpu is not None and (min(k, len(self)) > 2048 or mask is not None):
             return self.on_cpu.search(queries, k, mask)
         wanted = {} if mask is None else {"params": _selecting(self.index, mask)}
-        scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)), **wanted)
+        heal()
+        with faiss_errors("faiss cannot search: {why}", SentcliError):
+            scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)), **wanted)
         return Neighbours(positions, scores)
 
     def __len__(self) -> int:
@@ -295,8 +301,3 @@ def _selecting(index: Any, mask: Mask) -> Any:
     if isinstance(index, faiss.IndexHNSW):
         return faiss.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
     return faiss.SearchParameters(sel=selector)
-
-
-def _why(error: Exception) -> str:
-    """Return the message of faiss without the place in its source."""
-    return re.sub(r"^Error in .*? at \S+:\d+: ", "", one_line(error)).removeprefix("Error: ")[:200]

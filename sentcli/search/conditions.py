@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.bounds import whole_number
-from sentcli.errors import InputError, nearest, required
+from sentcli.errors import InputError, library_errors, nearest, required
 from sentcli.io.column_types import TEXT, name_of, types
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ def tests(tree: Tree) -> list[Test]:
     return [tree] if isinstance(tree, Test) else [test for part in tree.parts for test in tests(part)]
 
 
+def _unreadable(why: str) -> InputError:
+    return InputError(f"--where: it cannot be read ({why}); it takes {ALLOWED}")
+
+
 def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condition:
     """Read a condition.
 
@@ -110,7 +114,8 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
     sqlglot = required("sqlglot", "sqlglot", "cpu", "--where")
     try:
         text.encode()
-        parsed = sqlglot.parse(text)
+        with library_errors(_unreadable, sqlglot.errors.SqlglotError, RecursionError):
+            parsed = sqlglot.parse(text)
         if len(parsed) != 1 or parsed[0] is None:
             raise InputError(f"--where {text!r}: give one condition, of {ALLOWED}")
         tree = _Reader(text, sqlglot.exp, schema, corpus).tree(parsed[0])

@@ -6,6 +6,7 @@ The vectors are in arrays, or in shards that are mapped from disk.
 from __future__ import annotations
 
 import mmap
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, required
+from sentcli.errors import DataError, InputError, SentcliError, required
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
+from sentcli.machine import require_memory
+from sentcli.model.forking import heal
 from sentcli.model.spec import Similarity
+from sentcli.search.faiss_border import WORKING, faiss_errors
 
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -306,7 +310,10 @@ def _nearest(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbour
         # Up to how many queries faiss compares row by row, without a matrix product; its own limit is about 330
         # queries of 384 dimensions.
         settings.distance_compute_blas_threshold = 8 * queries.shape[1]
-    scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
+    heal()
+    require_memory(WORKING, "exact search")
+    with faiss_errors("faiss cannot search: {why}", SentcliError):
+        scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
     return Neighbours(positions, scores)
 
 
@@ -354,6 +361,9 @@ def require_faiss() -> Any:
     """Return the faiss module.
 
     Raises:
-        MissingExtraError: if it is not installed.
+        MissingExtraError: if it is not installed, or does not load.
+        SentcliError: if there is not enough memory to load it.
     """
+    if "faiss" not in sys.modules:
+        require_memory(2 * WORKING, "faiss")
     return required("faiss", "faiss", "cpu", "search")

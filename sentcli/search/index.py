@@ -24,6 +24,7 @@ from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import Vectors, require_faiss
+from sentcli.search.faiss_border import check_room
 from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 
@@ -151,13 +152,15 @@ def build(
     return manifest, manifest.rows
 
 
-def check_recipe(recipe: FaissRecipe, dimension: int, similarity: Similarity, settings: dict[str, int]) -> FaissIndex:
-    """Return the empty index of a recipe, with its parameters set.
+def check_recipe(
+    recipe: FaissRecipe, dimension: int, similarity: Similarity, settings: dict[str, int], rows: int = 0
+) -> FaissIndex:
+    """Return the empty index of a recipe, with its parameters set, for so many rows as far as they are known.
 
     Raises:
         InputError: for a factory string or a parameter that faiss does not accept.
     """
-    index = FaissIndex.empty(recipe.factory, dimension, similarity)
+    index = FaissIndex.empty(recipe.factory, dimension, similarity, rows)
     for parameter, value in settings.items():
         index.set(parameter, value)
     return index
@@ -210,7 +213,10 @@ class _IndexBuild:
         request, store = self.request, self.store
         store.origin.check_similarity(request.compared_by)
         recipe = replace(self.recipe, factory=factory)
-        return check_recipe(recipe, store.dimension, request.compared_by, request.settings)
+        rows = len(store.blocks)
+        index = check_recipe(recipe, store.dimension, request.compared_by, request.settings, rows)
+        check_room(min(rows, request.file_rows or rows), index.row_bytes)
+        return index
 
     def _for_building(self) -> dict[str, int]:
         """Return the parameters of building, without those of searching."""

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sentcli.errors import InputError, SentcliError, one_line, required
+from sentcli.errors import InputError, SentcliError, library_errors, one_line, required
+from sentcli.redaction import remember
 
 SCHEME = "milvus:"
 SECONDS = 20
@@ -23,10 +24,11 @@ def answering(name: str) -> Iterator[None]:
     """Turn errors of Milvus inside the block into one message that names the collection."""
     from pymilvus.exceptions import MilvusException
 
-    try:
-        yield
-    except MilvusException as error:
-        raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
+    with library_errors(lambda why: SentcliError(f"{name}: Milvus says: {why}")):
+        try:
+            yield
+        except MilvusException as error:  # as text it has its code as well
+            raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
 
 
 def is_file(address: str) -> bool:
@@ -71,8 +73,11 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
             raise InputError(f"no such file: {place}; sentcli index CORPUS --to {address} --collection NAME makes it")
     for name in ("pymilvus", "milvus_lite", "grpc._server"):  # they print what is raised as well
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    token = os.environ.get("MILVUS_TOKEN", "")
+    remember(token)
+    remember(token.partition(":")[2])
     try:
-        client = pymilvus.MilvusClient(place, token=os.environ.get("MILVUS_TOKEN", ""), timeout=SECONDS)
+        client = pymilvus.MilvusClient(place, token=token, timeout=SECONDS)
     except Exception as error:
         why = "does not answer" if is_server else "cannot be opened; another process may have it open"
         raise InputError(f"{address} {why} ({one_line(error)})") from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sentcli.errors import DataError, InputError, one_line
+from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.dataset import check_rows, remedy
 from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_sources
-from sentcli.io.writers import arrow_column
+from sentcli.io.writers import arrow_column, as_json, as_text
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Mask
 
@@ -212,18 +213,27 @@ def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
         positions: the rows that are written.
         path: a file with one of the suffixes in `ROW_SUFFIXES`.
     """
-    import pandas as pd
-
-    frame = pd.DataFrame([{"id": row.id, "text": row.text, **row.columns} for row in rows.take(positions)])
+    records = [{"id": row.id, "text": row.text, **row.columns} for row in rows.take(positions)]
     with replacing(path) as temporary:
         if path.suffix == ".parquet":
-            frame.to_parquet(temporary, index=False)
-        elif path.suffix == ".jsonl":
-            frame.to_json(temporary, orient="records", lines=True, force_ascii=False, date_format="iso")
-        elif path.suffix == ".txt":
-            temporary.write_text("".join(" ".join(text.split()) + "\n" for text in frame["text"]), "utf-8")
-        else:
-            frame.to_csv(temporary, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+            _parquet().write_table(_table(records, rows.schema), temporary)
+            return
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            if path.suffix == ".jsonl":
+                file.writelines(f"{as_json(record)}\n" for record in records)
+            elif path.suffix == ".txt":
+                file.writelines(" ".join(record["text"].split()) + "\n" for record in records)
+            else:
+                table = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
+                table.writerow(rows.schema)
+                table.writerows([as_text(record.get(name)) for name in rows.schema] for record in records)
+
+
+def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pa.Table:
+    """Return rows as a table of Arrow with the types that their columns have."""
+    import pyarrow as pa
+
+    return pa.table({name: arrow_column([row.get(name) for row in records], kind) for name, kind in schema.items()})
 
 
 def positions_of(rows: Rows, ids: Sequence[str]) -> dict[str, int]:
@@ -274,14 +284,10 @@ def reading(file: Path | Place, advice: str | None = None) -> Iterator[None]:
 
     Without `advice`, the file is one of a directory of shards.
     """
-    import pyarrow as pa
-
     place = Place.of(file)
-    try:
+    with library_errors(lambda why: DataError(place.name, f"damaged ({why}); {advice or remedy(place.path.parent)}")):
         regular(place.path)
         yield
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(place.name, f"damaged ({one_line(error)}); {advice or remedy(place.path.parent)}") from error
 
 
 def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:

@@ -194,7 +194,7 @@ def build(
     recipe = ann.recipe(kind, len(blocks), blocks.dimension)
     if recipe.kind == ann.FLAT or not len(blocks):
         return Searcher([], recipe, blocks, similarity, device)
-    index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity)
+    index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity, len(blocks))
     index.train(blocks)
     for block in blocks.since(0, BLOCK):
         index.add(block)

@@ -26,7 +26,7 @@ from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.places import Place
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
-from sentcli.search.ann import FaissIndex, FaissRecipe
+from sentcli.search.ann import FaissIndex, FaissRecipe, Parameter
 from sentcli.search.bm25 import BM25
 from sentcli.search.exact import Blocks
 from sentcli.search.origin import Origin
@@ -94,14 +94,14 @@ class IndexManifest(FaissRecipe):
     """The prompt of the queries; None stands for the model's own."""
     shards: list[str]
     """The SHA-256 of the vectors of each shard."""
-    settings: dict[str, int] = field(default_factory=dict)
+    settings: dict[Parameter, int] = field(default_factory=dict)
     """The parameters of faiss that the user set for building."""
     files: list[IndexFile] = field(default_factory=list)
     trained: str = ""
     """The SHA-256 of `TRAINED`."""
     built_for: Count = 0
     """The number of rows when the index was trained."""
-    efforts: dict[str, Annotated[int, Ge(1), Le(2**31 - 1)]] = field(default_factory=dict)
+    efforts: dict[Parameter, Annotated[int, Ge(1), Le(2**31 - 1)]] = field(default_factory=dict)
     """The search parameters."""
     recall: Annotated[dict[str, Any], AfterValidator(_measured)] | None = None
     """The result of `recall.tune`, with ``measured_rows``."""

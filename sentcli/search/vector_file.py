@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.errors import DataError, InputError, one_line
+from sentcli.errors import DataError, InputError, library_errors, one_line
 from sentcli.io.atomic import regular
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
@@ -72,6 +72,8 @@ class VectorFile:
             if array.ndim != 2 or array.dtype.kind not in "fiu":
                 shape = f"an array {array.shape} of {array.dtype}"
                 raise DataError(place.name, f"{shape}; vectors are numbers [rows, dimensions]")
+            if not array.shape[1] and (len(array) or suffix != ".parquet"):
+                raise DataError(place.name, f"an array {array.shape}: its vectors have no columns")
             for start in range(0, len(array), BLOCK):
                 part = array[start : start + BLOCK]
                 if not np.isfinite(part).all():
@@ -173,17 +175,18 @@ def _read_npy(place: Place) -> tuple[list[Array], dict[str, Any]]:
 
 
 def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     try:
-        regular(place.path)
-        with safe_open(place.path, "numpy") as file:
-            names, metadata = list(file.keys()), file.metadata() or {}
-            array = file.get_tensor(TENSOR) if TENSOR in names else None
+        with library_errors(
+            lambda why: DataError(place.name, f"not a readable safetensors file: {why}"), FileNotFoundError
+        ):
+            regular(place.path)
+            with safe_open(place.path, "numpy") as file:
+                names, metadata = list(file.keys()), file.metadata() or {}
+                array = file.get_tensor(TENSOR) if TENSOR in names else None
     except FileNotFoundError as error:
         raise InputError(f"no such file: {place}") from error
-    except (SafetensorError, OSError, TypeError) as error:  # TypeError: a type that NumPy does not have
-        raise DataError(place.name, f"not a readable safetensors file: {one_line(error)}") from error
     if array is None:
         has = ", ".join(names[:5]) or "none"
         raise DataError(place.name, f"no tensor {TENSOR!r} of vectors; it has: {has}")

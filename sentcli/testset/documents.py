@@ -269,18 +269,32 @@ def _sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]
 
 def _front_matter(text: str) -> tuple[str, str]:
     """Return the title of the front matter of a Markdown file, if it has one, and the text behind it."""
-    import yaml
-
     if not (found := FRONT_MATTER.match(text)):
         return "", text
     try:
-        facts = yaml.safe_load(found[1])
-    except (yaml.YAMLError, RecursionError):  # a rule above a text
+        facts = _facts(found[1])
+    except ValueError:  # a rule above a text
         return "", text
-    except ValueError:  # a date that there is not
-        facts = None
     title = facts.get("title") if isinstance(facts, Mapping) else None
     return (title.strip() if isinstance(title, str) else ""), text[found.end() :]
+
+
+def _facts(text: str) -> Any:
+    """Return the value of a YAML text; its values are texts where one is not what its tag says, or no date.
+
+    Raises:
+        ValueError: if it is no YAML.
+    """
+    import yaml
+
+    for loader in (yaml.SafeLoader, yaml.BaseLoader):
+        try:
+            return yaml.load(text, loader)
+        except (yaml.reader.ReaderError, yaml.scanner.ScannerError, yaml.parser.ParserError, RecursionError) as error:
+            raise ValueError("no YAML") from error
+        except Exception as error:  # of what makes a value: KeyError, IndexError, AttributeError, ValueError and others
+            failed = error
+    raise ValueError("no YAML") from failed
 
 
 def _words(tokens: Sequence[Any]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli import console
-from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.errors import DataError, InputError, SentcliError, library_errors
 from sentcli.io.digests import cache_folder
 from sentcli.io.formats import records
 from sentcli.io.served import Served
@@ -191,19 +191,23 @@ def _by_seq2seq(name: str, seed: int) -> Any:
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    try:
+    from sentcli.model.torch_backend import quiet_transformers
+
+    refused = f"--write-with {name} is no address, file of answers or seq2seq model"
+    quiet_transformers()
+    with library_errors(lambda why: InputError(f"{refused} ({why})")):
         tokenizer = AutoTokenizer.from_pretrained(name)
         model = AutoModelForSeq2SeqLM.from_pretrained(name).eval()
-    except (OSError, ValueError) as error:
-        raise InputError(f"--write-with {name} is no address, file of answers or seq2seq model: {error}") from error
 
     def write(texts: Sequence[str]) -> Iterator[str]:
         for start in range(0, len(texts), 8):
             batch = list(texts[start : start + 8])
-            tokens = tokenizer(batch, truncation=True, max_length=512, padding=True, return_tensors="pt")
-            torch.manual_seed(seed)
-            with torch.inference_mode():
-                output = model.generate(**tokens, max_new_tokens=64, do_sample=True, top_k=10)
-            yield from tokenizer.batch_decode(output, skip_special_tokens=True)
+            with library_errors(lambda why: SentcliError(f"--write-with {name} writes nothing ({why})")):
+                tokens = tokenizer(batch, truncation=True, max_length=512, padding=True, return_tensors="pt")
+                torch.manual_seed(seed)
+                with torch.inference_mode():
+                    output = model.generate(**tokens, max_new_tokens=64, do_sample=True, top_k=10)
+                made = tokenizer.batch_decode(output, skip_special_tokens=True)
+            yield from made
 
     return write

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from sentcli.bounds import whole_number
-from sentcli.errors import SentcliError
+from sentcli.errors import SentcliError, interruption
 from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
 from sentcli.io.digests import file_digest
@@ -234,8 +234,9 @@ class Checkpoints:
                         return Checkpoint(step, load_file(weights), facts), problems
                     best = f"the best weights so far, of step {best_step}, are damaged"
                     problem = f"{best}: the checkpoint of step {step} is not used"
-            except (OSError, SafetensorError):
-                pass
+            except Exception as error:  # whatever a damaged file makes the library raise
+                if signalled := interruption(error):
+                    raise signalled from None
             problems.append(problem)
         return None, problems
 

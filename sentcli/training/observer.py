@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sentcli.bounds import one_of
-from sentcli.errors import required
+from sentcli.errors import DataError, InputError, SentcliError, library_errors, one_line, required
+from sentcli.io.forms import checked
 from sentcli.processes import is_first
 
 if TYPE_CHECKING:
@@ -152,10 +153,20 @@ class TrainResult:
         }
 
     @classmethod
-    def from_dict(cls, results: Mapping[str, Any]) -> TrainResult:
-        """Return the results whose JSON form this is."""
+    def from_dict(cls, results: Mapping[str, Any], file: Path) -> TrainResult:
+        """Return the results whose JSON form a file holds.
+
+        Raises:
+            InputError: if a result is missing, or has another type.
+        """
         names = {f.name for f in fields(cls)} - {"dev"}
-        return cls(dev=dev_scores(results), **{name: value for name, value in results.items() if name in names})
+        try:
+            values = {name: value for name, value in results.items() if name in names}
+            return checked(cls, {"dev": dev_scores(results), **values}, file)
+        except (TypeError, DataError) as error:
+            remedy = "--resume cannot go on; choose another -o, or --overwrite"
+            problem = error.problem if isinstance(error, DataError) else f"dev: {one_line(error)}"
+            raise InputError(f"{file}: results.{problem}, so {remedy}") from error
 
 
 TRACKERS = ("tensorboard", "wandb")
@@ -219,7 +230,8 @@ def _tensorboard(output: Path) -> Iterator[Tracker]:
 
 def _wandb(output: Path, identity: dict[str, Any]) -> Iterator[Tracker]:
     wandb = required("wandb", "wandb", "track", "--log-to wandb")
-    run = wandb.init(name=output.name, config=identity)
+    with library_errors(lambda why: SentcliError(f"--log-to wandb: {why}")):
+        run = wandb.init(name=output.name, config=identity)
     failed = 1
     try:
         yield Tracker(lambda step, values: run.log(values, step=step))

@@ -23,6 +23,7 @@ from sentcli.training.dev import dev_values
 from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
 from sentcli.training.observer import DevScores, TrainResult, dev_scores, shown
 from sentcli.training.prepare import prepare
+from sentcli.training.records import CONFIG_FILE
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
 from sentcli.zoo import find_entry
 
@@ -43,7 +44,7 @@ def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
         folder = _folder(prepared)
         try:
             if folder.results is not None:
-                return _finished(prepared, folder, TrainResult.from_dict(folder.results))
+                return _finished(prepared, folder, TrainResult.from_dict(folder.results, folder.path / CONFIG_FILE))
             return _train(prepared, prepared.model, folder, observer)
         finally:
             folder.close()
@@ -142,7 +143,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         # refused by the folder if it is another run's
         finished = _folder(prepared)
         assert finished.results is not None
-        return _finished(prepared, finished, TrainResult.from_dict(finished.results))
+        return _finished(prepared, finished, TrainResult.from_dict(finished.results, finished.path / CONFIG_FILE))
 
     def score(encoder: SentenceEncoder) -> dict[str, float] | None:
         if not dev:

@@ -55,6 +55,13 @@ class Argument:
         return self.name in names and (str in alternatives(self.type) or list[str] in alternatives(self.type))
 
     @property
+    def holds_text(self) -> bool:
+        """Whether it is a text, or names something inside a file, and no file or folder."""
+        texts = {"query", "like", "where", "prompt", "query_prompt", "doc_prompt", "sentence", "title", "set", "name"}
+        columns = {"by", "count_by", "text_field", "id_field", "title_field", "label_field", "pair_fields", "types"}
+        return self.name in texts | columns | {"collection", "group", "prompt_name", "hold_out"}
+
+    @property
     def required(self) -> bool:
         """Whether there is no default."""
         return self.default is inspect.Parameter.empty
@@ -134,6 +141,26 @@ def checked(argument: Argument, value: Any) -> Any:
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise InputError(f"{argument.name}={value!r}: {problem[:1].lower()}{problem[1:]}") from None
+
+
+def in_utf8(argument: Argument, value: Any) -> Any:
+    """Return a value whose texts are whole; the locale of a shell may have made half signs of their bytes.
+
+    Raises:
+        InputError: for bytes that are no UTF-8.
+    """
+    if isinstance(value, list):
+        return [in_utf8(argument, item) for item in value]
+    if not argument.holds_text or not isinstance(value, str):
+        return value
+    try:
+        return value.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = len(error.object[: error.start].decode("utf-8")) + 1
+        raise InputError(f"{argument.option}: its character {place} is a byte that is no UTF-8") from error
+    except UnicodeEncodeError as error:
+        place = error.start + 1
+        raise InputError(f"{argument.option}: its character {place} is half of a surrogate pair, no text") from error
 
 
 def alternatives(kind: Any) -> tuple[Any, ...]:

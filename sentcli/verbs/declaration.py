@@ -25,7 +25,17 @@ from annotated_types import Ge, Le
 
 from sentcli.bounds import Flag
 from sentcli.errors import InputError, SentcliError
-from sentcli.verbs.arguments import Argument, Group, alternatives, bound_arguments, check_rules, checked, docstring
+from sentcli.redaction import value_without_secrets
+from sentcli.verbs.arguments import (
+    Argument,
+    Group,
+    alternatives,
+    bound_arguments,
+    check_rules,
+    checked,
+    docstring,
+    in_utf8,
+)
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")
@@ -70,10 +80,11 @@ class Verb:
         from sentcli import console
         from sentcli.io.places import public_arguments
 
-        values = public_arguments(values)
+        values = public_arguments({a.name: in_utf8(a, values[a.name]) for a in self.arguments})
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
         check_rules(self.arguments, {**vars(common), **values})
-        _check_outputs(common, values)
+        texts = {argument.name for argument in self.arguments if argument.holds_text}
+        _check_outputs(common, {name: value for name, value in values.items() if name not in texts})
         streams = data_streams({**vars(common), **values})
         for name, defaults in self.groups.items():
             fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name and name != COMMON}
@@ -107,6 +118,10 @@ def _check_outputs(common: CommonOptions, others: Mapping[str, Any]) -> None:
     streams = data_streams({"json": common.json, **others})
     if len(streams) > 1:
         raise InputError(f"{' and '.join(streams)} would both write to standard output")
+    if streams:
+        from sentcli.console import refuse_closed
+
+        refuse_closed("stdout", streams[0])
     targets = [("--json", Path(common.json))] if common.json not in (None, "-") else []
     targets += [("--report", page) for page in common.report or []]
     if not targets:
@@ -132,7 +147,7 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
     if common.json is not None:
         from sentcli.io.forms import finite, write_json
 
-        write_json(common.json, finite(result.to_dict()))
+        write_json(common.json, value_without_secrets(finite(result.to_dict())))
     if common.report:
         from sentcli import console
 

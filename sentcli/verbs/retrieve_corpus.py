@@ -17,6 +17,7 @@ from sentcli.console import escaped, safe
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
+from sentcli.redaction import without_secrets
 from sentcli.search.options import SearchOptions
 from sentcli.table import Table
 from sentcli.verbs.options import CorpusOptions
@@ -108,7 +109,7 @@ def search_corpus(
 def _check_usage(models: Sequence[str], options: CorpusOptions, *, overwrite: bool) -> None:
     if len(models) > 1:
         raise InputError(f"{len(models)} models (-m); searching takes one")
-    if not options.has_queries and options.count_by is None and not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not options.has_queries and options.count_by is None and not console.at_terminal():
         raise InputError("--corpus needs a --query TEXT, --queries FILE, --like ID, or --count-by COLUMN")
     if options.corpus == "-" and options.queries == "-":
         raise InputError("--corpus - and --queries - would both read standard input")
@@ -369,4 +370,5 @@ def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
 
 
 def _beginning(text: str) -> str:
+    text = without_secrets(text)
     return safe(text if len(text) <= 300 else f"{text[:300].rstrip()} [...]")

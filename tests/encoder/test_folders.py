@@ -174,3 +174,45 @@ def test_a_table_of_a_search_engine_says_euclidean(tmp_path, invoke):
     call = ("retrieve", "-m", folder, "--corpus", tmp_path / "a.txt", "--query", "cat", "--backend", "torch")
     assert "euclidean" in invoke(*call, check=2).stderr
     invoke(*call, "--similarity", "cosine", check=0)
+
+
+@pytest.mark.parametrize(
+    ("backend", "precision", "apart"),
+    [
+        ("torch", "fp32", 1e-6),
+        ("torch", "bf16", 2e-2),
+        ("onnx", "fp32", 1e-6),
+        ("onnx", "int8", 0),
+        ("openvino", "int8", 1e-6),
+    ],
+)
+def test_a_vector_does_not_depend_on_its_neighbours(backend, precision, apart, tmp_path):
+    """In int8 onnxruntime has one scale for the activations of a batch, so that texts are run one by one."""
+    if backend == "openvino":
+        pytest.importorskip("nncf", reason="int8 on openvino comes with the extra sentcli[openvino]")
+    folder = folders.make(tmp_path / "st", "normalize")
+    try:
+        encoder = SentenceEncoder.load(folder, backend=backend, precision=precision, device="cpu")
+    except InputError:
+        if precision != "bf16":
+            raise
+        pytest.skip("this processor does not compute in bf16")
+    together = encoder.encode(TEXTS)
+    alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
+    backwards = encoder.encode(TEXTS[::-1])[::-1]
+    for vectors in (alone, backwards, encoder.encode(TEXTS, batch_tokens=20)):
+        assert np.abs(vectors - together).max() <= apart
+
+
+@pytest.mark.parametrize("settings", [["truncated"], ["left"], ["lower-case", "dot"]])
+def test_what_a_folder_says_stays_when_it_is_trained(settings, tmp_path, invoke):
+    folder = folders.make(tmp_path / "st", "normalize", settings)
+    (tmp_path / "a.txt").write_text("".join(f"{text}\n" for text in TEXTS if text))
+    call = ("train", "--method", "simcse", "--pooling", "own", "-m", folder, "--data", tmp_path / "a.txt")
+    invoke(*call, "-o", tmp_path / "out", "--max-steps", 2, "--batch-size", 3, check=0)
+    peer = folders.opened(tmp_path / "out")
+    encoder = SentenceEncoder.load(tmp_path / "out", backend="torch", device="cpu")
+    np.testing.assert_allclose(encoder.encode(TEXTS), peer.encode(TEXTS, batch_size=1), atol=1e-5)
+    before = SentenceEncoder.load(folder, backend="torch", device="cpu")
+    assert encoder.dimension == before.dimension and encoder.tokenizer.side == before.tokenizer.side
+    assert encoder.spec.stated_similarity == before.spec.stated_similarity == peer.similarity_fn_name

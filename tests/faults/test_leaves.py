@@ -22,6 +22,7 @@ import pytest
 
 from sentcli import SentenceEncoder
 from tests.conftest import save_backbone, save_cross_encoder
+from tests.encoder.test_model2vec import make as make_model2vec
 from tests.faults.leaves import Unwritable, leaves
 from tests.faults.scenes import TRAIN
 
@@ -67,11 +68,13 @@ READERS = [
             f"parts/{file}"
             for file in (
                 *PLAIN, "1_WeightedLayerPooling/config.json", "2_CNN/cnn_config.json", "3_Pooling/config.json",
-                "4_Dense/config.json", "model.safetensors.index.json", "1_WeightedLayerPooling/model.safetensors",
-                "4_Dense/model.safetensors",
+                "4_Dense/config.json", "5_Normalize/config.json", "model.safetensors.index.json",
+                "1_WeightedLayerPooling/model.safetensors", "4_Dense/model.safetensors",
             )
         ),
     ),
+    Reader("encode two.txt -m lora -o out.npy --backend torch", ("lora/adapter_config.json",), most=30),
+    Reader("encode two.txt -m m2v -o out.npy", ("m2v/config.json", "m2v/model.safetensors"), most=30),
     Reader(
         "encode two.txt -m weighted -o out.npy --backend torch",
         ("weighted/1_WordWeights/config.json", "weighted/1_WordWeights/model.safetensors"), most=30,
@@ -150,6 +153,8 @@ def structured(good, tmp_path_factory):
     (folder / "two.txt").write_text("a cat\nthe river\n" * 8)
     write_parts(folder / "parts", folder / "bert")
     SentenceEncoder.load(folder / "bert", backend="torch").in_template('a "[X]" is [MASK].').save(folder / "weighted")
+    write_adapted(folder / "lora")
+    make_model2vec(folder / "m2v")
     save_cross_encoder(folder / "cross")
     settings = {"activation_fn": "torch.nn.modules.activation.Sigmoid", "default_prompt_name": None, "prompts": {}}
     (folder / "cross" / "config_sentence_transformers.json").write_text(json.dumps(settings))
@@ -170,6 +175,16 @@ def structured(good, tmp_path_factory):
         record["identity"]["data"][0]["sentences"] = size
     (folder / "shots.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder
+
+
+def write_adapted(folder):
+    """Write a model with an adapter beside its weights."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModel
+
+    save_backbone(folder)
+    settings = LoraConfig(r=2, target_modules=["query"], task_type="FEATURE_EXTRACTION")
+    get_peft_model(AutoModel.from_pretrained(folder), settings).save_pretrained(folder)
 
 
 def write_parts(folder, backbone):
@@ -199,10 +214,17 @@ def write_parts(folder, backbone):
             "in_features": 16, "out_features": 8, "bias": True,
             "activation_function": "torch.nn.modules.activation.Tanh",
         },
-        "5_Normalize/config.json": {},
-        "sentence_bert_config.json": {"max_seq_length": 30, "do_lower_case": True},
+        "5_Normalize/config.json": {
+            "module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding",
+        },
+        "sentence_bert_config.json": {
+            "max_seq_length": 30, "do_lower_case": True, "transformer_task": "feature-extraction",
+            "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+            "module_output_name": "token_embeddings", "processor_kwargs": {"truncation_side": "left"},
+        },
         "config_sentence_transformers.json": {
             "prompts": {"query": "a ", "document": ""}, "default_prompt_name": "query", "similarity_fn_name": "cosine",
+            "truncate_dim": 6, "model_type": "SentenceTransformer",
         },
     }  # fmt: skip
     for name, content in settings.items():

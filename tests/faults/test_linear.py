@@ -11,7 +11,7 @@ from sentcli import console
 from sentcli.io.formats import headless
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_values import label_words, repeating, value_kind
-from sentcli.io.places import without_secrets
+from sentcli.io.places import without_address_secrets
 from sentcli.io.weights import _first_line
 from sentcli.pages.write import latex_text, markdown_text
 from sentcli.search.words import TOKEN, in_pairs
@@ -66,7 +66,7 @@ READERS = {
     "names of a header": lambda text: headless([text]),
     "head of a column": head,
     "values": lambda text: (value_kind(Counter([text])), label_words([text]), repeating(Counter(text.split()))),
-    "secrets": without_secrets,
+    "secrets": without_address_secrets,
     "message of a library": lambda text: _first_line(Exception(text)),
     "console": lambda text: (console.safe(text), console.escaped(text)),
     "Markdown": markdown_text,

@@ -153,6 +153,66 @@ def test_what_is_no_workbook_is_told(tmp_path, monkeypatch):
         read_table(str(tmp_path / "t.xlsx"))
 
 
+def rewritten(path, name, change):
+    """Change one member of a workbook."""
+    with zipfile.ZipFile(path) as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, change(content) if member == name else content)
+    return path
+
+
+def far_cell(cell):
+    return lambda sheet: sheet.replace(b"</sheetData>", f'<row><c r="{cell}"><v>1</v></c></row></sheetData>'.encode())
+
+
+def shared_strings(path):
+    """Let a workbook state four billion texts."""
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(
+            "xl/sharedStrings.xml", f'<sst xmlns="{main}" uniqueCount="4294967295"><si><t>a</t></si></sst>'
+        )
+    entry = f'<Relationship Id="r9" Type="{office}/sharedStrings" Target="sharedStrings.xml"/></Relationships>'.encode()
+    return rewritten(path, "xl/_rels/workbook.xml.rels", lambda text: text.replace(b"</Relationships>", entry))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: rewritten(xlsx(folder / "t.xlsx"), "xl/worksheets/sheet1.xml", far_cell("XFD1048576")),
+        lambda folder: shared_strings(xlsx(folder / "t.xlsx")),
+    ],
+    ids=["a far cell", "a count of texts"],
+)
+def test_sizes_that_a_workbook_states_are_bounded(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("sentcli.io.sheets.BASE", 2**28)  # so that the process fills less before it ends
+    with pytest.raises(DataError, match=r"t\.xlsx: .*more cells or texts than there is memory for"):
+        read_table(make(tmp_path))
+
+
+def test_a_cell_at_the_end_of_a_column_is_read(tmp_path):
+    file = rewritten(xlsx(tmp_path / "t.xlsx"), "xl/worksheets/sheet1.xml", far_cell("A100000"))
+    assert [number for number, _ in records(open_source(file))] == [2, 3, 100_000]
+
+
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("sentcli.io.formats.LONGEST_LINE", 2**20)
+    with gzip.open(tmp_path / "t.txt.gz", "wb") as handle:
+        handle.write(b"a\n" + b"b" * 2**21)
+    with pytest.raises(DataError, match=r"t\.txt\.gz, line 2: .*longer than 1 MB"):
+        list(records(open_source(str(tmp_path / "t.txt.gz"))))
+
+
+def test_a_packed_file_is_not_read_at_once_beyond_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("sentcli.io.sources.memory_left", lambda: 2**22)
+    (tmp_path / "t.xlsx.gz").write_bytes(gzip.compress(b"PK" * 2**21))
+    with pytest.raises(DataError, match=r"t\.xlsx\.gz: .*too much to be read at once"):
+        list(records(open_source(str(tmp_path / "t.xlsx.gz"))))
+
+
 def test_a_text_file_of_tabs_is_no_other_table(tmp_path):
     (tmp_path / "t.tsv").write_text('sentence1\tsentence2\tscore\n"Hi" he said; then\tb\t1\n')
     assert read_table(str(tmp_path / "t.tsv")).texts[0] == ['"Hi" he said; then']

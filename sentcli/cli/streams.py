@@ -1,0 +1,36 @@
+"""The three standard streams, as a shell, a service or a scheduler gives them: poor in signs, or closed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from sentcli import console
+
+STREAMS = {0: "stdin", 1: "stdout", 2: "stderr"}
+
+
+def prepare_streams() -> None:
+    """Let the program write to each stream.
+
+    Signs that the encoding of standard output lacks are replaced, unless the user has chosen what happens with them. A
+    closed stream becomes an empty one, since the next file that is opened would get its number, and with it whatever
+    a library prints. It is noted, so that no data goes there; see `console.refuse_closed`.
+    """
+    for number, name in STREAMS.items():
+        if getattr(sys, name) is None:
+            console.closed.add(name)
+            _open_empty(number, name)
+    if sys.stdout.errors in console.STRICT:
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+def _open_empty(number: int, name: str) -> None:
+    """Open what has no bytes and takes all as a standard stream."""
+    empty = os.open(os.devnull, os.O_RDWR)
+    if empty != number:
+        os.dup2(empty, number)
+        os.close(empty)
+    os.set_inheritable(number, True)
+    stream = open(number, "w" if number else "r", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    setattr(sys, name, stream)
