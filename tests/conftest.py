@@ -9,13 +9,17 @@ import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from tests.forked import leave_writing_to_the_system
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 _cache = tempfile.TemporaryDirectory(prefix="sentcli-test-cache-")
 os.environ["SENTCLI_CACHE"] = _cache.name  # exports made in passing; one cache for each process of pytest
+leave_writing_to_the_system()
 
 
 def pytest_collection_modifyitems(items):
@@ -195,6 +199,15 @@ def tiny_bert(tmp_path_factory):
 def tiny_roberta(tmp_path_factory):
     """The same with RoBERTa and a byte-level tokenizer."""
     return save_backbone(tmp_path_factory.mktemp("models") / "tiny-roberta", kind="roberta")
+
+
+@pytest.fixture(scope="session")
+def soon_indexed():
+    """Let pymilvus, which waits half a second before it first looks whether an index is made, look soon."""
+    handler = pytest.importorskip("pymilvus.client.grpc_handler", reason="needs the extra sentcli[milvus]")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handler, "time", SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(seconds / 100)))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,11 @@ CONTEXT.set_forkserver_preload(
 )
 
 
+def leave_writing_to_the_system() -> None:
+    """Wait for no disk in this process, as nothing that a test writes has to outlast the machine."""
+    os.fsync = lambda handle: None
+
+
 class Forked:
     """``python -m MODULE ARGUMENTS`` in a forked process, with the interface of `subprocess.Popen`."""
 
@@ -68,6 +73,7 @@ def _run(words: list[str], env: dict[str, str], cwd: str, said: str) -> None:
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
+    leave_writing_to_the_system()
     for number in (1, 2):
         os.dup2(os.open(Path(said, str(number)), os.O_CREAT | os.O_WRONLY), number)
     sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - as long as the process

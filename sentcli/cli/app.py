@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +37,7 @@ class Verbs(TyperGroup):
         """Return a command; for an unknown name None, after making all of them, so that click can suggest one."""
         for name in [cmd_name] if cmd_name in self.places else self.places:
             if name not in self.commands:
-                self.commands[name] = typer.main.get_command(_command_app(name, self.places[name]))
+                self.commands[name] = _command(name, self.places[name])
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -62,6 +63,12 @@ def _help(place: str | type[Verbs]) -> str:
     file = Path(verbs.__path__[0], *module.split(".")).with_suffix(".py")
     body = ast.parse(file.read_text("utf-8")).body
     return next(ast.get_docstring(n) or "" for n in body if isinstance(n, ast.FunctionDef) and n.name == function)
+
+
+@cache  # what its options accept is worked out once, too
+def _command(name: str, place: str | type[Verbs]) -> Any:
+    """Return the command of a verb or of a group of verbs."""
+    return typer.main.get_command(_command_app(name, place))
 
 
 def _command_app(name: str, place: str | type[Verbs]) -> typer.Typer:

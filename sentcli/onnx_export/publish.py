@@ -13,7 +13,7 @@ import timeit
 from collections.abc import Callable, Collection, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,8 @@ from sentcli.onnx_export import alone, graph, transformer, verify
 from sentcli.onnx_export.verify import Scorer, Verification
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+
     from sentcli.model.encoding import Backend
 
 Say = Callable[[str], None]
@@ -157,12 +159,17 @@ def _check_finite(model: LoadedModel) -> None:
         raise SentcliError(f"{model.name}: NaN or infinity in {len(broken)} of its weights ({', '.join(broken[:3])})")
 
 
-def _write_card(folder: Path, model: LoadedModel, export: Export) -> None:
-    """Write the model card of an exported folder, ``README.md``."""
+@cache
+def _card() -> Template:
+    """Return the template of a model card."""
     from jinja2 import Template
 
-    card = Template((Path(__file__).parent / "card.md").read_text("utf-8"), keep_trailing_newline=True)
-    text = card.render(
+    return Template((Path(__file__).parent / "card.md").read_text("utf-8"), keep_trailing_newline=True)
+
+
+def _write_card(folder: Path, model: LoadedModel, export: Export) -> None:
+    """Write the model card of an exported folder, ``README.md``."""
+    text = _card().render(
         export=export,
         checked=export.verification,
         entry=zoo.find_entry(model.name),

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.console import safe
-from sentcli.pages.write import asset, digest, script_data, templates
+from sentcli.pages.write import asset, digest, made_safe, script_data, templates
 
 if TYPE_CHECKING:
     from sentcli.testset.judging import Pooled
@@ -27,7 +26,7 @@ def write_judging_page(target: Path, title: str, pool: Sequence[Pooled], command
         pool: queries with their documents.
         command: what the user types when all is judged.
     """
-    environment = templates(autoescape=True, finalize=lambda value: safe(value) if type(value) is str else value)
+    environment = templates(autoescape=True, finalize=made_safe)
     css, script = asset(environment, "page.css") + asset(environment, "judge.css"), asset(environment, "judge.js")
     rows = [[[entry.query.id, entry.query.text], entry.documents] for entry in pool]
     html = environment.get_template("judge.html").render(

@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,8 +135,7 @@ def _html(page: Page, style: Style) -> str:
     """Return an HTML file; the template escapes all texts."""
     from markupsafe import Markup
 
-    # markup and numbers stay as they are
-    environment = templates(autoescape=True, finalize=lambda value: safe(value) if type(value) is str else value)
+    environment = templates(autoescape=True, finalize=made_safe)
     intervals = style.intervals is not False
     ranked = f"{RANKED}{UNDERLINED}." if style.bold else ""
     parts: list[dict[str, Any]] = []
@@ -217,12 +217,18 @@ def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
     return [*notes, *table.notes]
 
 
+@cache  # templates are compiled once
 def templates(**options: Any) -> Environment:
     """Return the Jinja environment of the templates of pages."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("sentcli.pages", "templates")
     return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **options)
+
+
+def made_safe(value: Any) -> Any:
+    """Return what a template shows of a value: markup and numbers stay as they are."""
+    return safe(value) if type(value) is str else value
 
 
 def latex_text(text: str) -> str:

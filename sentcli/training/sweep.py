@@ -280,8 +280,9 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
         InputError: if the first run refuses its input; an error of a later run is kept in the outcome.
     """
     outcome = SweepResult()
-    for run in planned:
-        gc.collect()  # the model of the previous run is part of a reference cycle
+    for number, run in enumerate(planned):
+        if number:
+            gc.collect()  # the model of the previous run is part of a reference cycle
         try:
             record, is_new = make_record(run, agree(read_results(results)), observer)
             if is_new:

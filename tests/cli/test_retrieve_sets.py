@@ -267,7 +267,7 @@ def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_rob
     monkeypatch.setattr(
         LoadedModel,
         "encode",
-        lambda self, texts, prompt, **more: encoded.append(len(texts)) or original(self, texts, prompt, **more),
+        lambda self, texts, prompt="", **more: encoded.append(len(texts)) or original(self, texts, prompt, **more),
     )
     folder = make_random("kept", seed=7)
     call = ["--beir", folder, "-m", tiny_roberta]

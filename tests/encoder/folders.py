@@ -186,7 +186,9 @@ def halve(path):
 def make(folder, modules="mean", settings=(), kind="bert", padding="right"):
     """Write a folder with modules of one name and settings of several."""
     transformer = st.Transformer(str(plain(kind, padding)))
-    SentenceTransformer(modules=[transformer, *modules_of(modules)], device="cpu").save(str(folder))
+    SentenceTransformer(modules=[transformer, *modules_of(modules)], device="cpu").save(
+        str(folder), create_model_card=False
+    )
     for name in settings:
         SETTINGS[name](folder)
     return folder

@@ -54,7 +54,9 @@ def test_folders_written_by_sentence_transformers(tiny_bert, sentences, tmp_path
     }
     for name, rest in chains.items():
         transformer = Transformer(str(tiny_bert))
-        SentenceTransformer(modules=[transformer, *rest(transformer)], device="cpu").save(str(tmp_path / name))
+        SentenceTransformer(modules=[transformer, *rest(transformer)], device="cpu").save(
+            str(tmp_path / name), create_model_card=False
+        )
         encoder = SentenceEncoder.load(tmp_path / name)
         vectors = encoder.encode(sentences)
         # one by one: its convolutions see the padding, so that its vectors depend on the batch
@@ -74,7 +76,7 @@ def test_prompts_and_prompt_exclusion(tiny_bert, sentences, tmp_path):
     for include in (True, False):
         modules = [Transformer(str(tiny_bert)), Pooling(32, "mean", include_prompt=include)]
         folder = tmp_path / str(include)
-        SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder))
+        SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder), create_model_card=False)
         encoder = SentenceEncoder.load(folder)
         texts = [text for text in sentences if text.strip()]
         ours = encoder.encode(texts, prompt_name="query")

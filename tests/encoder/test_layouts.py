@@ -1,8 +1,11 @@
 """Older checkpoint layouts of the SimCSE family, hub ids from the cache, and folders that are broken."""
 
 import json
+import os
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -213,20 +216,27 @@ def cached_on_hub(cache, repository, folder):
     (root / "refs" / "main").write_text("0123456789abcdef0123456789abcdef01234567")
 
 
-def test_hub_id_from_the_cache_offline(run, tmp_path, tiny_bert):
+def test_hub_id_from_the_cache_offline(tmp_path, tiny_bert):
     """Known checkpoints get the pooling of their authors; another id is said to pool by default."""
     (tmp_path / "a.txt").write_text("the cat\n")
     known = "princeton-nlp/unsup-simcse-bert-base-uncased"
     for repository in (known, "someone/something"):
         cached_on_hub(tmp_path / "hub", repository, tiny_bert)
-    env = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    for model in (known, "unsup-simcse-bert-base"):
-        done = run("encode", tmp_path / "a.txt", "-o", "-", "-m", model, "-v", env=env, check=0)
-        assert "pooling cls" in done.stderr
-    done = run("encode", tmp_path / "a.txt", "-o", "-", "-m", "someone/something", env=env, check=0)
-    assert "does not say how it pools" in done.stderr
-    done = run("encode", tmp_path / "a.txt", "-o", "-", "-m", "someone/else", env=env, check=1)
-    assert "hub cannot be reached" in done.stderr
+    models = [known, "unsup-simcse-bert-base", "someone/something", "someone/else"]
+    program = """
+import json, sys
+from typer.testing import CliRunner
+from sentcli.cli.app import app
+done = [CliRunner().invoke(app, ["encode", sys.argv[1], "-o", "-", "-m", model, "-v"]) for model in sys.argv[2:]]
+print(json.dumps([[result.exit_code, result.stderr] for result in done]))
+"""  # one process, since the folder of the hub's cache is read when it starts
+    env = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", program, tmp_path / "a.txt", *models]
+    done = json.loads(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout)
+    assert [code for code, _ in done] == [0, 0, 0, 1]
+    assert all("pooling cls" in said for _, said in done[:2])
+    assert "does not say how it pools" in done[2][1]
+    assert "hub cannot be reached" in done[3][1]
 
 
 def test_every_zoo_entry_is_complete():

@@ -59,7 +59,9 @@ def qwen3(folder):
     transformer = models.Transformer(str(folder / "plain"), max_seq_length=200)
     modules = [transformer, models.Pooling(32, pooling_mode="lasttoken"), models.Normalize()]
     prompts = {"query": INSTRUCTION, "document": ""}
-    SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder / "st"))
+    SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(
+        str(folder / "st"), create_model_card=False
+    )
     return folder / "st"
 
 
@@ -73,7 +75,9 @@ def modernbert(folder):
     transformer = models.Transformer(str(folder / "plain"))
     modules = [transformer, models.Pooling(32, pooling_mode="mean")]
     prompts = {"query": "the ", "document": "a "}
-    SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(str(folder / "st"))
+    SentenceTransformer(modules=modules, prompts=prompts, device="cpu").save(
+        str(folder / "st"), create_model_card=False
+    )
     return folder / "st"
 
 

@@ -94,8 +94,15 @@ def exports_in(cache):
 # Without torch
 
 
-@pytest.mark.parametrize("name", ["v.npy", "v"])
-@pytest.mark.parametrize("folder", ["with_weights", "without_weights"])
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("with_weights", "v.npy"),
+        ("without_weights", "v"),
+        pytest.param("with_weights", "v", marks=pytest.mark.slow),
+        pytest.param("without_weights", "v.npy", marks=pytest.mark.slow),
+    ],
+)
 def test_an_exported_folder_encodes_without_torch(run, request, lines, tmp_path, no_torch, expected, folder, name):
     call = ["encode", lines, "-o", tmp_path / name, "-m", request.getfixturevalue(folder), "--json", "-"]
     done = run(*call, env=no_torch, check=0)

@@ -277,8 +277,20 @@ def test_every_method_trains_a_tiny_bert(invoke, tiny_bert, text, tmp_path, sent
     opens_everywhere(tmp_path / "m", sentences)
 
 
-@pytest.mark.parametrize("method", ["micse", "infocse", "is-bert", "whitenedcse", "ct"])
-@pytest.mark.parametrize("kind", ["roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"])
+DEEP = ["micse", "infocse", "is-bert", "whitenedcse", "ct"]
+"""Methods that look into the backbone."""
+BACKBONES = ["roberta", "distilbert", "mpnet", "albert", "electra", "modernbert"]
+
+
+def _on_backbones():
+    """Every pair of a method and a backbone, of which the quick tests have each method and each backbone twice."""
+    for i, kind in enumerate(BACKBONES):
+        for j, method in enumerate(DEEP):
+            quick = (j - i) % len(DEEP) < 2
+            yield pytest.param(kind, method, marks=[] if quick else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize(("kind", "method"), _on_backbones())
 def test_methods_on_other_backbones(invoke, tmp_path, text, sentences, kind, method):
     model = save_backbone(tmp_path / kind, kind=kind)
     train(invoke, method, model, text, tmp_path / "m")

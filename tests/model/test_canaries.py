@@ -247,8 +247,7 @@ def test_a_baseline_tells_other_prompts_of_queries(tiny_bert, invoke, tmp_path):
         assert json.loads(out.read_text())["results"]["set"]["baseline"]["model_is"] == kinship
 
 
-def test_collections_keep_those_of_their_directory(vectors, folders, made, invoke, tmp_path):
-    pytest.importorskip("pymilvus")
+def test_collections_keep_those_of_their_directory(vectors, folders, made, invoke, soon_indexed, tmp_path):
     uri = f"milvus:{tmp_path / 'notes.db'}"
     model = ["-m", folders["first"], "--pooling", "mean"]
     invoke("index", vectors, "--to", uri, "--collection", "notes", check=0)

@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -69,7 +70,18 @@ def dropped(inner, environ, start_response):
 
 
 @pytest.fixture(scope="session")
-def server():
+def descriptions():
+    """Read botocore's descriptions of services once, and not for each client."""
+    loaders = pytest.importorskip("botocore.loaders", reason="s3fs is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        whole = loaders.JSONFileLoader.load_file
+        read = cache(lambda path: whole(loaders.JSONFileLoader(), path))
+        patch.setattr(loaders.JSONFileLoader, "load_file", lambda self, path: read(path))
+        yield
+
+
+@pytest.fixture(scope="session")
+def server(descriptions):
     moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     from werkzeug.serving import make_server
@@ -100,7 +112,7 @@ def server():
         return inner(environ, start_response)
 
     http = make_server("127.0.0.1", 0, application, threaded=True)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     store.url = f"http://127.0.0.1:{http.server_port}"
     yield store
     http.shutdown()
@@ -130,6 +142,8 @@ def store(server, variables, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tempfile, "tempdir", None)  # TMPDIR is read anew
+    again = "botocore.retries.standard.ExponentialBackoff.delay_amount"
+    monkeypatch.setattr(again, lambda self, context: 0.01)  # seconds before a further attempt
     stores._filesystem.cache_clear()
     server.fault, server.pause = "", 0.0
     server.client = boto3.client("s3", endpoint_url=server.url)
@@ -201,7 +215,7 @@ def web():
                 self.wfile.write(body)
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     told.url = f"http://127.0.0.1:{http.server_port}"
     stores._filesystem.cache_clear()
     yield told

@@ -101,18 +101,18 @@ def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, n
 
 @pytest.mark.parametrize("slow_head", [False, True])
 def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_path, monkeypatch, slow_head):
-    monkeypatch.setattr(stores, "SLOW_SECONDS", 2.0)
+    monkeypatch.setattr(stores, "SLOW_SECONDS", 1.0)
     answer = http("200 OK", "Content-Length: 500", "Content-Type: text/plain", *["X-More: " + "x" * 50] * 9)
     slow = host(answer + b"x" * 500, 0.2, slow_head)
     start = time.monotonic()
     message = message_of(encode(slow.url, "-o", tmp_path / "o.npy", check=1))
     assert time.monotonic() - start < 30
-    assert re.search(f"{slow.url}: .* 2 seconds", message)
+    assert re.search(f"{slow.url}: .* 1 seconds", message)
 
     from sentcli import console
     from sentcli.data.registry import Pin
 
-    with console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1.* 2 seconds"):
+    with console.transferring("x") as meter, pytest.raises(SentcliError, match=r"127\.0\.0\.1.* 1 seconds"):
         download([slow.url], tmp_path / "rows", Pin(), meter)
     assert time.monotonic() - start < 60
 

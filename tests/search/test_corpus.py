@@ -47,7 +47,7 @@ def kind(request):
 
 
 @pytest.fixture
-def corpus(kind, tmp_path, tiny_bert, encoder, invoke):
+def corpus(kind, tmp_path, tiny_bert, encoder, invoke, request):
     """The rows above as a corpus of each kind."""
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
@@ -69,7 +69,7 @@ def corpus(kind, tmp_path, tiny_bert, encoder, invoke):
         options = CorpusOptions(corpus=str(tmp_path / "d.parquet"))
         invoke("encode", file, "-o", options.corpus, *made_with, check=0)
     elif kind == "milvus":
-        pytest.importorskip("pymilvus", reason="needs the extra sentcli[milvus]")
+        request.getfixturevalue("soon_indexed")
         options = CorpusOptions(corpus=f"milvus:{tmp_path}/m.db", collection="rows")
         invoke("index", file, "--to", options.corpus, "--collection", "rows", *made_with, check=0)
     with open_corpus(options, SearchOptions(), LOAD) as opened:

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -308,10 +310,24 @@ def test_vectors_that_have_changed_are_refused(directory):
     assert make(directory, "hnsw", overwrite=True)[1] == 3000
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    """A function that returns a folder with an index of a kind, and its manifest."""
+
+    @cache
+    def made(kind):
+        folder = tmp_path_factory.mktemp("made") / "d"
+        write_directory(folder, clustered(3000, 16))
+        return folder, make(folder, kind)[0]
+
+    return made
+
+
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
 @pytest.mark.parametrize("damage", ["torn", "missing", "other", "flipped"])
-def test_a_damaged_file_is_named(directory, kind, damage):
-    manifest, _ = make(directory, kind)
+def test_a_damaged_file_is_named(made_once, tmp_path, kind, damage):
+    folder, manifest = made_once(kind)
+    directory = shutil.copytree(folder, tmp_path / "d")
     path = directory / "indexes" / kind / manifest.files[0].name
     content = path.read_bytes()
     if damage == "missing":

@@ -27,6 +27,8 @@ from sentcli.search import milvus, milvus_client
 from sentcli.search.conditions import parse_condition
 from sentcli.search.milvus_rows import Record, fields_of, filter_of
 
+pytestmark = pytest.mark.usefixtures("soon_indexed")
+
 
 @pytest.fixture
 def place(tmp_path):

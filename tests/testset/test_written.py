@@ -50,7 +50,7 @@ def host():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.requests, server.behave, server.normal, server.lock = [], behave, behave, threading.Lock()
     server.address = f"http://127.0.0.1:{server.server_port}/v1#writer"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server
     server.shutdown()
 
