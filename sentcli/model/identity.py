@@ -29,6 +29,7 @@ LEFT_OUT = {
     "assumed_pooling": "the modules say what was assumed",
     "stated_similarity": "it compares vectors and does not change them",
     "unknown_keys": "nothing reads them",
+    "has_code": "it is never run",
 }
 """The fields of `EncoderSpec` that `encoder_digest` does not take as they are."""
 TOKENIZER_FILES = (
