@@ -25,7 +25,7 @@ from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
-from sentcli.model.static import LEFT_OUT
+from sentcli.model.static import UNKNOWN_LEFT_OUT
 from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
@@ -93,7 +93,7 @@ def load(
             f"{name}: the code that its config.json names (auto_map) is not run: transformers' class for "
             f"{spec.config.get('model_type')!r} is taken, which was written for these weights"
         )
-    if spec.config.get(LEFT_OUT):
+    if spec.config.get(UNKNOWN_LEFT_OUT):
         notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
     from_head = any(getattr(module, "from_head", False) for module in spec.modules)
     if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):

@@ -1,7 +1,7 @@
 """What a model's vectors depend on, as digests: the keys of all that is kept of a model, made in this one place.
 
 A folder is described by `EncoderSpec`, and every field of it that decides a vector is in `encoder_digest`. What is left
-out there is listed in `LEFT_OUT`, with the reason; a test goes through the fields.
+out there is listed in `NOT_IN_DIGEST`, with the reason; a test goes through the fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sentcli.model.modules import ModuleSpec
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer
 
-LEFT_OUT = {
+NOT_IN_DIGEST = {
     "folder": "its files are digested, wherever they lie",
     "adapter": "its files are digested, wherever they lie",
     "config": "what of it decides vectors is digested",
@@ -85,7 +85,7 @@ def encoder_digest(spec: EncoderSpec, weights: Iterable[str] | None = None) -> s
         "config": config_digest(spec.config),
         "modules": [module.identity for module in spec.modules],
         "tokenizer": tokenizer_digest(spec.tokenizer_folder),
-        **{field.name: getattr(spec, field.name) for field in fields(spec) if field.name not in LEFT_OUT},
+        **{field.name: getattr(spec, field.name) for field in fields(spec) if field.name not in NOT_IN_DIGEST},
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

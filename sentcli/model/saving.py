@@ -13,7 +13,7 @@ from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import read_json, write_json
 from sentcli.io.weights import save_state, save_weights
 from sentcli.model.modules import ClassifierSpec, TruncateSpec
-from sentcli.model.static import LEFT_OUT, STATIC, STATIC_LENGTH, THEIR_TABLE
+from sentcli.model.static import STATIC, STATIC_LENGTH, THEIR_TABLE, UNKNOWN_LEFT_OUT
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel
@@ -71,7 +71,7 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
         settings["truncate_dim"] = spec.modules[-1].dimension
     write_json(folder / "config_sentence_transformers.json", settings)
     _write_tokenizer(model, folder)
-    if spec.config.get(LEFT_OUT):
+    if spec.config.get(UNKNOWN_LEFT_OUT):
         _write_model2vec(model, folder)
         return
     config: Any = module.backbone.config

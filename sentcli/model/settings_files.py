@@ -25,7 +25,7 @@ TEXT_FILES = (
     ),
 )
 """The names that releases of sentence-transformers gave to the settings of the transformer; the first one counts."""
-NO_LIMIT = 10**9
+UNLIMITED_FROM = 10**9
 """From this length on, a tokenizer states none: transformers writes 10^30."""
 Side = Literal["left", "right"]
 
@@ -41,7 +41,7 @@ class TokenizerSettings(BaseModel):
     def limit(self) -> int | None:
         """The maximum length in tokens, special ones included; None if there is none."""
         stated = self.model_max_length or self.max_len
-        if stated is None or stated >= NO_LIMIT:
+        if stated is None or stated >= UNLIMITED_FROM:
             return None
         return int(stated)
 

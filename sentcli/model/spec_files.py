@@ -166,7 +166,7 @@ def _static_spec(table: Path, folder: Path, modules: tuple[ModuleSpec, ...]) -> 
         modules = (*modules, NormalizeSpec())
     config = {"model_type": static.STATIC, **static.table_sizes(table)}
     if rule.leaves_out_unknown:
-        config[static.LEFT_OUT] = True
+        config[static.UNKNOWN_LEFT_OUT] = True
     modules = (PoolingSpec(("mean",)), *modules)
     spec = EncoderSpec(table, modules, max_length=rule.max_length, config=config, unknown_keys=rule.unknown_keys)
     return _with_prompts(spec, folder)

@@ -32,7 +32,7 @@ TABLE, ROWS, WEIGHTS = "embedding.weight", "mapping", "weights"
 THEIR_TABLE = "embeddings"
 """The name of the table in model2vec's files."""
 TABLES = (TABLE, THEIR_TABLE)
-LEFT_OUT: Final = "unknown_tokens_left_out"
+UNKNOWN_LEFT_OUT: Final = "unknown_tokens_left_out"
 """The key of a description that says whether unknown tokens are left out of the mean, as model2vec does."""
 
 

@@ -215,7 +215,7 @@ def fit(
     limit = _limit(backend, spec, pad_id, max_length, stated)
     side = spec.truncation_side or (backend.truncation or {}).get("direction", "right").lower()
     dropped = characters = None
-    if spec.config.get(static.LEFT_OUT):
+    if spec.config.get(static.UNKNOWN_LEFT_OUT):
         dropped, characters = static.unknown_token(backend), static.most_characters(backend, limit)
     return TextTokenizer(
         backend,

@@ -66,7 +66,7 @@ def choose_device(device: str) -> torch.device:
 
 TRIED_LENGTHS = (5, 12)
 """The lengths of two texts in tokens, of which the shorter is run alone and with padding when a model is loaded."""
-MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.02}
+PADDING_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.02}
 """By how much of its largest component padding may move a vector by rounding alone."""
 PADDING_COUNTS = ("nystromformer", "yoso", "mra", "reformer", "fnet")
 """Architectures whose vectors depend on padding, some of them in long texts only."""
@@ -118,7 +118,7 @@ class TorchBackend:
         padded = self.run({"input_ids": ids, "attention_mask": mask}, 0)
         self.dimension = vector.shape[1]
         apart = float(np.abs(padded[0] - vector[0]).max())
-        moves = apart > MOST_DRIFT[self.precision] * float(np.abs(vector).max())
+        moves = apart > PADDING_DRIFT[self.precision] * float(np.abs(vector).max())
         self.batches = "one length" if moves or kind in PADDING_COUNTS else "padded"
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:

@@ -18,7 +18,7 @@ from sentcli.model.exported import ONNX, OPENVINO, Export
 from sentcli.model.tokenizing import BETWEEN_TEXTS, pair_text
 from sentcli.onnx_export import verify
 
-TEXTS = (
+HOSTILE = (
     "",
     " ",
     "The QUICK Brown Fox JUMPS over the lazy DOG",
@@ -38,14 +38,14 @@ LONG = 512
 
 
 def hostile_texts(model: LoadedModel) -> list[str]:
-    """Return texts that show how a model tokenises: `TEXTS`, one that is cut at an end, and all with its prompts."""
-    middle = " ".join(f"word {number}" for number in range(model.tokenizer.max_length))
+    """Return texts that show how a model tokenises: `HOSTILE`, one that is cut at an end, and all with its prompts."""
+    middle = " ".join(f"word {number}" for number in range(verify.longest_tried(model)))
     long = f"The beginning. {middle} The end."
     if model.spec.scores_pairs:
-        return [pair_text(text, TEXTS[number - 1]) for number, text in enumerate((*TEXTS, long))]
-    texts = [*TEXTS, long]
+        return [pair_text(text, HOSTILE[number - 1]) for number, text in enumerate((*HOSTILE, long))]
+    texts = [*HOSTILE, long]
     for prompt in model.spec.prompts.values():
-        texts += [prompt + text for text in TEXTS]
+        texts += [prompt + text for text in HOSTILE]
     return list(dict.fromkeys(texts))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.tokenizing import pair_text
+from sentcli.model.tokenizing import NO_LIMIT, pair_text
 from sentcli.zoo import models_folder
 
 Scorer = Callable[[LoadedModel], dict[str, float]]
@@ -74,9 +74,18 @@ def texts_of_all_lengths(max_tokens: int) -> list[str]:
     return list(dict.fromkeys([*SHORTEST, *lines, *pieces, " ".join(words[: max_tokens + 10])]))
 
 
+def longest_tried(model: LoadedModel) -> int:
+    """Return the number of tokens of the longest text that is tried: the maximum length, if there is one.
+
+    A model whose positions are relative may have none, and no machine has the memory for a text without end.
+    """
+    limit = model.tokenizer.max_length
+    return limit if limit < NO_LIMIT else 512
+
+
 def texts_for(model: LoadedModel) -> list[str]:
     """Return texts of all lengths; for a cross-encoder each with itself, with its first half or with another."""
-    limit = model.tokenizer.max_length
+    limit = longest_tried(model)
     if not model.spec.scores_pairs:
         return texts_of_all_lengths(limit)
     texts = texts_of_all_lengths(limit // 2)

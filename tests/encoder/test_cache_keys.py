@@ -8,7 +8,7 @@ import pytest
 from sentcli import SentenceEncoder
 from sentcli.encoder.loading import read_model
 from sentcli.evaluation.stores import model_key
-from sentcli.model.identity import LEFT_OUT, encoder_digest
+from sentcli.model.identity import NOT_IN_DIGEST, encoder_digest
 from sentcli.model.options import ModelOptions
 from sentcli.model.spec import EncoderSpec
 from tests.encoder import folders
@@ -87,7 +87,7 @@ def test_every_field_of_a_description_is_in_the_key_or_has_a_reason_not_to_be(tm
     spec = read_model(str(folders.make(tmp_path / "st")), ModelOptions())
     others = {"max_length": 7, "prompts": {"a": "b"}, "default_prompt": "a", "lowercase": True}
     others |= {"truncation_side": "left", "tokenizer_length": 9}
-    assert {field.name for field in fields(EncoderSpec)} == {*others, *LEFT_OUT}
+    assert {field.name for field in fields(EncoderSpec)} == {*others, *NOT_IN_DIGEST}
     for name, value in others.items():
         assert encoder_digest(replace(spec, **{name: value})) != encoder_digest(spec), name
 
