@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt
 from pydantic import BaseModel
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.forms import Form, checked, read_json
+from sentcli.io.forms import checked, read_json
 from sentcli.model.folder_keys import PROMPTS, TEXT, TOKENIZER, refuse_keys, refuse_unknown
 from sentcli.model.spec import OTHER_SIMILARITIES, Similarity
 
@@ -189,8 +189,3 @@ def _content(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(path, f"expected a JSON object, not {content!r:.60}")
     return content
-
-
-def read_optional(kind: type[Form], path: Path) -> Form:
-    """Read a configuration file that a model may lack."""
-    return checked(kind, read_json(path, default={}), path)
