@@ -124,7 +124,7 @@ def test_packed_answers_are_read(host):
 @pytest.mark.parametrize(
     ("encoding", "body", "said"),
     [
-        ("gzip", gzip.compress(b'{"a": 1}')[:-9], "unpacked"),
+        ("gzip", gzip.compress(b'{"a": 1}', mtime=0)[:-9], "unpacked"),
         ("gzip", b'{"a": 1}', "unpacked"),
         ("br", b"xyz", "packed with br"),
     ],
