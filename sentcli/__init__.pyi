@@ -216,6 +216,8 @@ def export(
     texts: str | None = None,
     text_field: str = 'text',
     runtime: Literal['onnx', 'openvino'] = 'onnx',
+    layout: Literal['own', 'hub'] = 'own',
+    tokens: bool | None = None,
     torch_weights: bool = True,
     pooling: str | None = None,
     normalize: bool | None = None,
@@ -235,8 +237,10 @@ def export(
         data: A SentEval downstream folder: also compare the scores on STS-B.
         texts: Your own texts, of which 600 are drawn: compared on 300 of them, too; OpenVINO learns from the others.
         text_field: The column of a table that --texts reads.
-        runtime: openvino: int8 for OpenVINO alone, whose ranges of activations are learned from texts.
-        torch_weights: Keep the torch weights in fp32 beside model.onnx; SentenceTransformer(DIR) loads these.
+        runtime: openvino: for OpenVINO alone; its int8 has ranges of activations that are learned from texts.
+        layout: hub: the graph goes to onnx/ or openvino/ in a model's folder, where others look; one run a precision.
+        tokens: Whether the graph gives token vectors, too; by itself it does, except with cls or lasttoken pooling.
+        torch_weights: Keep the torch weights in fp32 beside the graph; SentenceTransformer(DIR) loads these.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
         normalize: Force vectors of length 1 on or off.
         max_length: Tokens a text, special ones included; longer texts are cut and counted.

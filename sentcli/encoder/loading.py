@@ -19,7 +19,7 @@ from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
-from sentcli.model import exported, identity
+from sentcli.model import exported, foreign, identity
 from sentcli.model.cross_encoder_files import is_classifier, is_cross_encoder, read_cross_encoder, refuse_classifier
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
@@ -95,6 +95,8 @@ def load(
         )
     if spec.config.get(UNKNOWN_LEFT_OUT):
         notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
+    if head := next(spec.folder.glob("model_head.*"), None):
+        notice(f"{name}: {head.name}, the head of a classifier of SetFit, is left out: these are the vectors before it")
     from_head = any(getattr(module, "from_head", False) for module in spec.modules)
     if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):
         notice(
@@ -104,10 +106,11 @@ def load(
     if options.backend in ("onnx", "openvino"):
         return _load_export(name, spec, options, notice)
     if options.backend == "auto":
-        beside = exported.beside(spec, options.precision)
-        only_exported = exported.read_export(spec.folder) is not None and not has_weights(spec.folder)
+        beside = _beside(spec, options)
+        only_exported = has_graphs(spec.folder) and not has_weights(spec.folder)
         required = only_exported or options.precision == "int8"
-        runs_exports = options.on_cpu and (_for_openvino(beside) or importlib.util.find_spec("onnxruntime") is not None)
+        on_openvino = beside is not None and beside.runtime == "openvino"
+        runs_exports = options.on_cpu and (on_openvino or importlib.util.find_spec("onnxruntime") is not None)
         if required or (runs_exports and (beside is not None or _may_export(spec, options, make_export=make_export))):
             try:
                 return _load_export(name, spec, options, notice)
@@ -120,10 +123,28 @@ def load(
     return torch_backend.load(name, spec, options, notice, untrained=untrained)
 
 
-def _for_openvino(folder: Path | None) -> bool:
-    """Tell whether a folder holds an export that OpenVINO alone runs."""
-    export = None if folder is None else exported.read_export(folder)
-    return export is not None and export.runtime == "openvino"
+def has_graphs(folder: Path) -> bool:
+    """Tell whether a folder holds an export, or in place of weights the graph of another program."""
+    return bool(exported.exports_in(folder)) or bool(foreign.foreign_graphs(folder))
+
+
+def _beside(spec: EncoderSpec, options: LoadOptions) -> exported.Export | None:
+    """Return the export in a model's own folder that these options run, or None.
+
+    An int8 export for OpenVINO has other ranges than one for onnxruntime, of which one is made in the cache if there
+    are weights.
+    """
+    runtimes: tuple[str, ...] = ("onnx", "openvino")
+    if options.backend == "onnx":
+        runtimes = ("onnx",)
+    elif options.backend == "openvino":
+        makes_its_own = options.precision == "int8" and has_weights(spec.folder)
+        runtimes = ("openvino",) if makes_its_own else ("openvino", "onnx")
+    precision = options.precision
+    if precision == "bf16" and options.backend == "openvino":
+        precision = "fp32"  # which OpenVINO computes in bf16
+    found = exported.beside(spec, precision, runtimes)
+    return found or foreign.describe(spec, precision, runtimes)
 
 
 def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
@@ -137,10 +158,10 @@ def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -
 
 def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice) -> LoadedModel:
     """Load the export of a model on onnxruntime or OpenVINO."""
-    folder = _export_folder(name, spec, options, notice)
-    export = exported.read_export(folder)
-    assert export is not None
+    folder, export = _find_export(name, spec, options, notice)
     exported.check_files(folder, export)
+    # of a graph that another program wrote, only the folder says how its output is pooled
+    pooled_by = spec if export.is_foreign else None
     device, on_openvino = options.device, "openvino" in (options.backend, export.runtime)
     if device == "auto":
         device = "cpu" if options.on_cpu or on_openvino else "cuda"
@@ -148,11 +169,12 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
     if on_openvino:
         from sentcli.model.openvino_backend import OpenVinoBackend
 
-        backend = OpenVinoBackend(folder, export, device, precision=options.precision)
+        backend = OpenVinoBackend(folder, export, device, precision=options.precision, spec=pooled_by)
     else:
         from sentcli.model.onnx_backend import OnnxBackend
 
-        backend = OnnxBackend(folder, export, device, allow_cpu_fallback=options.allow_cpu_fallback)
+        fallback = options.allow_cpu_fallback
+        backend = OnnxBackend(folder, export, device, allow_cpu_fallback=fallback, spec=pooled_by)
     if export.quantisation and not export.quantisation.get("reduce_range") and sums_saturate():
         notice(
             f"{folder} was quantised for a processor with VNNI, which this one lacks: its sums may overflow; "
@@ -164,28 +186,34 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
     return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend)
 
 
-def _export_folder(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice) -> Path:
-    """Return the folder of the export beside the model, or else in the cache, where it is made if it is missing."""
-    runtime = "openvino" if options.backend == "openvino" and options.precision == "int8" else "onnx"
-    beside = exported.beside(spec, options.precision)
-    if beside is not None and _for_openvino(beside):
-        if options.backend != "onnx":
-            return beside
-    elif beside is not None and (runtime == "onnx" or not has_weights(spec.folder)):
-        return beside
-    precision = "fp32" if options.precision in ("auto", "bf16") else options.precision
+def _find_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice) -> tuple[Path, exported.Export]:
+    """Return the export beside the model, or else in the cache, where it is made if it is missing, and its folder."""
+    beside = _beside(spec, options)
+    if beside is not None:
+        return spec.folder, beside
     if not has_weights(spec.folder):
         raise InputError(
-            f"{spec.folder} holds an export in another precision, pooling or normalisation, or for OpenVINO alone, and "
-            "no weights to make one of; name the model that it was made of"
+            f"{spec.folder} holds {_graphs_named(spec.folder)}, which --backend, --precision, --pooling or --normalize "
+            "do not fit, and no weights to make another one of; name the model that it was made of"
         )
+    precision = "fp32" if options.precision in ("auto", "bf16") else options.precision
+    runtime = "openvino" if options.backend == "openvino" and precision == "int8" else "onnx"
     folder = cached_place(spec, precision, runtime)
     if not is_whole_export(folder, spec):
         notice(f"exporting {name} in {precision} to {folder} (once)")
         make_export_in(name, spec, precision, folder, runtime)
     with suppress(OSError):  # notes the use: the cache drops the least recently used exports
         (folder / exported.EXPORT).touch()
-    return folder
+    export = exported.read_export(folder)
+    assert export is not None
+    return folder, export
+
+
+def _graphs_named(folder: Path) -> str:
+    """Return the names of the graphs in a folder, with precision and pooling."""
+    own = [f"{e.graph_file} ({e.precision}, {e.pooling} pooling)" for e in exported.exports_in(folder)]
+    others = [f"{graph.file} ({graph.precision})" for graph in foreign.foreign_graphs(folder)]
+    return ", ".join(own + others) or "no graph"
 
 
 EXPORTS = "exports"
@@ -220,7 +248,7 @@ def is_whole_export(folder: Path, spec: EncoderSpec) -> bool:
         exported.check_files(folder, export)
     except InputError:
         return False
-    return {exported.ONNX, exported.OPENVINO} & export.sha256.keys() != set()
+    return export.graph_file in export.sha256
 
 
 def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, runtime: str) -> None:
@@ -241,7 +269,9 @@ def make_export_in(name: str, spec: EncoderSpec, precision: str, folder: Path, r
             if is_whole_export(folder, spec):  # another process was first
                 return
             shutil.rmtree(folder, ignore_errors=True)  # it may hold a damaged export
-            export_model(_source(name, spec), folder, precision, weights=False, mapped=True, runtime=runtime)
+            export_model(
+                _source(name, spec), folder, precision, weights=False, mapped=True, runtime=runtime, tokens=False
+            )
             prune(folder)
     except (SentcliError, OSError) as error:
         if isinstance(error, (MissingExtraError, InputError)):

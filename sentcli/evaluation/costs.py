@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.io.weights import has_weights, weight_files
-from sentcli.model.exported import ONNX, OPENVINO
+from sentcli.model.exported import exports_in, graph_files
+from sentcli.model.foreign import foreign_graphs
 from sentcli.model.spec import EncoderSpec
 
 
@@ -62,10 +62,11 @@ def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def weight_bytes(spec: EncoderSpec) -> int:
-    """Return the size of a model's weight files; of a folder that has none, that of its export."""
+    """Return the size of a model's weight files; of a folder that has none, that of the export in most bits."""
     folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
     files = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
     if not files:
-        stems = {Path(name).stem for name in (ONNX, OPENVINO)}
-        files = [path for path in spec.folder.iterdir() if path.name.partition(".")[0] in stems]
+        graphs = [export.graph_file for export in exports_in(spec.folder)]
+        graphs += [graph.file for graph in foreign_graphs(spec.folder)]
+        files = graph_files(spec.folder, graphs[0]) if graphs else []
     return sum(path.stat().st_size for path in files)

@@ -23,7 +23,7 @@ from sentcli.bounds import whole_number
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
-from sentcli.io.digests import cache_folder, known_digest, least_recently_used
+from sentcli.io.digests import cache_folder, least_recently_used
 from sentcli.io.forms import contents, decode
 from sentcli.model import exported, identity
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
@@ -61,10 +61,9 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
     weights = exported.source_digests(spec)
     if not weights:
         return None
-    export = spec.folder / exported.EXPORT  # it has the digests of the graph's files, whatever they are called
     facts = {
         "encoder": identity.encoder_digest(spec, weights),
-        "export": known_digest(export) if export.exists() else None,
+        "exports": [export.sha256 for export in exported.exports_in(spec.folder)],
         "roles": [spec.usual_prompt, *spec.role_prompts.values()],
         "similarity": spec.stated_similarity,
         "options": options,

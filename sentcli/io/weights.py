@@ -48,7 +48,23 @@ def weight_files(folder: Path) -> list[Path]:
             return [path]
         index = read_json_form(WeightIndex, path, missing=f"{path} is missing", remedy="fetch the model again")
         return [folder / shard for shard in sorted({*index.weight_map.values()})]
-    raise InputError(f"{folder} holds no weights: looked for {', '.join(WEIGHT_FILES)}")
+    raise InputError(f"{folder} holds no weights: looked for {', '.join(WEIGHT_FILES)}{_instead(folder)}")
+
+
+SERVE_IT = "run it in a server, such as llama.cpp's or Ollama, and name that: -m http://HOST/v1#NAME"
+"""What to do with a model in gguf."""
+
+
+def _instead(folder: Path) -> str:
+    """Return what a folder has in place of weights, and what to do with it."""
+    if found := next(folder.glob("*.gguf"), None):
+        return f"; it has {found.name}: {SERVE_IT}"
+    graphs = sorted(path.name for place in (folder, folder / "onnx") for path in place.glob("*.onnx"))
+    if graphs:
+        return (
+            f"; its graphs ({', '.join(graphs[:3])}) are in no precision that runs here, which are fp32, fp16 and int8"
+        )
+    return ""
 
 
 def has_weights(folder: Path) -> bool:

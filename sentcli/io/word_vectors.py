@@ -18,12 +18,19 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import MODEL_BYTES, cache_folder, known_digest, least_recently_used
 from sentcli.io.packed import DAMAGED, PACKED, open_packed
+from sentcli.io.weights import SERVE_IT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 FORMAT = 2
 """Changes when another model comes out of the same file: then what is in the cache is not read again."""
+MODELS = {
+    ".gguf": SERVE_IT,
+    ".onnx": "name its folder, which has the tokenizer",
+    ".safetensors": "name its folder, which has the configuration and the tokenizer",
+}
+"""What to do with a file that is no text, by its ending."""
 UNKNOWN = "[UNK]"
 """Stands for words without a vector. Its own is zero: such words change the length of a text's vector, no cosine."""
 
@@ -34,6 +41,8 @@ def word_vector_folder(path: Path) -> Path:
     Raises:
         InputError: if the file holds something else.
     """
+    if path.suffix in MODELS:
+        raise InputError(f"{path} is the file of a model, not word vectors: {MODELS[path.suffix]}")
     folder = cache_folder("word-vectors") / f"{known_digest(path)[:32]}-{FORMAT}"
     if not folder.is_dir():
         from tokenizers import normalizers

@@ -1,25 +1,33 @@
-"""Folders that `sentcli export` writes, and the facts in their ``export.json``.
+"""Folders that hold exports of `sentcli export`, and the facts of each.
+
+There are two layouts. The own one has one graph, ``model.onnx`` or ``openvino.xml``, and its facts in ``export.json``.
+That of the hub has a graph for each precision in ``onnx/`` and one in ``openvino/``, under the names by which other
+programs look for them, and the facts of each beside it: those of ``onnx/model.onnx`` in ``onnx/model.export.json``.
 
 This module imports neither torch nor transformers, because an exported encoder runs without them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from sentcli.errors import InputError
 from sentcli.io.digests import known_digest
-from sentcli.io.forms import read_json_form
+from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.weights import has_weights
+from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, named_graphs, weights_file
 from sentcli.model.identity import config_digest, model_digest, same_modules, weight_digests
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 
-EXPORT, ONNX, OPENVINO = "export.json", "model.onnx", "openvino.xml"
+EXPORT = "export.json"
+SENTENCES, TOKENS = "sentence_embedding", "last_hidden_state"
+"""The outputs of a graph: vectors of texts, and the last layer's vectors of tokens before the pooling."""
 FORMAT: Final = 1
 """The version of ``export.json`` and of the graphs. When it changes, the cache makes new exports."""
 
@@ -53,7 +61,44 @@ class Export:
     """The `identity.config_digest` of the model that the export was made from; earlier versions did not keep it."""
     runtime: Annotated[str, Field(pattern="^(onnx|openvino)$")] = "onnx"
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
+    file: str = ""
+    """The file of the graph inside the folder; empty for that of the own layout."""
     format: Literal[1] = FORMAT
+
+    @property
+    def graph_file(self) -> str:
+        """The file of the graph inside the folder."""
+        return self.file or (OPENVINO if self.runtime == "openvino" else ONNX)
+
+    @property
+    def facts_file(self) -> str:
+        """The file of these facts inside the folder."""
+        return facts_file(self.file)
+
+    @property
+    def title(self) -> str:
+        """The kind of graph, as people write it."""
+        return "OpenVINO" if self.runtime == "openvino" else "ONNX"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program wrote the graph, so that only its files say what it computes."""
+        return self.graph == FOREIGN
+
+
+FOREIGN: Final = "foreign"
+"""Stands for the way in which a graph was made, if another program made it."""
+
+
+def graph_files(folder: Path, graph: str) -> list[Path]:
+    """Return the files of a graph and of its weights that a folder has."""
+    path = folder / graph
+    return [each for each in (path, weights_file(path)) if each.exists()]
+
+
+def facts_file(graph: str) -> str:
+    """Return the name of the file that has the facts of a graph; the own layout's has no name."""
+    return str(PurePosixPath(graph).with_suffix(f".{EXPORT}")) if graph else EXPORT
 
 
 def read_export(folder: Path) -> Export | None:
@@ -62,10 +107,33 @@ def read_export(folder: Path) -> Export | None:
     Raises:
         InputError: if the file is damaged or of a later version.
     """
-    path = folder / EXPORT
+    return _read(folder, "")
+
+
+def _read(folder: Path, graph: str) -> Export | None:
+    path = folder / facts_file(graph)
     if not path.exists():
         return None
-    return read_json_form(Export, path, missing=f"{path} is missing", remedy="export the model again")
+    export = read_json_form(Export, path, missing=f"{path} is missing", remedy="export the model again")
+    return replace(export, file=graph)
+
+
+def exports_in(folder: Path) -> list[Export]:
+    """Return the exports that a folder holds, of both layouts: fp32 first, for onnxruntime first.
+
+    Raises:
+        InputError: if the facts of one are damaged or of a later version.
+    """
+    found = [_read(folder, graph) for graph in dict.fromkeys(("", *HUB_GRAPHS.values()))]
+    exports = [export for export in found if export is not None]
+    return sorted(exports, key=lambda export: (PRECISIONS.index(export.precision), export.runtime != "onnx"))
+
+
+def write_facts(folder: Path, export: Export) -> None:
+    """Write the facts of an export; readers take a graph only with them."""
+    facts = asdict(export)
+    del facts["file"]  # the place of the facts says it
+    write_json(folder / export.facts_file, facts)
 
 
 def check_files(folder: Path, export: Export) -> None:
@@ -83,9 +151,16 @@ def check_files(folder: Path, export: Export) -> None:
 
 
 def source_digests(spec: EncoderSpec) -> list[str]:
-    """Return the `weight_digests` of an encoder, or those of the model that an exported encoder was made from."""
+    """Return the `weight_digests` of an encoder, or those of the model that an exported encoder was made from.
+
+    Of a folder that has no weights, and a graph that another program wrote, this is the digest of the first graph.
+    """
     export = _own_export(spec)
-    return weight_digests(spec) if export is None else export.source_sha256
+    if export is not None:
+        return export.source_sha256
+    if has_weights(spec.folder):
+        return weight_digests(spec)
+    return [known_digest(spec.folder / graph.file) for graph in named_graphs(spec.folder)[:1]]
 
 
 def source_config(spec: EncoderSpec) -> str:
@@ -96,25 +171,39 @@ def source_config(spec: EncoderSpec) -> str:
 
 
 def _own_export(spec: EncoderSpec) -> Export | None:
-    """Return the export in the folder of an encoder, unless it was made from other weights than those beside it."""
-    export = read_export(spec.folder)
+    """Return an export in the folder of an encoder, unless it was made from other weights than those beside it."""
+    export = next(iter(exports_in(spec.folder)), None)
     if export is None or (has_weights(spec.folder) and model_digest(read_spec(spec.folder)) != export.model_digest):
         return None
     return export
 
 
-def beside(spec: EncoderSpec, precision: str) -> Path | None:
-    """Return the encoder's own folder if it holds an export of this encoder in this precision, else None.
+def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = ("onnx", "openvino")) -> Export | None:
+    """Return the export in the encoder's own folder that is of this encoder, in this precision, or None.
+
+    Where several are, fp32 comes first. Beside torch weights, ``auto`` takes none of the hub's layout but that in fp32,
+    since a file that was added does not change a model's vectors.
+
+    Args:
+        spec: the description of the encoder.
+        precision: ``auto`` or one of an export.
+        runtimes: the runtimes that are of use, the preferred one first.
 
     Raises:
         InputError: if the export was made from other weights than those in the folder.
     """
-    export = read_export(spec.folder)
-    if export is None or (precision not in ("auto", export.precision)):
+    stored = has_weights(spec.folder)
+    found = [export for export in exports_in(spec.folder) if precision in ("auto", export.precision)]
+    if precision == "auto" and stored:
+        found = [export for export in found if not export.file or export.precision == "fp32"]
+    found = [export for export in found if export.runtime in runtimes]
+    if not found:
         return None
+    export = min(found, key=lambda each: (PRECISIONS.index(each.precision), runtimes.index(each.runtime)))
     folder_spec = read_spec(spec.folder)
     if not same_modules(folder_spec.modules, spec.modules):
         return None  # the user chose another pooling or normalisation
-    if has_weights(spec.folder) and model_digest(folder_spec) != export.model_digest:
-        raise InputError(f"{spec.folder / ONNX} is an export of other weights than those beside it; export again")
-    return spec.folder
+    if stored and model_digest(folder_spec) != export.model_digest:
+        graph = spec.folder / export.graph_file
+        raise InputError(f"{graph} is an export of other weights than those beside it; export again")
+    return export

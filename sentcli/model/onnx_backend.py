@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,12 @@ from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Batches
-from sentcli.model.exported import ONNX, Export, check_files
+from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
 from sentcli.model.forking import forked
+
+if TYPE_CHECKING:
+    from sentcli.model.spec import EncoderSpec
+    from sentcli.model.token_head import TokenHead
 
 Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512
@@ -38,19 +42,22 @@ class OnnxBackend:
         *,
         allow_cpu_fallback: bool = False,
         half_on_cpu: bool = False,
+        spec: EncoderSpec | None = None,
     ) -> None:
-        """Open ``model.onnx``.
+        """Open the graph of an export.
 
         Args:
             folder: the exported folder.
-            export: the content of its ``export.json``.
+            export: the facts of the export.
             device: ``cpu``, ``cuda`` or ``cuda:1``.
             allow_cpu_fallback: take the CPU if onnxruntime does not run on the device.
             half_on_cpu: accept fp16 on a CPU, where it is slow, for the verification of an export.
+            spec: the description of the encoder, by which the output of a foreign graph is pooled.
         """
-        self.folder, self.export, self.process = folder, export, os.getpid()
+        self.folder, self.export, self.spec, self.process = folder, export, spec, os.getpid()
+        path = folder / export.graph_file
         provider, options = _provider(device)
-        self.session = _session(folder / ONNX, provider, options)
+        self.session = _session(path, provider, options)
         running = self.session.get_providers()[0]
         if running != provider:
             if not allow_cpu_fallback:
@@ -59,7 +66,7 @@ class OnnxBackend:
                     "install sentcli[gpu] with its CUDA libraries, or accept it with --allow-cpu-fallback"
                 )
             device = "cpu"
-            self.session = _session(folder / ONNX, *_provider(device))
+            self.session = _session(path, *_provider(device))
         if export.precision == "fp16" and device == "cpu" and not half_on_cpu:
             raise InputError(f"{folder} is in fp16, which a CPU computes many times slower than fp32; use a GPU")
         self.device, self.precision, self.dimension = device, export.precision, export.dimension
@@ -68,18 +75,16 @@ class OnnxBackend:
         self.streams = usable_cores() if device == "cpu" else 1
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         self.inputs = [argument.name for argument in self.session.get_inputs()]
-        outputs = self.session.get_outputs()
-        unknown = {"input_ids", "attention_mask"} ^ {*self.inputs} - {"token_type_ids"}
-        if unknown or [output.name for output in outputs] != ["sentence_embedding"]:
-            inputs, names = ", ".join(self.inputs), ", ".join(output.name for output in outputs)
-            raise InputError(f"{folder / ONNX} is not an export of sentcli: it makes {names} of {inputs}"[:300])
-        *_, width = outputs[0].shape or [0]
-        if isinstance(width, int) and width != self.dimension:
-            raise InputError(f"{folder / ONNX} gives {width} dimensions, export.json says {self.dimension}")
+        outputs = {output.name: output.shape for output in self.session.get_outputs()}
+        self.head = pooling_of(export, spec, path, self.inputs, list(outputs))
+        self.output = SENTENCES if self.head is None else self.head.output
+        *_, width = outputs[self.output] or [0]
+        if self.head is None and isinstance(width, int) and width != self.dimension:
+            raise InputError(f"{path} gives {width} dimensions, {export.facts_file} says {self.dimension}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be copied or sent to another process as the name of a folder, which has to be there."""
-        return _opened, (type(self), self.folder, self.export, self.device)
+        return _opened, (type(self), self.folder, self.export, self.device, self.spec)
 
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch.
@@ -90,20 +95,58 @@ class OnnxBackend:
         if self.device != "cpu" and self.process != os.getpid():
             raise forked(f"onnxruntime on {self.device}")
         try:
-            vectors: npt.NDArray[np.float32] = self.session.run(None, {name: batch[name] for name in self.inputs})[0]
+            inputs = {name: input_of(batch, name) for name in self.inputs}
+            vectors: npt.NDArray[np.float32] = self.session.run([self.output], inputs)[0]
         except Exception as error:  # onnxruntime's exceptions have no common class
             raise SentcliError(f"onnxruntime failed: {one_line(error)}") from error
-        return vectors
+        if self.head is None:
+            return vectors
+        return self.head(vectors, batch["attention_mask"], batch["input_ids"], prompt_length)
 
 
-def _opened(kind: type[OnnxBackend], folder: Path, export: Export, device: str) -> OnnxBackend:
+def input_of(batch: Batch, name: str) -> npt.NDArray[np.int64]:
+    """Return an input of a batch; a single text is of type 0 throughout, which a tokenizer need not say."""
+    return batch[name] if name in batch else np.zeros_like(batch["input_ids"])
+
+
+def pooling_of(
+    export: Export, spec: EncoderSpec | None, path: Path, inputs: list[str], outputs: list[str]
+) -> TokenHead | None:
+    """Return what pools the output of a graph that another program wrote; None for an export of sentcli, which does it.
+
+    Args:
+        export: the facts of the export.
+        spec: the description of the encoder.
+        path: the file of the graph, for messages.
+        inputs: the names of its inputs.
+        outputs: the names of its outputs.
+
+    Raises:
+        InputError: if the graph takes or gives something else.
+    """
+    unknown = {"input_ids", "attention_mask"} ^ {*inputs} - {"token_type_ids"}
+    own = outputs[:1] == [SENTENCES] and outputs[1:] in ([], [TOKENS])
+    if unknown or not (own or export.is_foreign):
+        problem = "takes other inputs than an encoder" if export.is_foreign else "is not an export of sentcli"
+        raise InputError(f"{path} {problem}: it makes {', '.join(outputs)} of {', '.join(inputs)}"[:300])
+    if not export.is_foreign:
+        return None
+    from sentcli.model.token_head import TokenHead
+
+    assert spec is not None
+    return TokenHead(spec, outputs, path)
+
+
+def _opened(
+    kind: type[OnnxBackend], folder: Path, export: Export, device: str, spec: EncoderSpec | None
+) -> OnnxBackend:
     """Open the same export again.
 
     Raises:
         InputError: if its files are gone, or others.
     """
     check_files(folder, export)
-    return kind(folder, export, device, half_on_cpu=True)  # whoever made the first one has taken that
+    return kind(folder, export, device, half_on_cpu=True, spec=spec)  # whoever made the first one has taken that
 
 
 def _provider(device: str) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,12 @@ import numpy.typing as npt
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Batches
-from sentcli.model.exported import ONNX, OPENVINO, Export, check_files
+from sentcli.model.exported import Export, check_files
 from sentcli.model.forking import forked, refuse_lost
-from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch, input_of, pooling_of
+
+if TYPE_CHECKING:
+    from sentcli.model.spec import EncoderSpec
 
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
@@ -43,18 +46,27 @@ class OpenVinoBackend:
     name = "openvino"
     batches: Batches = "padded"  # its int8 has fixed scales
 
-    def __init__(self, folder: Path, export: Export, device: str = "cpu", *, precision: str = "auto") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        export: Export,
+        device: str = "cpu",
+        *,
+        precision: str = "auto",
+        spec: EncoderSpec | None = None,
+    ) -> None:
         """Compile the model.
 
         Args:
             folder: the exported folder.
-            export: the content of its ``export.json``.
+            export: the facts of the export.
             device: ``cpu``; OpenVINO's other devices are not supported.
             precision: ``bf16`` computes an fp32 export in bfloat16, where the processor has instructions for it.
+            spec: the description of the encoder, by which the output of a foreign graph is pooled.
         """
         refuse_lost("openvino", ADVICE)
         openvino = required("openvino", "openvino", "openvino", "--backend openvino")
-        self.folder, self.export, self.process = folder, export, os.getpid()
+        self.folder, self.export, self.spec, self.process = folder, export, spec, os.getpid()
         if device != "cpu":
             raise InputError(f"the openvino backend runs on cpu, not on {device!r}")
         core = openvino.Core()
@@ -70,14 +82,15 @@ class OpenVinoBackend:
             "NUM_STREAMS": self.streams,
             "INFERENCE_NUM_THREADS": self.streams,
         }
-        path = folder / (OPENVINO if export.runtime == "openvino" else ONNX)
+        path = folder / export.graph_file
         try:
             self.compiled = core.compile_model(core.read_model(path), "CPU", settings)
             self.inputs = [port.get_any_name() for port in self.compiled.inputs]
-            if {"input_ids", "attention_mask"} ^ {*self.inputs} - {"token_type_ids"} or len(self.compiled.outputs) != 1:
-                raise ValueError(f"it is not an export of sentcli: its inputs are {', '.join(self.inputs)}")
-        except Exception as error:  # OpenVINO raises many kinds for a damaged or foreign file
+            outputs = [port.get_any_name() for port in self.compiled.outputs]
+        except Exception as error:  # OpenVINO raises many kinds for a damaged file
             raise SentcliError(f"openvino cannot open {path}: {one_line(error)}") from error
+        self.head = pooling_of(export, spec, path, self.inputs, outputs)
+        self.output: int | str = 0 if self.head is None else self.head.output
         self._own = _OfThread()
         # The first access to a tensor's data initialises something, and deadlocks if two threads do it (2026.4).
         np.asarray(openvino.Tensor(np.zeros((1, 1), np.int64)).data)
@@ -93,7 +106,7 @@ class OpenVinoBackend:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be copied or sent to another process as the name of a folder, which has to be there."""
-        return _opened, (type(self), self.folder, self.export, self.device, self.precision)
+        return _opened, (type(self), self.folder, self.export, self.device, self.precision, self.spec)
 
     def run(self, batch: Batch, prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch; may be called by several threads.
@@ -107,7 +120,7 @@ class OpenVinoBackend:
         own = self._own
         if own.request is None:
             own.request = self.compiled.create_infer_request()
-        vectors = self._infer(own.request, batch)
+        vectors = self._infer(own.request, batch, prompt_length)
         # A thread computes known rows after its first batch, and then after so many batches each time
         if own.batches % 16 == 0:
             away = np.linalg.norm(self._infer(own.request, self._known) - self._expected, axis=1)
@@ -119,20 +132,25 @@ class OpenVinoBackend:
         own.batches += 1
         return vectors
 
-    def _infer(self, request: Any, batch: Batch) -> npt.NDArray[np.float32]:
+    def _infer(self, request: Any, batch: Batch, prompt_length: int = 0) -> npt.NDArray[np.float32]:
         try:
-            outputs = request.infer({name: batch[name] for name in self.inputs})
+            outputs = request.infer({name: input_of(batch, name) for name in self.inputs})
         except Exception as error:
             raise SentcliError(f"openvino failed: {one_line(error)}") from error
-        vectors: npt.NDArray[np.float32] = np.array(outputs[0], np.float32)  # a copy: the request's memory is reused
-        return vectors
+        # a copy: the request's memory is reused
+        vectors: npt.NDArray[np.float32] = np.array(outputs[self.output], np.float32)
+        if self.head is None:
+            return vectors
+        return self.head(vectors, batch["attention_mask"], batch["input_ids"], prompt_length)
 
 
-def _opened(kind: type[OpenVinoBackend], folder: Path, export: Export, device: str, precision: str) -> OpenVinoBackend:
+def _opened(
+    kind: type[OpenVinoBackend], folder: Path, export: Export, device: str, precision: str, spec: EncoderSpec | None
+) -> OpenVinoBackend:
     """Open the same export again.
 
     Raises:
         InputError: if its files are gone, or others.
     """
     check_files(folder, export)
-    return kind(folder, export, device, precision=precision)
+    return kind(folder, export, device, precision=precision, spec=spec)

@@ -13,6 +13,7 @@ from sentcli.io.atomic import check_output, replacing
 from sentcli.io.forms import read_json, write_json
 from sentcli.io.weights import save_state, save_weights
 from sentcli.model.modules import ClassifierSpec, TruncateSpec
+from sentcli.model.spec_files import is_model_folder
 from sentcli.model.static import STATIC, STATIC_LENGTH, THEIR_TABLE, UNKNOWN_LEFT_OUT
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def save_model(
         overwrite: replace a model folder that exists.
     """
     check_output(folder, overwrite=overwrite, folder=True)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").exists():
+    if folder.is_dir() and any(folder.iterdir()) and not is_model_folder(folder):
         raise InputError(f"{folder} holds files that are not a model's; choose another folder")
     with replacing(folder) as temporary:
         temporary.mkdir()
@@ -70,9 +71,12 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
     if isinstance(spec.modules[-1], TruncateSpec):
         settings["truncate_dim"] = spec.modules[-1].dimension
     write_json(folder / "config_sentence_transformers.json", settings)
-    _write_tokenizer(model, folder)
+    write_tokenizer(model, folder)
     if spec.config.get(UNKNOWN_LEFT_OUT):
         _write_model2vec(model, folder)
+        return
+    if spec.is_static:  # whose table says all; model2vec takes a config.json as the sign of its own layout
+        save_weights(module.backbone, folder / "model.safetensors")
         return
     config: Any = module.backbone.config
     if module.needs_hidden_states:
@@ -95,7 +99,7 @@ def _write_cross_encoder(model: LoadedModel, folder: Path, *, weights: bool) -> 
     """Write a classifier of transformers with one label, which sentence-transformers' ``CrossEncoder`` opens."""
     spec, module = model.spec, model.torch_module
     classifier = next(part for part in spec.modules if isinstance(part, ClassifierSpec))
-    _write_tokenizer(model, folder)
+    write_tokenizer(model, folder)
     config: Any = copy.deepcopy(module.backbone.config)
     config.architectures, config.num_labels = [classifier.architecture], 1
     config.sentence_transformers = {"activation_fn": classifier.activation}
@@ -108,7 +112,12 @@ def _write_cross_encoder(model: LoadedModel, folder: Path, *, weights: bool) -> 
         save_state(state, folder / "model.safetensors")
 
 
-def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
+def write_tokenizer(model: LoadedModel, folder: Path) -> None:
+    """Write the tokenizer's files, whose every statement of the maximum length is the model's own.
+
+    Programs read it from other files: sentence-transformers from its settings, transformers and fastembed from
+    tokenizer_config.json, those that know tokenizer.json alone from there.
+    """
     tokenizer = model.hf_tokenizer
     limit = tokenizer.model_max_length
     tokenizer.model_max_length = model.spec.max_length
@@ -122,4 +131,19 @@ def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
     if model.tokenizer.side == "left":
         config["truncation_side"] = "left"
+    if not model.spec.is_static:
+        config["max_length"] = model.spec.max_length
+        named = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+        write_json(folder / "special_tokens_map.json", named)  # which releases before 5 of transformers wrote
+        write_tokenizer_json(model, folder)
     write_json(path, config)
+
+
+def write_tokenizer_json(model: LoadedModel, folder: Path) -> None:
+    """Write the ``tokenizer.json`` that alone gives the model's token ids: it cuts, pads and lower-cases by itself."""
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_str(model.tokenizer.backend.to_str())
+    pad_id = model.tokenizer.pad_id
+    backend.enable_padding(pad_id=pad_id, pad_token=backend.id_to_token(pad_id) or "[PAD]")
+    backend.save(str(folder / "tokenizer.json"))

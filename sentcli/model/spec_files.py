@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, RootModel
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.forms import checked, read_json
+from sentcli.io.weights import SERVE_IT
 from sentcli.model import adapters, static
 from sentcli.model.folder_keys import CONFIG, MODULE_LIST, refuse_keys, refuse_unknown
 from sentcli.model.modules import MODULES, ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec
@@ -76,6 +77,11 @@ class TransformerSizes(BaseModel):
     n_layer: Layers = None
     num_layers: Layers = None
     encoder_layers: Layers = None
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Tell whether a folder holds a model, which static embeddings do without a config.json."""
+    return any((folder / name).exists() for name in ("config.json", "modules.json"))
 
 
 def read_spec(folder: Path, *, native: bool = False) -> EncoderSpec:
@@ -228,6 +234,8 @@ def missing_config(folder: Path) -> str:
     if (folder / MODULE_LIST).exists():
         return f"{folder} has no config.json for its transformer"
     reason = "its training has not finished" if (folder / "metrics.jsonl").exists() else "there is no config.json"
+    if found := next(folder.glob("*.gguf"), None):
+        reason = f"of {found.name}, {SERVE_IT}"
     return f"{folder} holds no model: {reason}"
 
 

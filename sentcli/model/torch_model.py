@@ -155,7 +155,16 @@ def build(
         backbone = load_backbone(spec.folder, state, (lambda message: None) if spec.scores_pairs else notice)
         if spec.adapter is not None:
             backbone = adapters.apply(backbone, spec.adapter, spec.folder)
-    state = state or {}
+    return TorchEncoder(backbone, build_stack(spec, state or {})).float().eval()
+
+
+def build_stack(spec: EncoderSpec, state: dict[str, Tensor]) -> list[BuiltModule]:
+    """Build the modules after the transformer, with their weights.
+
+    Args:
+        spec: the description of the encoder.
+        state: the weights of the transformer's folder, in which those of a head may be.
+    """
     modules = []
     for part, width in zip(spec.modules, spec.widths, strict=True):
         module = BuiltModule(part, width, spec.layers)
@@ -166,7 +175,7 @@ def build(
             except RuntimeError as error:
                 raise InputError(f"{part.folder or spec.folder}: the weights do not fit: {one_line(error)}") from error
         modules.append(module)
-    return TorchEncoder(backbone, modules).float().eval()
+    return modules
 
 
 def load_backbone(

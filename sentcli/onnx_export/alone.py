@@ -14,7 +14,7 @@ import numpy as np
 
 from sentcli.errors import SentcliError, required
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import ONNX, OPENVINO, Export
+from sentcli.model.exported import Export
 from sentcli.model.tokenizing import BETWEEN_TEXTS, pair_text
 from sentcli.onnx_export import verify
 
@@ -96,10 +96,12 @@ def _runtime(folder: Path, export: Export) -> tuple[list[str], Any]:
     """Return the names of the inputs of a graph, and a function that runs it."""
     if export.runtime == "openvino":
         openvino = required("openvino", "openvino", "openvino", "int8 on openvino")
-        compiled = openvino.Core().compile_model(folder / OPENVINO, "CPU")
+        # where a processor has bf16, OpenVINO computes in it by itself, which says nothing of the graph
+        settings = {"INFERENCE_PRECISION_HINT": "f32"}
+        compiled = openvino.Core().compile_model(folder / export.graph_file, "CPU", settings)
         return [port.get_any_name() for port in compiled.inputs], lambda batch: compiled(batch)[0]
     onnxruntime = required("onnxruntime", "onnxruntime", "cpu", "the verification of an export")
-    session = onnxruntime.InferenceSession(str(folder / ONNX), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(folder / export.graph_file), providers=["CPUExecutionProvider"])
     names = [argument.name for argument in session.get_inputs()]
     return names, lambda batch: session.run(None, batch)[0]
 

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from sentcli.model.exported import SENTENCES, TOKENS
+from sentcli.model.graph_files import weights_file
+
 OPSET = 20  # the first with Gelu
 ORT_DOMAIN = "com.microsoft"
 """The domain of onnxruntime's own operators."""
-OUTPUT = "sentence_embedding"
-
 Value = ir.Value
 Array = npt.NDArray[Any]
 
@@ -167,19 +168,33 @@ class Graph:
             self._narrow.add(value)
         return value
 
-    def model(self, output: Value, dimension: int, name: str) -> ir.Model:
-        """Return the finished model, whose result is ``sentence_embedding`` ``[batch, dimension]``."""
-        result = self.op("Identity", output)
-        result.name, result.dtype, result.shape = OUTPUT, ir.DataType.FLOAT, ir.Shape(["batch", dimension])
+    def model(self, output: Value, dimension: int, name: str, tokens: Value | None = None) -> ir.Model:
+        """Return the finished model.
+
+        Args:
+            output: the sentence vectors ``[batch, dimension]``, its output ``sentence_embedding``.
+            dimension: their dimension.
+            name: the name of the graph.
+            tokens: the token vectors ``[batch, tokens, d]`` before the pooling, its output ``last_hidden_state``.
+        """
+        results = [self._result(SENTENCES, output, ["batch", dimension])]
+        if tokens is not None:
+            results.append(self._result(TOKENS, tokens, ["batch", "tokens", None]))
         graph = ir.Graph(
             list(self.inputs.values()),
-            [result],
+            results,
             nodes=self.tape.nodes,
             initializers=self.tape.initializers,
             opset_imports={"": OPSET, ORT_DOMAIN: 1},
             name=name,
         )
         return ir.Model(graph, ir_version=10, producer_name="sentcli")
+
+    def _result(self, name: str, value: Value, shape: list[Any]) -> Value:
+        """Return a value under the name of an output, in float32."""
+        result = self.op("Identity", self.wide(value))
+        result.name, result.dtype, result.shape = name, ir.DataType.FLOAT, ir.Shape(shape)
+        return result
 
 
 def array_of(tensor: Any) -> Array:
@@ -193,10 +208,10 @@ def save(model: ir.Model, path: Path, *, apart: bool = False) -> None:
     Args:
         model: the graph with its weights.
         path: the file of the graph.
-        apart: write the weights into ``model.onnx.data`` beside it, which onnxruntime maps into memory instead of
+        apart: write the weights into the `weights_file` beside it, which onnxruntime maps into memory instead of
             reading it; weights that are too large for one protobuf message go there in any case.
     """
     weights = (value.const_value for value in model.graph.initializers.values())
     # The most bytes of weights in one protobuf message, with some room left for the nodes
     large = sum(weight.nbytes for weight in weights if weight is not None) > 2**31 - 2**24
-    ir.save(model, path, external_data=f"{path.name}.data" if apart or large else None)
+    ir.save(model, path, external_data=weights_file(path).name if apart or large else None)

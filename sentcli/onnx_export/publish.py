@@ -13,37 +13,36 @@ import timeit
 from collections.abc import Callable, Collection, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli import zoo
 from sentcli.bounds import one_of
 from sentcli.errors import InputError, SentcliError, required
-from sentcli.io.atomic import check_output, replacing
+from sentcli.io.atomic import replacing
 from sentcli.io.digests import file_digest
-from sentcli.io.forms import write_json
+from sentcli.io.weights import has_weights
 from sentcli.machine import environment, sums_saturate
 from sentcli.model import encoding
 from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, source_config, source_digests
+from sentcli.model.exported import Export, graph_files, source_config, source_digests, write_facts
+from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO
 from sentcli.model.identity import model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
-from sentcli.model.saving import write_model_files
+from sentcli.model.saving import write_model_files, write_tokenizer, write_tokenizer_json
 from sentcli.model.spec_files import read_spec
 from sentcli.model.tokenizing import fit, pad, read_tokenizer
 from sentcli.onnx_export import alone, graph, transformer, verify
+from sentcli.onnx_export.card import write_card
+from sentcli.onnx_export.target import Target
 from sentcli.onnx_export.verify import Scorer, Verification
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-
     from sentcli.model.encoding import Backend
 
 Say = Callable[[str], None]
-GRAPHS = (ONNX, f"{ONNX}.data", OPENVINO, "openvino.bin")
-"""The files that hold a graph and its weights."""
+LAYOUTS = ("own", "hub")
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ class Exported:
     size: int
     """The size of the graph and its weights in bytes."""
     verification: Verification | None
+    gives_tokens: bool
+    """Whether the graph gives token vectors, too."""
 
     def sizes(self) -> tuple[int, int]:
         """Return the size of the whole folder, and of the torch weights in it, in bytes."""
@@ -75,9 +76,11 @@ def export_model(
     overwrite: bool = False,
     runtime: str = "onnx",
     texts: Sequence[str] = (),
+    layout: str = "own",
+    tokens: bool | None = None,
     say: Say = lambda message: None,
 ) -> Exported:
-    """Write a folder with the graph, the tokenizer, ``export.json`` and a model card.
+    """Write a folder with the graph, the tokenizer, the facts of the export and a model card.
 
     Args:
         model: loaded with ``backend="torch"`` in fp32.
@@ -87,10 +90,14 @@ def export_model(
         scorer: scores models on STS-B, so that the change of the score is verified as well.
         weights: also write the torch weights, so that ``SentenceTransformer(folder)`` opens the folder.
         mapped: write the weights of the graph into a file of their own, which a process opens sooner.
-        overwrite: replace an exported folder that exists.
-        runtime: ``openvino`` writes int8 for OpenVINO alone, ``openvino.xml``, instead of ``model.onnx``.
+        overwrite: replace an exported folder that exists; in the hub's layout, the graph in it.
+        runtime: ``openvino`` writes a graph for OpenVINO alone instead of one for onnxruntime; in the own layout, int8.
         texts: distinct texts of the user beside those that every export is verified on. OpenVINO's ranges are learned
             from every second one, and the export is verified on the rest.
+        layout: ``own`` has one graph in the folder; ``hub`` adds one to the folder of the model, under the name by
+            which other programs look for it.
+        tokens: whether the graph gives token vectors, too; None gives them unless the pooling reads a single token,
+            whose last layer is computed for that token alone.
         say: called with the name of each step.
 
     Raises:
@@ -108,43 +115,51 @@ def export_model(
             f"{model.name}: vectors of a {model.spec.config.get('model_type')} model depend on the padding of their "
             "batch, so that an export would give other ones; it runs on torch, in batches of texts of one length"
         )
-    if runtime == "openvino" and precision != "int8":
-        raise InputError(f"OpenVINO runs model.onnx in {precision}: an export for it alone is of int8")
+    one_of("precision", precision, ("fp32", "fp16", "int8"))
+    one_of("layout", layout, LAYOUTS)
     if texts and model.spec.scores_pairs:
         raise InputError(f"{model.name} is a cross-encoder, which scores pairs; an export of it is verified on its own")
-    check_output(folder, overwrite=overwrite, folder=True)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORT).exists():
-        raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
+    file = _graph_file(precision, runtime, layout)
+    target = Target(folder, file, overwrite=overwrite)
+    target.check(model)
     _check_finite(model)
     place = folder.resolve()  # the work lies beside it, under a name by which what a kill has left is found
     beside = tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=f".{os.getpid()}.partial", dir=place.parent)
     with replacing(folder) as temporary, beside as work:
         temporary.mkdir()
-        maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped, texts)
+        maker = _Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped, texts, file, tokens)
         export, verification = maker.make(compared=verify)
-        write_model_files(model, temporary, weights=weights)
-        _write_tokenizer(model, temporary)
+        if target.is_model:
+            write_tokenizer(model, temporary)
+            target.keep_others(temporary)
+        else:
+            write_model_files(model, temporary, weights=weights)
         if verify:
             alone.check(temporary, export, model)
-        names = [*GRAPHS, "tokenizer.json"]
-        digests = {name: file_digest(temporary / name) for name in names if (temporary / name).exists()}
-        if weights:  # they are written anew, so their bytes differ from those of the source
+        files = [*graph_files(temporary, export.graph_file), temporary / "tokenizer.json"]
+        digests = {str(path.relative_to(temporary)): file_digest(path) for path in files}
+        if has_weights(temporary):  # they are written anew, so their bytes differ from those of the source
             export = replace(export, model_digest=model_digest(read_spec(temporary)))
         export = replace(export, sha256=digests, environment=environment("cpu", precision))
-        write_json(temporary / EXPORT, asdict(export))
-        _write_card(temporary, model, export)
-    size = sum((folder / name).stat().st_size for name in digests if name in GRAPHS)
-    return Exported(folder, export, size, verification)
+        write_facts(temporary, export)
+        write_card(temporary, model, tokens=bool(maker.tokens))
+    size = sum(path.stat().st_size for path in graph_files(folder, export.graph_file))
+    return Exported(folder, export, size, verification, bool(maker.tokens))
 
 
-def _write_tokenizer(model: LoadedModel, folder: Path) -> None:
-    """Write the ``tokenizer.json`` that alone gives the model's token ids: it cuts, pads and lower-cases by itself."""
-    from tokenizers import Tokenizer
+def _graph_file(precision: str, runtime: str, layout: str) -> str:
+    """Return the name of the graph inside the folder, empty for that of the own layout.
 
-    backend = Tokenizer.from_str(model.tokenizer.backend.to_str())
-    pad_id = model.tokenizer.pad_id
-    backend.enable_padding(pad_id=pad_id, pad_token=backend.id_to_token(pad_id) or "[PAD]")
-    backend.save(str(folder / "tokenizer.json"))
+    Raises:
+        InputError: if there is no such graph.
+    """
+    if layout == "own":
+        if runtime == "openvino" and precision != "int8":
+            raise InputError(f"OpenVINO runs model.onnx in {precision}: an export for it alone is of int8")
+        return ""
+    if (runtime, precision) not in HUB_GRAPHS:
+        raise InputError(f"OpenVINO runs on a CPU, where {precision} gains nothing: export in fp32 or int8")
+    return HUB_GRAPHS[runtime, precision]
 
 
 def _check_finite(model: LoadedModel) -> None:
@@ -159,33 +174,11 @@ def _check_finite(model: LoadedModel) -> None:
         raise SentcliError(f"{model.name}: NaN or infinity in {len(broken)} of its weights ({', '.join(broken[:3])})")
 
 
-@cache
-def _card() -> Template:
-    """Return the template of a model card."""
-    from jinja2 import Template
-
-    return Template((Path(__file__).parent / "card.md").read_text("utf-8"), keep_trailing_newline=True)
-
-
-def _write_card(folder: Path, model: LoadedModel, export: Export) -> None:
-    """Write the model card of an exported folder, ``README.md``."""
-    text = _card().render(
-        export=export,
-        checked=export.verification,
-        entry=zoo.find_entry(model.name),
-        folder_name=Path(model.name).name,
-        prompts=model.spec.prompts,
-        token_types=model.tokenizer.has_type_ids,
-        weights=(folder / "model.safetensors").exists(),
-    )
-    (folder / "README.md").write_text(text, "utf-8")
-
-
 def add_export(model: LoadedModel, folder: Path) -> None:
     """Write the fp32 export of a saved model into its folder, beside the weights."""
     with tempfile.TemporaryDirectory(prefix=".tmp", dir=folder) as work:
         exported = export_model(model, Path(work) / "export", weights=False)
-        for name in (*exported.export.sha256, EXPORT):
+        for name in (*exported.export.sha256, exported.export.facts_file):
             (exported.folder / name).replace(folder / name)
 
 
@@ -202,20 +195,26 @@ class _Maker:
     runtime: str
     mapped: bool
     own_texts: Sequence[str]
+    file: str = ""
+    tokens: bool | None = None
 
     def __post_init__(self) -> None:
         model, folder, precision = self.model, self.folder, self.precision
-        one_of("precision", precision, ("fp32", "fp16", "int8"))
         if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
-        self.path = folder / ONNX
+        graph = ONNX if self.runtime == "openvino" else self.file or ONNX
+        self.path = (self.work if self.runtime == "openvino" else folder) / graph
+        """The graph in ONNX; that for OpenVINO is made of it."""
+        self.path.parent.mkdir(exist_ok=True)
+        if self.tokens is None:
+            self.tokens = not (model.spec.modules[0].reads_one_token or model.spec.scores_pairs)
         self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
         self.graph_precision = "fp32" if self.runtime == "openvino" else precision
         has_family = transformer.family_of(model.torch_module.backbone) is not None
         self.kind = "written" if has_family and all(part.has_onnx for part in model.spec.modules) else "traced"
         self.linear_names: list[str] = []
         """The names of the layers that int8 may quantise; empty before the first `_build`."""
-        _write_tokenizer(model, folder)
+        write_tokenizer_json(model, folder)
         texts = verify.texts_for(model)
         self.calibration = [*texts, *self.own_texts[::2]]
         """The texts that OpenVINO's ranges are learned from."""
@@ -241,8 +240,8 @@ class _Maker:
         self.say(f"building the graph in {self.precision}")
         self._build()
         if self.runtime == "openvino":
-            self._quantise_for_openvino()
-        if self.kind == "traced" and compared and self.precision == "fp32":
+            self._convert_for_openvino()
+        if self.kind == "traced" and compared and self.precision == "fp32" and self.runtime == "onnx":
             self._fuse()
         keep: list[str] = []
         verification = self._verify() if compared else None
@@ -266,13 +265,15 @@ class _Maker:
             return
         spec, module, token_types = self.model.spec, self.model.torch_module, self.model.tokenizer.has_type_ids
         recorded = graph.Graph(self.graph_precision, token_types=token_types, keep=keep, reduce_range=self.reduce_range)
-        states = transformer.write(recorded, module.backbone, first_token_only=spec.modules[0].first_token_suffices)
+        first_only = spec.modules[0].first_token_suffices and not self.tokens
+        states = transformer.write(recorded, module.backbone, first_token_only=first_only)
         vectors = states.tokens
         for number, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True)):
             vectors = part.write_onnx(recorded, states, vectors, f"module.{number}", built)
         dimension = spec.modules[-1].output_width(spec.widths[-1])
         self.linear_names = recorded.linear_names
-        model = recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder")))
+        tokens = states.tokens if self.tokens else None
+        model = recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder")), tokens)
         graph.save(model, self.path, apart=self.mapped)
 
     def _trace(self, keep: Collection[str]) -> None:
@@ -280,7 +281,8 @@ class _Maker:
 
         whole = self.work / "traced.onnx"
         if not whole.exists():
-            tracing.trace(self.model.torch_module, whole, token_types=self.model.tokenizer.has_type_ids)
+            types = self.model.tokenizer.has_type_ids
+            tracing.trace(self.model.torch_module, whole, token_types=types, tokens=bool(self.tokens))
         if self.graph_precision == "fp32":
             self.path.write_bytes(whole.read_bytes())
         elif self.graph_precision == "fp16":
@@ -313,19 +315,26 @@ class _Maker:
             quantisation=quantisation if self.precision == "int8" else None,
             verification=verification.to_dict() if verification is not None else None,
             runtime=self.runtime,
+            file=self.file,
         )
 
-    def _quantise_for_openvino(self) -> None:
-        """Replace ``model.onnx`` by ``openvino.xml`` and ``openvino.bin`` in int8."""
-        extra = ("openvino and nncf", "openvino", "int8 on openvino")
-        nncf, openvino = required("nncf", *extra), required("openvino", *extra)
+    def _convert_for_openvino(self) -> None:
+        """Make the graph for OpenVINO of that in ONNX."""
+        openvino = required("openvino", "openvino", "openvino", "an export for openvino")
+        target = self.folder / (self.file or OPENVINO)
+        target.parent.mkdir(exist_ok=True)
+        if self.precision == "fp32":
+            openvino.save_model(openvino.Core().read_model(self.path), target, compress_to_fp16=False)
+        else:
+            self._quantise_for_openvino(openvino, target)
+
+    def _quantise_for_openvino(self, openvino: Any, target: Path) -> None:
+        nncf = required("nncf", "openvino and nncf", "openvino", "int8 on openvino")
         self.say("learning the ranges of activations")
         logging.getLogger("nncf").setLevel(logging.ERROR)
         core, tokenizer = openvino.Core(), self.model.tokenizer
         plain = self.work / "plain.xml"  # nncf cannot handle a model that was read from ONNX
         openvino.save_model(core.read_model(self.path), plain, compress_to_fp16=False)
-        for name in (ONNX, f"{ONNX}.data"):
-            (self.folder / name).unlink(missing_ok=True)
         tokens = tokenizer(self.calibration)
         packed = encoding.pack(tokens.lengths, CPU_BATCH_TOKENS)
         batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
@@ -336,7 +345,7 @@ class _Maker:
                 model_type=nncf.ModelType.TRANSFORMER,
                 subset_size=len(batches),
             )
-        openvino.save_model(quantised, self.folder / OPENVINO, compress_to_fp16=False)
+        openvino.save_model(quantised, target, compress_to_fp16=False)
 
     def opened(self) -> LoadedModel:
         """Return the export as a model, opened as `encode` will open it."""

@@ -14,19 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.errors import SentcliError
+from sentcli.model.exported import SENTENCES, TOKENS
 from sentcli.model.modules import Features
 from sentcli.model.torch_model import TorchEncoder
-from sentcli.onnx_export.graph import OUTPUT
 
 
 class _Traced(nn.Module):
     """`TorchEncoder.features` without branches that depend on the values of a batch."""
 
-    def __init__(self, encoder: TorchEncoder) -> None:
+    def __init__(self, encoder: TorchEncoder, *, tokens: bool) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.tokens = encoder, tokens
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         layers = self.encoder.needs_hidden_states
         output = self.encoder.backbone(
@@ -37,11 +39,17 @@ class _Traced(nn.Module):
         for module in self.encoder.stack:
             features = module(features)
         assert features.sentence is not None
-        return features.sentence
+        return (features.sentence, output.last_hidden_state) if self.tokens else (features.sentence,)
 
 
-def trace(encoder: TorchEncoder, path: Path, *, token_types: bool) -> None:
+def trace(encoder: TorchEncoder, path: Path, *, token_types: bool, tokens: bool) -> None:
     """Write the ONNX model of an encoder in fp32.
+
+    Args:
+        encoder: the encoder.
+        path: the file to write.
+        token_types: whether the model takes ``token_type_ids``.
+        tokens: whether it gives the token vectors before the pooling, too.
 
     Raises:
         SentcliError: if torch's exporter cannot trace the encoder.
@@ -55,10 +63,10 @@ def trace(encoder: TorchEncoder, path: Path, *, token_types: bool) -> None:
     try:
         with _quiet(), torch.no_grad():
             program: Any = torch.onnx.export(
-                _Traced(encoder).eval(),
+                _Traced(encoder, tokens=tokens).eval(),
                 kwargs=inputs,
                 input_names=list(inputs),
-                output_names=[OUTPUT],
+                output_names=[SENTENCES, TOKENS] if tokens else [SENTENCES],
                 dynamic_shapes={name: axes for name in inputs},
                 opset_version=20,
                 dynamo=True,

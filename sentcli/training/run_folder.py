@@ -25,7 +25,8 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.forms import checked, contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
-from sentcli.model.exported import EXPORT, ONNX
+from sentcli.model.exported import EXPORT
+from sentcli.model.graph_files import HUB_FOLDERS, ONNX
 from sentcli.model.saving import write_model_files
 from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
@@ -44,7 +45,7 @@ IN_PROGRESS = (METRICS_FILE, IDENTITY_FILE, LOCK_FILE, "best-*.safetensors", "ch
 OWN_FILES = (
     *IN_PROGRESS, CONFIG_FILE, FAILED_BATCH, HEAD_FOLDER, "README.md", WEIGHTS_FILE, "config.json", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
-    "*.model", "[0-9]_*", EXPORT, f"{ONNX}*", ".*.partial", ".tmp*", "best.safetensors",
+    "*.model", "[0-9]_*", EXPORT, f"{ONNX}*", *HUB_FOLDERS, ".*.partial", ".tmp*", "best.safetensors",
 )  # fmt: skip
 """The files that a run leaves in its folder: --overwrite removes a folder only if it holds no others."""
 

@@ -294,7 +294,7 @@ def _check(
     from sentcli.io.folder import open_folder
     from sentcli.io.places import is_remote
     from sentcli.io.writers import SUFFIXES
-    from sentcli.model.exported import check_files, read_export
+    from sentcli.model.exported import check_files, exports_in
     from sentcli.search.vector_file import open_vectors
 
     result, canaries = Result("encode"), None
@@ -308,11 +308,12 @@ def _check(
         rows, dimension = len(vectors.blocks), vectors.blocks.dimension
         result.finish({"path": folder, "rows": rows, "dimension": dimension})
         console.note(f"{folder} is whole: {rows} rows, {dimension} dimensions")
-    elif not is_remote(folder) and (export := read_export(Path(folder))) is not None:
-        check_files(Path(folder), export)
-        result.model, canaries = export.model, export.canaries
-        result.finish({"path": folder, "model": export.model, "precision": export.precision})
-        console.note(f"{folder} is whole: {export.dimension} dimensions, {export.precision}")
+    elif not is_remote(folder) and (exports := exports_in(Path(folder))):
+        for export in exports:
+            check_files(Path(folder), export)
+            console.note(f"{folder} is whole: {export.dimension} dimensions, {export.precision}")
+        result.model, canaries = exports[0].model, exports[0].canaries
+        result.finish({"path": folder, "model": exports[0].model, "precision": exports[0].precision})
     else:
         dataset = check_dataset(open_folder(folder))
         result.model, canaries = dataset.model, read_manifest(open_folder(folder)).settings.get(CANARIES)

@@ -33,6 +33,8 @@ def export(
     texts: Annotated[str | None, Flag(metavar="FILE")] = None,
     text_field: str = "text",
     runtime: Literal["onnx", "openvino"] = "onnx",
+    layout: Literal["own", "hub"] = "own",
+    tokens: bool | None = None,
     torch_weights: bool = True,
     options: Annotated[ModelOptions, Group("Model")] = ModelOptions(),
     overwrite: Overwrite = False,
@@ -50,14 +52,18 @@ def export(
         data: A SentEval downstream folder: also compare the scores on STS-B.
         texts: Your own texts, of which 600 are drawn: compared on 300 of them, too; OpenVINO learns from the others.
         text_field: The column of a table that --texts reads.
-        runtime: openvino: int8 for OpenVINO alone, whose ranges of activations are learned from texts.
-        torch_weights: Keep the torch weights in fp32 beside model.onnx; SentenceTransformer(DIR) loads these.
+        runtime: openvino: for OpenVINO alone; its int8 has ranges of activations that are learned from texts.
+        layout: hub: the graph goes to onnx/ or openvino/ in a model's folder, where others look; one run a precision.
+        tokens: Whether the graph gives token vectors, too; by itself it does, except with cls or lasttoken pooling.
+        torch_weights: Keep the torch weights in fp32 beside the graph; SentenceTransformer(DIR) loads these.
 
     \b
     Examples:
       sentcli export -m minilm -o minilm-onnx
       sentcli export -m minilm -o minilm-int8 --precision int8 --data SentEval/data/downstream
       sentcli export -m minilm -o minilm-ov --precision int8 --runtime openvino --texts corpus.jsonl
+      sentcli export -m minilm -o minilm-hub --layout hub
+      sentcli export -m minilm -o minilm-hub --layout hub --precision int8
       sentcli encode sentences.txt -o vectors.npy -m minilm-int8
     """  # noqa: D301
     from sentcli.encoder.announce import load_encoder
@@ -68,7 +74,8 @@ def export(
     from sentcli.onnx_export.publish import export_model
 
     result = Result("export", model)
-    check_output(output, overwrite=overwrite, folder=True)
+    if layout == "own":  # in the hub's, the graph is what may be there already
+        check_output(output, overwrite=overwrite, folder=True)
     check_kept(output, [texts])
     if texts is not None and not verify and runtime == "onnx":
         raise InputError("--texts compares an ONNX export on your texts, which --no-verify leaves out")
@@ -85,6 +92,8 @@ def export(
             overwrite=overwrite,
             runtime=runtime,
             texts=own_texts,
+            layout=layout,
+            tokens=tokens,
             say=show_step,
         )
     manifest, verification, tables = exported.export, exported.verification, []
@@ -92,6 +101,11 @@ def export(
         f"{model} -> {output}: {manifest.precision}, graph {manifest.graph}, {exported.size / 1e6:.1f} MB, "
         f"[{manifest.dimension}], {manifest.pooling} pooling"
     )
+    if tokens is None and not exported.gives_tokens and not encoder.local.spec.scores_pairs:
+        console.note(
+            f"no token vectors in the graph: {manifest.pooling} pooling reads one token; --tokens adds them for "
+            "sentence-transformers' onnx backend, transformers.js and Spring AI, at about a seventh more time"
+        )
     folder_bytes, weights_bytes = exported.sizes()
     has_torch_weights = (
         f"with the torch weights in fp32, {(folder_bytes - weights_bytes) / 1e6:.1f} MB without them "
@@ -118,6 +132,7 @@ def export(
         rows = [{"split": split, **scores} for split, scores in verification.sts_b.items()]
         tables.append(Table.of_rows("STS-B, Spearman x 100", rows, formats={"change": "+.2f"}))
     chosen = {"verify": verify, "data": str(data) if data else None, "texts": texts, "runtime": runtime}
+    chosen |= {"layout": layout, "tokens": exported.gives_tokens}
     result.protocol = encoder.describe() | chosen
     result.ran_on("cpu", precision)
     results = {

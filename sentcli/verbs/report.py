@@ -169,6 +169,7 @@ def _paper(name: str, targets: Sequence[Path]) -> Result:
 def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
     """Return files of results, folders of training runs, and models; a finished run is a model, too."""
     from sentcli.analysis.runs import is_run
+    from sentcli.model.spec_files import is_model_folder
 
     if twice := next((name for name in names if list(names).count(name) > 1), None):
         raise InputError(f"{twice} is named twice")
@@ -179,7 +180,7 @@ def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
             files.append(path)
         elif path.is_dir() and is_run(path):
             runs.append(path)
-            models += [name] if (path / "config.json").exists() else []
+            models += [name] if is_model_folder(path) else []
         else:
             models.append(name)
     return files, runs, models

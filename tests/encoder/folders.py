@@ -119,6 +119,7 @@ STACKS = {
     "normalize-idle": lambda: [st.Normalize(), mean()],
     "dense-tokens": lambda: [st.Dense(32, 24, module_input_name="token_embeddings"), mean(24)],
     "residual": lambda: [mean(), st.Dense(32, 32, use_residual=True), st.Dense(32, 24, use_residual=True)],
+    "first-dense": lambda: [st.Pooling(32, pooling_mode="cls"), st.Dense(32, 24)],
     "without-prompt": lambda: [mean(include_prompt=False)],
     "dropout": lambda: [mean(), st.Dropout(0.3)],
     "cnn": lambda: [st.CNN(32, out_channels=16, kernel_sizes=[1, 3]), mean()],

@@ -151,7 +151,7 @@ def test_inputs_and_output_have_the_names_of_the_contract(model, tmp_path):
     export(SentenceEncoder.load(model("bert"), backend="torch"), tmp_path / "out")
     graph = onnx.load(tmp_path / "out" / "model.onnx").graph
     assert [each.name for each in graph.input] == ["input_ids", "attention_mask"]
-    assert [each.name for each in graph.output] == ["sentence_embedding"]
+    assert [each.name for each in graph.output] == ["sentence_embedding", "last_hidden_state"]
     onnx.checker.check_model(onnx.load(tmp_path / "out" / "model.onnx"))
 
 
@@ -186,7 +186,7 @@ def traced(model, tmp_path_factory):
         if kind not in made:
             made[kind] = tmp_path_factory.mktemp("traced") / f"{kind}.onnx"
             encoder = SentenceEncoder.load(model(kind), backend="torch")
-            tracing.trace(encoder.torch_module, made[kind], token_types=False)
+            tracing.trace(encoder.torch_module, made[kind], token_types=False, tokens=True)
         return made[kind]
 
     return path

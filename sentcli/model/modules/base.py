@@ -143,6 +143,11 @@ class ModuleSpec:
         return False
 
     @property
+    def reads_one_token(self) -> bool:
+        """Whether the module reads a single position of the last layer."""
+        return False
+
+    @property
     def has_onnx(self) -> bool:
         """Whether `write_onnx` is implemented; if not, torch's exporter traces the whole encoder."""
         return type(self).write_onnx is not ModuleSpec.write_onnx

@@ -42,6 +42,11 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         """Whether the module reads only position 0."""
         return self.modes == ("cls",)
 
+    @property
+    def reads_one_token(self) -> bool:
+        """Whether the module reads a single position."""
+        return self.modes in (("cls",), ("lasttoken",))
+
     def output_width(self, width: int) -> int:
         """Return the dimension of all modes together."""
         return width * len(self.modes)

@@ -164,11 +164,10 @@ class AttentionInputs:
         """Return the pairs of a model, the slices of the sentence that is shown, and the report."""
         from sentcli.analysis.attention_views import DropoutViews, attention_pairs, slices_of, tree_pairs
         from sentcli.io.weights import has_weights
-        from sentcli.model.exported import read_export
 
         report, options, count = Result("analyze", model.name), self.options, len(self.texts)
         encoder = model.load()
-        if read_export(encoder.local.spec.folder) is not None and not has_weights(encoder.local.spec.folder):
+        if encoder.backend.name != "torch" and not has_weights(encoder.local.spec.folder):
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
         typed = [options.sentence] if options.sentence is not None and whole_number(options.sentence) is None else []
         texts = [*self.texts, *typed]

@@ -80,6 +80,7 @@ def geometry(
       sentcli analyze geometry -m minilm --texts sentences.txt --pairs pairs.tsv --positives-above 0.8 -o own
     """  # noqa: D301
     from sentcli.analysis.runs import is_run, read_metrics
+    from sentcli.model.spec_files import is_model_folder
 
     shared.check(output, overwrite=overwrite)
     try:
@@ -88,7 +89,7 @@ def geometry(
         raise InputError(f"--positives-above {positives_above}: expected a gold score such as 4, or all") from error
     runs = {str(path): read_metrics(path) for path in paths or [] if is_run(path)}
     stored = {str(path): shared.stored_vectors(path) for path in paths or [] if not is_run(path)}
-    trained = [run for run in runs if (Path(run) / "config.json").exists()]
+    trained = [run for run in runs if is_model_folder(Path(run))]
     names = [*(model or []), *(trained if data or pairs or texts else [])]
     tasks = shared.read_stsb(data, pairs, split) if data or pairs else {}
     lines = shared.read_texts(texts, text_field, limit) if texts else []

@@ -1,0 +1,94 @@
+"""The names of the files that hold graphs, in the folders of sentcli and of other programs.
+
+The precision of a graph is told from its name, and where the name says nothing, from its operators.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+
+ONNX, OPENVINO = "model.onnx", "openvino.xml"
+"""The graphs of the own layout."""
+PRECISIONS = ("fp32", "fp16", "bf16", "int8")
+HUB_GRAPHS = {
+    ("onnx", "fp32"): "onnx/model.onnx",
+    ("onnx", "fp16"): "onnx/model_fp16.onnx",
+    ("onnx", "int8"): "onnx/model_quantized.onnx",
+    ("openvino", "fp32"): "openvino/openvino_model.xml",
+    ("openvino", "int8"): "openvino/openvino_model.xml",
+}
+"""The names of graphs in the hub's layout, by runtime and precision; others look for one file of OpenVINO alone."""
+HUB_FOLDERS = ("onnx", "openvino")
+"""The folders of the hub's layout."""
+PLACES = (*HUB_FOLDERS, "")
+"""The folders inside a model's own that others put graphs into."""
+NAMES = {
+    "fp32": ("model.onnx", "model_optimized.onnx", "model_O1.onnx", "model_O2.onnx", "model_O3.onnx"),
+    "fp16": ("model_fp16.onnx", "model_O4.onnx"),
+    "int8": (
+        "model_quantized.onnx",
+        "model_int8.onnx",
+        "model_uint8.onnx",
+        "model_q?int8_*.onnx",
+        "model_quint8_*.onnx",
+    ),
+}
+"""The names of graphs for onnxruntime by precision, the usual one first; `*` and `?` stand for any letters."""
+OPENVINO_NAMES = {
+    "fp32": ("openvino_model.xml",),
+    "int8": ("openvino_model_qint8_quantized.xml", "openvino_model_quantized.xml"),
+}
+QUANTISED = (b"MatMulInteger", b"DynamicQuantizeMatMul", b"QLinearMatMul", b"DynamicQuantizeLinear")
+"""Operators of which a graph in int8 has one."""
+
+
+@dataclass(frozen=True)
+class NamedGraph:
+    """A graph in the folder of a model."""
+
+    file: str
+    """Its file inside the folder of the model."""
+    precision: str
+    runtime: str
+
+
+def weights_file(graph: Path) -> Path:
+    """Return the file that has the weights of a graph, if they are not in it; others know it by its name."""
+    if graph.suffix == ".xml":
+        return graph.with_suffix(".bin")
+    ending = "_data" if graph.parent.name in HUB_FOLDERS else ".data"
+    return graph.with_name(graph.name + ending)
+
+
+def named_graphs(folder: Path) -> list[NamedGraph]:
+    """Return the graphs of a folder that have one of the usual names, one for each precision and runtime.
+
+    They come in the order of precision, for onnxruntime first; of several names the first of `NAMES` is taken.
+    """
+    found: dict[tuple[str, str], NamedGraph] = {}
+    for runtime, names in (("onnx", NAMES), ("openvino", OPENVINO_NAMES)):
+        for stated, patterns in names.items():
+            for path in _named(folder, patterns):
+                precision = "int8" if stated == "fp32" and _is_quantised(path) else stated
+                graph = NamedGraph(str(path.relative_to(folder)), precision, runtime)
+                found.setdefault((precision, runtime), graph)
+    return sorted(found.values(), key=lambda each: (PRECISIONS.index(each.precision), each.runtime != "onnx"))
+
+
+def _named(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """Return the files of a folder, or of those inside it, that have one of some names."""
+    found: list[Path] = []
+    for pattern in patterns:
+        for place in PLACES:
+            found += sorted((folder / place).glob(pattern))
+    return found
+
+
+def _is_quantised(path: Path) -> bool:
+    """Tell whether a file names an operator of a graph in int8."""
+    if path.suffix != ".onnx" or not path.stat().st_size:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(name) >= 0 for name in QUANTISED)

@@ -1,0 +1,75 @@
+"""The modules after the transformer, for a graph of another program that ends with token vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sentcli.errors import InputError
+from sentcli.model.modules import Features
+from sentcli.model.spec import EncoderSpec, count_without_ending
+from sentcli.model.torch_model import build_stack
+
+TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
+"""The names that token vectors have as the output of a graph, in the order in which they are looked for."""
+SENTENCE_OUTPUT = "sentence_embedding"
+
+
+class TokenHead:
+    """Makes sentence vectors of a graph's output, by the modules that the folder of the model lists.
+
+    A graph that gives sentence vectors alone has pooled already, so that only what ends the modules is left to do:
+    normalisation, and fewer dimensions.
+
+    Args:
+        spec: the description of the encoder.
+        outputs: the names of the graph's outputs.
+        graph: the file of the graph, for messages.
+
+    Raises:
+        InputError: if the graph has no such output, or a module needs more than the last layer.
+    """
+
+    def __init__(self, spec: EncoderSpec, outputs: list[str], graph: object) -> None:
+        pooled = SENTENCE_OUTPUT in outputs and not {*TOKEN_OUTPUTS} & {*outputs}
+        found = [name for name in (*TOKEN_OUTPUTS, SENTENCE_OUTPUT) if name in outputs]
+        if not found:
+            named = ", ".join(outputs)
+            raise InputError(
+                f"{graph} gives {named}, and neither token vectors (last_hidden_state) nor sentence vectors"
+            )
+        for module in spec.modules:
+            if module.needs_layers:
+                raise InputError(f"{graph} gives the last layer alone, and {module.name} needs others: use the weights")
+        self.output, self.pooled = found[0], pooled
+        stack = build_stack(spec, {})
+        self.stack = stack[count_without_ending(spec.modules) :] if pooled else stack
+        for built in stack:
+            built.float().eval()
+
+    def __call__(
+        self, output: npt.NDArray[np.float32], mask: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], prompt: int
+    ) -> npt.NDArray[np.float32]:
+        """Return sentence vectors ``[B, dim]``.
+
+        Args:
+            output: token vectors ``[B, T, d]``, or sentence vectors ``[B, d]`` if `pooled`.
+            mask: 1 for real tokens ``[B, T]``.
+            ids: the token ids ``[B, T]``.
+            prompt: the number of prompt tokens at the front, which the pooling of some models leaves out.
+
+        Raises:
+            InputError: if the output has another shape.
+        """
+        vectors = torch.from_numpy(np.ascontiguousarray(output, np.float32))
+        if vectors.ndim != (2 if self.pooled else 3):
+            raise InputError(f"the graph's output {self.output} has the shape {list(vectors.shape)}")
+        features = Features(vectors, torch.from_numpy(mask), prompt, torch.from_numpy(ids))
+        if self.pooled:
+            features.sentence = vectors
+        with torch.inference_mode():
+            for module in self.stack:
+                features = module(features)
+        assert features.sentence is not None
+        return features.sentence.numpy()

@@ -1,0 +1,141 @@
+"""Folders that hold a graph of another program and no weights: optimum's, transformers.js', fastembed's."""
+
+import pickle
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import sentcli
+from sentcli import SentenceEncoder
+from sentcli.errors import InputError
+from tests.encoder import folders
+from tests.encoder.folders import TEXTS
+
+MODULES = ("mean", "cls", "max", "lasttoken", "mean_sqrt_len_tokens", "weightedmean", "normalize-twice", "dense-GELU",
+           "normalize-tokens", "dense-tokens", "mean+max")  # fmt: skip
+
+
+def strip(source, folder, file="onnx/model.onnx", output="last_hidden_state", precision="fp32"):
+    """Write what another program writes of a model: a graph with one output, and the folder without weights."""
+    made = folder.parent / f"{folder.name}-export"
+    sentcli.export(model=str(source), output=made, precision=precision, tokens=True, verify=False)
+    shutil.copytree(source, folder)
+    (folder / "model.safetensors").unlink()
+    (folder / file).parent.mkdir(exist_ok=True)
+    model = onnx.load(made / "model.onnx")
+    kept = [value for value in model.graph.output if value.name in (output, "last_hidden_state")][-1:]
+    if output == "sentence_embedding":
+        kept = [value for value in model.graph.output if value.name == output]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    if output == "token_embeddings":
+        model.graph.node.append(helper.make_node("Identity", ["last_hidden_state"], [output]))
+        del model.graph.output[:]
+        model.graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", "tokens", 32]))
+    onnx.save(model, folder / file)
+    return folder
+
+
+@pytest.mark.parametrize("modules", MODULES)
+def test_the_graph_is_pooled_as_the_folder_says(modules, tmp_path):
+    source = folders.make(tmp_path / "source", modules, ["short"])
+    folder = strip(source, tmp_path / "foreign")
+    encoder = SentenceEncoder.load(str(folder))
+    assert encoder.backend.name == "onnx"
+    wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(encoder.encode(TEXTS), wanted, atol=1e-5)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(encoder)).encode(TEXTS), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("file", "output"),
+    [("model.onnx", "last_hidden_state"), ("model_optimized.onnx", "last_hidden_state"),
+     ("onnx/model.onnx", "token_embeddings"), ("onnx/model.onnx", "sentence_embedding")],
+)  # fmt: skip
+def test_other_names_of_files_and_outputs(file, output, tmp_path):
+    source = folders.make(tmp_path / "source", "normalize")
+    folder = strip(source, tmp_path / "foreign", file, output)
+    for each in (source, folder):  # a setting of the whole model, of which no graph of others knows
+        folders.SETTINGS["truncated"](each)
+    wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(SentenceEncoder.load(str(folder)).encode(TEXTS), wanted, atol=1e-5)
+
+
+def test_a_prompt_is_left_out_of_the_pooling_where_the_folder_says_so(tmp_path):
+    source = folders.make(tmp_path / "source", "mean")
+    folder = strip(source, tmp_path / "foreign")
+    for each in (source, folder):
+        folders.edit(each, "1_Pooling/config.json", include_prompt=False)
+    wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS, prompt="the cat ")
+    np.testing.assert_allclose(SentenceEncoder.load(str(folder)).encode(TEXTS, prompt="the cat "), wanted, atol=1e-5)
+
+
+def test_openvino_runs_such_a_graph(tmp_path):
+    pytest.importorskip("openvino")
+    source = folders.make(tmp_path / "source", "normalize")
+    folder = strip(source, tmp_path / "foreign")
+    wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
+    vectors = SentenceEncoder.load(str(folder), backend="openvino", precision="fp32").encode(TEXTS)
+    np.testing.assert_allclose(vectors, wanted, atol=1e-4)
+
+
+def test_the_precision_is_told_from_the_operators_where_the_name_does_not_say_it(tmp_path):
+    source = folders.make(tmp_path / "source", "mean")
+    folder = strip(source, tmp_path / "foreign", "model_optimized.onnx", precision="int8")
+    assert SentenceEncoder.load(str(folder)).backend.precision == "int8"
+    with pytest.raises(InputError, match="model_optimized"):
+        SentenceEncoder.load(str(folder), precision="fp32")
+
+
+def test_a_folder_that_does_not_say_how_to_pool_asks_for_it(tmp_path, invoke):
+    source = folders.make(tmp_path / "source", "mean")
+    folder = strip(source, tmp_path / "foreign")
+    shutil.rmtree(folder / "1_Pooling")
+    (folder / "modules.json").unlink()
+    with pytest.raises(InputError, match="--pooling"):
+        SentenceEncoder.load(str(folder))
+    wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(SentenceEncoder.load(str(folder), pooling="mean").encode(TEXTS), wanted, atol=1e-5)
+    (tmp_path / "in.txt").write_text("the cat\n")
+    call = ["encode", tmp_path / "in.txt", "-o", tmp_path / "v.npy", "-m", folder]
+    assert "--pooling" in invoke(*call, check=2).stderr
+    invoke(*call, "--pooling", "mean", check=0)
+
+
+def test_a_graph_that_lacks_what_a_module_reads_is_refused(tmp_path):
+    source = folders.make(tmp_path / "source", "mean")
+    folder = strip(source, tmp_path / "foreign")
+    with pytest.raises(InputError, match="last layer"):
+        SentenceEncoder.load(str(folder), pooling="first-last-avg")
+
+
+def test_graphs_of_a_folder_with_weights_are_left_alone(tmp_path):
+    """Another program's graph beside weights may be of other weights: sentcli makes its own."""
+    source = folders.make(tmp_path / "source", "mean")
+    folder = strip(folders.make(tmp_path / "other", "max"), tmp_path / "foreign")
+    shutil.copytree(folder / "onnx", source / "onnx")
+    wanted = SentenceEncoder.load(str(source), backend="torch", device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(SentenceEncoder.load(str(source), backend="onnx").encode(TEXTS), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "said"), [("model.Q4_K_M.gguf", "gguf"), ("onnx/model_q4.onnx", "model_q4.onnx")])
+def test_files_that_nothing_here_runs_are_named(name, said, tmp_path, invoke):
+    folder = folders.make(tmp_path / "source", "mean")
+    (folder / "model.safetensors").unlink()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b"GGUF")
+    (tmp_path / "in.txt").write_text("the cat\n")
+    for model in (folder, folder / name):
+        result = invoke("encode", tmp_path / "in.txt", "-o", tmp_path / "v.npy", "-m", model, check=2)
+        assert said in result.stderr
+        assert name.endswith("onnx") or "http://HOST/v1#NAME" in result.stderr
+
+
+def test_a_head_that_is_left_out_is_said(tmp_path, invoke):
+    folder = folders.make(tmp_path / "setfit", "mean")
+    (folder / "model_head.pkl").write_bytes(b"whatever: it is not opened")
+    (tmp_path / "in.txt").write_text("the cat\n")
+    assert "model_head.pkl" in invoke("encode", tmp_path / "in.txt", "-o", tmp_path / "v.npy", "-m", folder).stderr
