@@ -419,6 +419,7 @@ def retrieve(
     rescore: str | None = None,
     text_field: str = 'text',
     id_field: str | None = None,
+    vector_field: str | None = None,
     where: str | None = None,
     count_by: str | None = None,
     hits: str | None = None,
@@ -459,7 +460,7 @@ def retrieve(
 
     Args:
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
-        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors, npy; or a collection of Milvus.
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table (Parquet, Arrow, Lance, a saved data set), safetensors, npy; or a collection of Milvus.
         collection: The collection of --corpus milvus:URI.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
         like: The id of a row whose nearest other rows are wanted; may be given several times.
@@ -469,6 +470,7 @@ def retrieve(
         rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
+        vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size.
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md). In csv an empty cell of a column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
@@ -522,6 +524,7 @@ def index(
     check: bool = False,
     text_field: str = 'text',
     id_field: str | None = None,
+    vector_field: str | None = None,
     append: bool = False,
     to: str | None = None,
     collection: str | None = None,
@@ -546,7 +549,7 @@ def index(
     """Build an index over encoded text once, for `retrieve --corpus` to use.
 
     Args:
-        inputs: A directory that encode wrote, or files of text, which are encoded into -o first.
+        inputs: A directory that encode wrote; or files of text, which are encoded into -o first; or a table or file with vectors, which go into -o as they are.
         type: flat (exact), hnsw, ivf, ivfpq, sq8, bm25, or a faiss factory string such as IVF4096,Flat.
         recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
         set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
@@ -554,11 +557,12 @@ def index(
         similarity: Similarity of query and document: cosine or dot; default: what the model's folder says, else cosine.
         file_rows: Rows in one file of the index; default: about 4 GiB.
         language: Language of bm25: english, or another that Snowball stems, or none.
-        output: For files of text: the directory to encode into.
+        output: For files of text or of vectors: the directory to write.
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         check: Build nothing: compare the indexes of INPUT with their checksums.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
+        vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else the first of a fixed size.
         append: Add the rows of INPUT to the directory and its index.
         to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
         collection: The name of the collection.

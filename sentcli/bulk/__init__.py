@@ -5,8 +5,17 @@ packs and runs them in one or several processes. The results are written in the 
 in memory is bounded, so memory does not depend on the number of rows.
 """
 
-from sentcli.bulk.encode import EncodeSummary, encode_files
+from sentcli.bulk.encode import EncodeSummary, encode_files, store_files
 from sentcli.bulk.files import Inputs, check_target, manifest_of, read_inputs
 from sentcli.bulk.shards import EncodeSettings
 
-__all__ = ["EncodeSettings", "EncodeSummary", "Inputs", "check_target", "encode_files", "manifest_of", "read_inputs"]
+__all__ = [
+    "EncodeSettings",
+    "EncodeSummary",
+    "Inputs",
+    "check_target",
+    "encode_files",
+    "manifest_of",
+    "read_inputs",
+    "store_files",
+]

@@ -6,7 +6,7 @@ Inputs and output are checked before any work starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manife
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.readers import BLOCK_ROWS, Block, blocks
-from sentcli.io.writers import OutputPlan, Write, open_writer, output_kind
+from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, Progress
 
 
@@ -105,6 +105,50 @@ def encode_files(
     rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
     return EncodeSummary(output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds)
+
+
+def store_files(
+    vectors_of: Callable[[int, int], Vectors],
+    dimension: int,
+    inputs: Inputs,
+    output: str,
+    settings: EncodeSettings,
+    facts: dict[str, Any],
+) -> EncodeSummary:
+    """Write vectors that are there already, with the rows of the inputs, into a directory.
+
+    Args:
+        vectors_of: returns the vectors of the rows from one number to before another ``[n, dimension]``.
+        dimension: of the vectors.
+        inputs: the inputs that `read_inputs` returned.
+        output: the directory.
+        settings: how they are written.
+        facts: how the vectors were made, as far as it is known.
+    """
+    began = time.perf_counter()
+    dtype = str(vectors_of(0, 1).dtype)
+    dtype = dtype if dtype in DTYPES else "float32"
+    plan = OutputPlan(inputs.survey.rows, dimension, inputs.survey.column_types, facts, dtype)
+    counts = Counts()
+    with _open_output(output, plan, inputs, settings) as writer:
+        reader = blocks(
+            inputs.sources,
+            inputs.options,
+            shards=writer.missing,
+            block_rows=min(BLOCK_ROWS, settings.shard_rows),
+            shard_rows=settings.shard_rows,
+            first_number=writer.first_number,
+            columns=list(plan.column_types),
+            casts=inputs.survey.casts,
+        )
+        for block in reader:
+            of_block = Counts(rows=len(block), empty=sum(not text.strip() for text in block.texts))
+            vectors = vectors_of(block.first_row, block.first_row + len(block))
+            writer.write(block, vectors.astype(dtype, copy=False), of_block)
+            counts += of_block
+    rows_before = writer.first_row + writer.rows_before
+    rows, seconds = rows_before + counts.rows, time.perf_counter() - began
+    return EncodeSummary(output, rows, dimension, rows_before, inputs.survey.nulls, counts, writer.damaged, seconds)
 
 
 def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) -> None:

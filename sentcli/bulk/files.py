@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,12 @@ class Inputs:
 
 
 def read_inputs(
-    names: Sequence[str], options: ReadOptions, input_format: str | None = None, *, output: str = "vectors"
+    names: Sequence[str],
+    options: ReadOptions,
+    input_format: str | None = None,
+    *,
+    output: str = "vectors",
+    without: str | None = None,
 ) -> Inputs:
     """Open and survey the input files.
 
@@ -40,11 +45,14 @@ def read_inputs(
         options: fields and null handling.
         input_format: as for `open_source`.
         output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
+        without: a column that is not read, such as one of vectors.
 
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
     sources = open_sources(names, input_format)
+    if without is not None:
+        sources = [replace(source, without=(without,)) for source in sources]
     target = Path(output).resolve()
     for source in sources:
         if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":

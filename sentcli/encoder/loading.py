@@ -86,23 +86,7 @@ def load(
         make_export: whether ``auto`` makes an export in the cache if there is none.
         untrained: start from random weights if the folder has none, instead of raising an error (torch only).
     """
-    if spec.unknown_keys:
-        notice(f"{name}: keys that are not known and were left out: {', '.join(spec.unknown_keys)}")
-    if spec.has_code:
-        notice(
-            f"{name}: the code that its config.json names (auto_map) is not run: transformers' class for "
-            f"{spec.config.get('model_type')!r} is taken, which was written for these weights"
-        )
-    if spec.config.get(UNKNOWN_LEFT_OUT):
-        notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
-    if head := next(spec.folder.glob("model_head.*"), None):
-        notice(f"{name}: {head.name}, the head of a classifier of SetFit, is left out: these are the vectors before it")
-    from_head = any(getattr(module, "from_head", False) for module in spec.modules)
-    if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):
-        notice(
-            f"{name}: --pooling cls-head takes the pooler of the checkpoint, which in a plain language model was not "
-            "trained for sentence vectors"
-        )
+    _say_what_is_left_out(name, spec, notice)
     if options.backend in ("onnx", "openvino"):
         return _load_export(name, spec, options, notice)
     if options.backend == "auto":
@@ -121,6 +105,27 @@ def load(
     from sentcli.model import torch_backend
 
     return torch_backend.load(name, spec, options, notice, untrained=untrained)
+
+
+def _say_what_is_left_out(name: str, spec: EncoderSpec, notice: Notice) -> None:
+    """Tell the user what of a model's folder is not obeyed, or not in the way that one may expect."""
+    if spec.unknown_keys:
+        notice(f"{name}: keys that are not known and were left out: {', '.join(spec.unknown_keys)}")
+    if spec.has_code:
+        notice(
+            f"{name}: the code that its config.json names (auto_map) is not run: transformers' class for "
+            f"{spec.config.get('model_type')!r} is taken, which was written for these weights"
+        )
+    if spec.config.get(UNKNOWN_LEFT_OUT):
+        notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
+    if head := next(spec.folder.glob("model_head.*"), None):
+        notice(f"{name}: {head.name}, the head of a classifier of SetFit, is left out: these are the vectors before it")
+    from_head = any(getattr(module, "from_head", False) for module in spec.modules)
+    if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):
+        notice(
+            f"{name}: --pooling cls-head takes the pooler of the checkpoint, which in a plain language model was not "
+            "trained for sentence vectors"
+        )
 
 
 def has_graphs(folder: Path) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io import copies, stores
+from sentcli.io import copies, stores, table_folders
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
 from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed
@@ -31,6 +31,7 @@ FORMATS = {
     ".arrow": "arrow", ".feather": "arrow", ".xlsx": "sheet", ".ods": "sheet",
 }  # fmt: skip
 PICKLE = "a pickle, which may run code: save the table as Parquet or JSON Lines where it was made"
+FAISS = "perhaps an index of faiss, which has no texts: name their file, or vectors in .npy with the texts beside"
 FIRST_BYTES = {
     b"\x93NUMPY": "a NumPy array",
     b"PK\x03\x04": "an archive (zip, docx, xlsx, npz)",
@@ -43,6 +44,7 @@ FIRST_BYTES = {
     b"SQLite format 3\0": "a database of SQLite: export the table as csv, sqlite3 -header -csv FILE 'SELECT ...'",
     **{b"\x80" + bytes([protocol]): PICKLE for protocol in range(2, 6)},
     b"\x89HDF": "HDF5: save the table as Parquet or JSON Lines",
+    **{b"I" + kind: FAISS for kind in (b"xF", b"xP", b"xS", b"xM", b"xH", b"xR", b"HN", b"wF", b"wP", b"wS", b"vF")},
     b"ORC": "ORC: save the table as Parquet or JSON Lines",
     b"Obj\x01": "Avro: save the table as Parquet or JSON Lines",
     b"\x1f\x8b": "compressed by gzip: its name has to end in .gz",
@@ -166,6 +168,8 @@ def open_source(name: str, file_format: str | None = None) -> Source:
             first = handle.read(16)
         packed = next((packed for start, packed in PACKED_BYTES.items() if first.startswith(start)), "")
         return Source(name if is_pipe else "standard input", copy, file_format or "txt", packed)
+    if path.is_dir() and table_folders.is_table(path):
+        return Source(name, table_folders.as_file(path, name), "arrow")
     if path.is_dir():
         raise InputError(f"{path} is a directory; name its files, for example {path}/*.jsonl")
     if not path.exists():

@@ -18,15 +18,13 @@ from sentcli.io.dataset import check_rows, remedy
 from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_sources
+from sentcli.io.vector_columns import EMBEDDING
 from sentcli.io.writers import arrow_column, as_json, as_text
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-EMBEDDING = "embedding"
-"""The column of the vectors in files that `encode` wrote."""
 
 BLOCK_DOCUMENTS = 50_000
 """Documents whose texts are in memory at the same time where a corpus may be larger than the memory."""
@@ -290,15 +288,21 @@ def reading(file: Path | Place, advice: str | None = None) -> Iterator[None]:
         yield
 
 
-def read_rows(names: Sequence[str], options: ReadOptions) -> RowsInMemory:
+def read_rows(names: Sequence[str], options: ReadOptions, *, without: str | None = None) -> RowsInMemory:
     """Read files of documents as one, with all their columns but vectors.
+
+    Args:
+        names: of the files.
+        options: the columns of ids and texts.
+        without: the column of vectors, besides ``embedding``.
 
     Raises:
         DataError: for a broken row, or an empty file.
     """
-    sources = [replace(source, without=(EMBEDDING,)) for source in open_sources(names)]
+    vectors = {EMBEDDING, without or EMBEDDING}
+    sources = [replace(source, without=tuple(vectors)) for source in open_sources(names)]
     surveyed = survey(sources, options)
-    columns = [name for name in surveyed.column_types if name != EMBEDDING]
+    columns = [name for name in surveyed.column_types if name not in vectors]
     rows = [
         Document(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
         for block in blocks(sources, options, columns=columns, casts=surveyed.casts)

@@ -1,11 +1,11 @@
-"""A file of vectors that `encode` wrote, as a corpus: Parquet, or safetensors and npy with their texts beside."""
+"""A file of vectors as a corpus: a table with a column of them, or safetensors and npy with their texts beside."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,18 +19,26 @@ from sentcli.io.forms import decode
 from sentcli.io.packed import PACKED
 from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
-from sentcli.io.sources import FORMATS
+from sentcli.io.sources import FORMATS, open_source
+from sentcli.io.table_folders import is_table as is_table_folder
+from sentcli.io.vector_columns import metadata_of, read_vectors, vector_column
 from sentcli.io.writers import mapped_array
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
-from sentcli.search.rows import EMBEDDING, Rows, RowsInMemory, RowsOnDisk, read_rows, reading
+from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
 from sentcli.search.store import Store
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 Array = npt.NDArray[Any]
 TENSOR = "embeddings"
 """The tensor of the vectors in a safetensors file."""
 RECORD_KEY = b"sentcli"
 """The key of the settings in the metadata of a Parquet file."""
+JSON_LINES = (".jsonl", ".ndjson")
+TABLES = (".parquet", ".arrow", ".feather", *JSON_LINES)
+"""The suffixes of tables whose columns may hold vectors."""
 ALONE = (".npy", ".safetensors")
 """The suffixes of files that hold vectors alone, without their texts."""
 LARGEST_COMPONENT = 1e15
@@ -48,15 +56,24 @@ class VectorFile:
     """The file of the rows of vectors that stand alone; None looks for it beside them."""
     options: ReadOptions
     """The columns of a file of texts that says nothing else."""
+    column: str | None = None
+    """The column of the vectors in a table."""
 
     @classmethod
-    def open(cls, place: Place, texts: str | None = None, options: ReadOptions | None = None) -> VectorFile:
-        """Read the vectors of a ``.npy``, ``.safetensors`` or ``.parquet`` file and what it says about them.
+    def open(
+        cls,
+        place: Place,
+        texts: str | None = None,
+        options: ReadOptions | None = None,
+        column: str | None = None,
+    ) -> VectorFile:
+        """Read the vectors of a ``.npy`` or ``.safetensors`` file or of a table, and what it says about them.
 
         Args:
-            place: of a file for which `holds_vectors` is true.
+            place: of a file or table of which `vectors_in` returned vectors.
             texts: the file of the texts; None looks for it beside vectors that stand alone.
             options: the columns of a file of texts that says nothing else.
+            column: the column of the vectors in a table.
 
         Raises:
             InputError: if `texts` goes with vectors that have their texts.
@@ -65,23 +82,11 @@ class VectorFile:
         suffix = place.path.suffix.lower()
         if texts is not None and suffix not in ALONE:
             raise InputError(f"{place} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
-        arrays, settings = {".npy": _read_npy, ".safetensors": _read_safetensors, ".parquet": _read_parquet}[suffix](
-            place
-        )
-        for array in arrays:
-            if array.ndim != 2 or array.dtype.kind not in "fiu":
-                shape = f"an array {array.shape} of {array.dtype}"
-                raise DataError(place.name, f"{shape}; vectors are numbers [rows, dimensions]")
-            if not array.shape[1] and (len(array) or suffix != ".parquet"):
-                raise DataError(place.name, f"an array {array.shape}: its vectors have no columns")
-            for start in range(0, len(array), BLOCK):
-                part = array[start : start + BLOCK]
-                if not np.isfinite(part).all():
-                    raise DataError(place.name, "some numbers are not finite")
-                if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
-                    raise DataError(
-                        place.name, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
-                    )
+        if column is not None:
+            arrays, settings = _read_table(place, column)
+        else:
+            arrays, settings = {".npy": _read_npy, ".safetensors": _read_safetensors}[suffix](place)
+        _check_vectors(place, arrays, may_be_empty=column is not None)
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
         origin = Origin.named(place.name, settings)
@@ -90,7 +95,7 @@ class VectorFile:
                 place.name, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite"
             )
         blocks = Blocks(arrays, signs=origin.signs(arrays[0].shape[1]))
-        return cls(place, blocks, origin, texts, options or ReadOptions())
+        return cls(place, blocks, origin, texts, options or ReadOptions(), column)
 
     @cached_property
     def rows(self) -> Rows:
@@ -104,32 +109,95 @@ class VectorFile:
             return _rows_beside(self)
         if self.origin.known:
             return RowsOnDisk([self.place.path], [len(self.blocks)])
-        return read_rows([str(self.place.path)], self.options)
+        return read_rows([self.place.name], self.options, without=self.column)
+
+    def text_files(self) -> list[str]:
+        """Return the files of the rows: the table itself, or what lies beside vectors that stand alone.
+
+        Raises:
+            InputError: if none are found.
+        """
+        if self.place.path.suffix.lower() not in ALONE:
+            return [self.place.name]
+        return [self.texts] if self.texts is not None else _beside(self)
+
+    def check_made_by(self, encoder: SentenceEncoder, prompt: str) -> None:
+        """Compare some of the vectors with those that an encoder makes of the same texts now.
+
+        Args:
+            encoder: the model that the user names for vectors that do not say which one made them.
+            prompt: the text in front of each document.
+
+        Raises:
+            InputError: if it makes others.
+        """
+        self.origin.check_encoder(encoder, prompt, self.blocks.dimension)
+        count = len(self.rows)
+        sample = np.unique(np.linspace(0, count - 1, min(COMPARED_ROWS, count)).astype(np.int64))
+        texts = [row.text for row in self.rows.take(sample.tolist())]
+        stored, made = self.blocks.take(sample).astype(np.float64), encoder.encode(texts, prompt=prompt)
+        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(made, axis=1)
+        cosines = (stored * made).sum(axis=1) / np.maximum(lengths, 1e-12)
+        if not cosines.min() >= LEAST_COSINE:
+            raise InputError(
+                f"{self.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
+                f"cosine {cosines.min():.3f}): another model, pooling or prompt made them (--doc-prompt)"
+            )
+
+
+COMPARED_ROWS, LEAST_COSINE = 16, 0.99
+"""The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
+
+
+def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> None:
+    """Refuse arrays that are no vectors ``[rows, dimensions]`` of finite numbers.
+
+    Raises:
+        DataError: which says what they are.
+    """
+    for array in arrays:
+        if array.ndim != 2 or array.dtype.kind not in "fiu":
+            shape = f"an array {array.shape} of {array.dtype}"
+            raise DataError(place.name, f"{shape}; vectors are numbers [rows, dimensions]")
+        if not array.shape[1] and (len(array) or not may_be_empty):
+            raise DataError(place.name, f"an array {array.shape}: its vectors have no columns")
+        for start in range(0, len(array), BLOCK):
+            part = array[start : start + BLOCK]
+            if not np.isfinite(part).all():
+                raise DataError(place.name, "some numbers are not finite")
+            if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
+                raise DataError(
+                    place.name, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
+                )
 
 
 def open_stored(
-    name: str, texts: str | None, options: ReadOptions, *, to_search: bool = True
+    name: str, texts: str | None, options: ReadOptions, *, to_search: bool = True, field: str | None = None
 ) -> Store | VectorFile | None:
-    """Return the vectors in a directory or a file that `encode` wrote; None if it is a file of texts.
+    """Return the vectors in a directory, a file or a table; None if it is a file of texts.
 
     Args:
-        name: the directory or file, also in an object store.
+        name: the directory, file or table, also in an object store.
         texts: see `VectorFile.open`.
         options: see `VectorFile.open`.
         to_search: whether the vectors have to be comparable with those of queries.
+        field: the column of the vectors of a table; None takes the usual one.
 
     Raises:
         InputError: if the vectors cannot be used, or `texts` goes with none.
     """
     place = local_place(name) if name != "-" else Place(name, Path(name))
-    if not place.path.is_dir() and holds_vectors(place):
-        vectors = VectorFile.open(place, texts, options)
+    found = None if name == "-" else vectors_in(place, field)
+    if found is not None:
+        vectors = VectorFile.open(place, texts, options, found.column)
         vectors.origin.check_numbers(to_search=to_search)
         console.detail(f"{name}: {len(vectors.rows):,} rows")
         return vectors
     stored = Store.open(place.path, place.name, to_search=to_search) if place.path.is_dir() else None
     if texts is not None:
         raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
+    if field is not None:
+        raise InputError(f"--vector-field names a column of a table; {name} is none")
     return stored
 
 
@@ -142,29 +210,47 @@ def open_vectors(name: str) -> Store | VectorFile:
     place = local_place(name)
     if place.path.is_dir():
         return Store.open(place.path, place.name)
-    if not holds_vectors(place):
+    found = vectors_in(place)
+    if found is None:
         raise InputError(
             f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
         )
-    return VectorFile.open(place)
+    return VectorFile.open(place, column=found.column)
 
 
-def holds_vectors(name: str | Place) -> bool:
-    """Tell whether a file holds vectors: by its suffix, or a Parquet file by its column of vectors."""
-    place = name if isinstance(name, Place) else Place(name, Path(name))
+@dataclass(frozen=True)
+class FoundVectors:
+    """Where in a file vectors are."""
+
+    column: str | None
+    """The column of a table; None for a file of vectors alone."""
+
+
+def vectors_in(place: Place, field: str | None = None) -> FoundVectors | None:
+    """Return where a file or table has vectors; None if it holds none, is a directory of shards, or is not there.
+
+    Args:
+        place: of the file or table.
+        field: the column that the user names.
+
+    Raises:
+        InputError: if the table has no such column, or is damaged.
+    """
     path = place.path
     if path.suffix.lower() in ALONE:
-        return True
-    if path.suffix.lower() != ".parquet" or not path.is_file():
-        return False
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+        if field is not None:
+            raise InputError(f"{place} has no columns, of which --vector-field names one")
+        return FoundVectors(None)
+    is_table = is_table_folder(path) or (path.is_file() and path.suffix.lower() in TABLES)
+    if not is_table or (field is None and path.suffix.lower() in JSON_LINES):
+        return None
+    column = vector_column(open_source(place.name), field)
+    return None if column is None else FoundVectors(column)
 
-    with reading(place, "not a readable Parquet file"):
-        schema = pq.read_schema(path)
-    kind = schema.field(EMBEDDING).type if EMBEDDING in schema.names else pa.null()
-    is_list = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+def holds_vectors(name: str) -> bool:
+    """Tell whether a file or table holds vectors; see `vectors_in`."""
+    return vectors_in(Place(name, Path(name))) is not None
 
 
 def _read_npy(place: Place) -> tuple[list[Array], dict[str, Any]]:
@@ -193,31 +279,10 @@ def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
     return [array], _settings(place, metadata.get("settings"))
 
 
-def _read_parquet(place: Place) -> tuple[list[Array], dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    with reading(place, "not a readable Parquet file"):
-        file = pq.ParquetFile(place.path)
-        record = (file.schema_arrow.metadata or {}).get(RECORD_KEY)
-        column = file.read(columns=[EMBEDDING]).column(0)
-    arrays: list[Array] = []
-    first = 0
-    for chunk in column.chunks:
-        if chunk.null_count:
-            row = first + pc.index(chunk.is_null(), True).as_py() + 1
-            raise DataError(place.name, f"{EMBEDDING!r} is null", line=row, unit="row")
-        sizes = pc.unique(pc.list_value_length(chunk)).to_pylist()
-        widths = {*sizes, *(array.shape[1] for array in arrays)}
-        numbers = pc.list_flatten(chunk)
-        if len(widths) > 1 or numbers.null_count:
-            raise DataError(place.name, f"{EMBEDDING!r} holds lists of {sorted(widths)} numbers, or nulls, not vectors")
-        if len(chunk):
-            arrays.append(numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), -1))
-        first += len(chunk)
-    width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 0
-    return arrays or [np.empty((0, width), np.float32)], _settings(place, record)
+def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:
+    source = open_source(place.name)
+    record = metadata_of(source).get(RECORD_KEY) if source.format == "parquet" else None
+    return read_vectors(source, column), _settings(place, record)
 
 
 def _settings(place: Place, record: str | bytes | None) -> dict[str, Any]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.verbs.index_input import TextInput, fill, read_texts
 from sentcli.verbs.options import (
     ClusterOptions,
     DatabaseOptions,
@@ -30,8 +31,6 @@ from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
-    from sentcli.bulk.files import Inputs
-    from sentcli.bulk.shards import EncodeSettings
     from sentcli.cluster_pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
@@ -39,19 +38,11 @@ if TYPE_CHECKING:
     from sentcli.search.store import IndexManifest, Store
 
 
-class TextInput(NamedTuple):
-    """Files of text that are encoded into a directory before it is indexed."""
-
-    folder: Path
-    inputs: Inputs
-    settings: EncodeSettings
-
-
 @verb("index", common="inputs output model type recall queries append check to collection prune overwrite json")
 def index(
     inputs: Annotated[list[str], Flag(metavar="INPUT...", positional=True)],
     index_options: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
-    output: Annotated[Path | None, Flag("-o", metavar="DIR", needs="model")] = None,
+    output: Annotated[Path | None, Flag("-o", metavar="DIR")] = None,
     model: OptionalModel = None,
     check: Annotated[bool, Flag(excludes="output")] = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
@@ -69,8 +60,9 @@ def index(
     continues where it was interrupted.
 
     Args:
-        inputs: A directory that encode wrote, or files of text, which are encoded into -o first.
-        output: For files of text: the directory to encode into.
+        inputs: A directory that encode wrote; or files of text, which are encoded into -o first; or a table or file
+            with vectors, which go into -o as they are.
+        output: For files of text or of vectors: the directory to write.
         check: Build nothing: compare the indexes of INPUT with their checksums.
 
     \b
@@ -80,12 +72,13 @@ def index(
       sentcli index more.jsonl -o documents -m minilm --type hnsw --append
       sentcli index documents --type ivfpq --recall 0.98 --queries questions.txt -m minilm
       sentcli index documents --type bm25
+      sentcli index chunks.parquet -o chunks --vector-field vector --type hnsw
       sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
-    from sentcli.encoder.announce import load_encoder
     from sentcli.io.copies import FolderCopy
     from sentcli.io.folder import local_place
     from sentcli.io.sources import open_source
+    from sentcli.io.table_folders import is_table
     from sentcli.search.bm25 import LANGUAGE
     from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store
 
@@ -95,9 +88,10 @@ def index(
         corpus = CollectionInput(inputs, index_options, model, text, doc_prompt, options)
         return index_collection(corpus, database, overwrite=overwrite)
     place = local_place(inputs[0]) if len(inputs) == 1 else None
-    folder = place.path if place is not None and place.path.is_dir() else None
+    is_directory = place is not None and place.path.is_dir() and not is_table(place.path)
+    folder = place.path if place is not None and is_directory else None
     if (folder is None) == (output is None):
-        raise InputError("give a directory that encode wrote, or files of text with -o DIR")
+        raise InputError("give a directory that encode wrote, or files of text or of vectors with -o DIR")
     request = _request(index_options, query_prompt, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
@@ -108,16 +102,13 @@ def index(
         copy.making(INDEXES) if copy is not None else nullcontext(),
         _folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
     ):
-        texts = read_texts(inputs, output, text, overwrite=overwrite) if output is not None else None
-        loading: AbstractContextManager[tuple[SentenceEncoder | None, Pool | None]] = nullcontext((None, None))
-        if model is not None and texts is not None:
-            shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
-            loading = open_encoder(model, options, cluster, most=shards)
-        elif model is not None and request is not None:
-            loading = nullcontext((load_encoder(model, options), None))
-        with loading as (encoder, pool):
-            if texts is not None and encoder is not None:
-                encode_texts(texts, encoder, pool, options, doc_prompt, request)
+        texts = None
+        if output is not None:
+            texts = read_texts(inputs, output, text, overwrite=overwrite)
+            texts.check_model(model)
+        with _loading(model, texts, request, options, cluster) as (encoder, pool):
+            if texts is not None:
+                fill(texts, encoder, pool, options, doc_prompt, request)
             store = Store.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
@@ -129,6 +120,24 @@ def index(
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
     return result
+
+
+def _loading(
+    model: str | None,
+    texts: TextInput | None,
+    request: IndexRequest | None,
+    options: LoadOptions,
+    cluster: ClusterOptions,
+) -> AbstractContextManager[tuple[SentenceEncoder | None, Pool | None]]:
+    """Load the model where it is needed, and workers on a cluster where texts are encoded."""
+    from sentcli.encoder.announce import load_encoder
+
+    if model is None or (texts is None and request is None):
+        return nullcontext((None, None))
+    if texts is None or texts.given is not None:
+        return nullcontext((load_encoder(model, options), None))
+    shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
+    return open_encoder(model, options, cluster, most=shards)
 
 
 @contextmanager
@@ -234,70 +243,6 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
     }
     tables = [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
     return result.finish(results, tables)
-
-
-def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwrite: bool) -> TextInput:
-    """Read and check files of text as `encode` does; an interrupted directory is resumed.
-
-    Args:
-        files: of text.
-        folder: the directory of vectors that is written.
-        text: how the files are read.
-        overwrite: make the vectors in the directory's successor, if it exists.
-    """
-    from sentcli import bulk
-    from sentcli.io.readers import ReadOptions
-
-    output, resume = str(folder), not text.append
-    bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
-    manifest = None if overwrite else bulk.manifest_of(output)
-    types, shard_rows = (manifest.types, manifest.shard_rows) if manifest else ({}, bulk.EncodeSettings.shard_rows)
-    inputs = bulk.read_inputs(files, ReadOptions(text.text_field, text.id_field, types=types), output=output)
-    settings = bulk.EncodeSettings(
-        shard_rows=shard_rows, overwrite=overwrite, stays_beside=True, resume=resume, append=text.append
-    )
-    return TextInput(folder, inputs, settings)
-
-
-def encode_texts(
-    texts: TextInput,
-    encoder: SentenceEncoder,
-    pool: Pool | None,
-    options: LoadOptions,
-    doc_prompt: str | None,
-    request: IndexRequest | None,
-) -> None:
-    """Encode texts into a directory, except those whose vectors are in the cache, as after ``retrieve`` on the file.
-
-    Args:
-        texts: what `read_texts` returned.
-        encoder: the model.
-        pool: workers on a cluster that make the shards, if not this process.
-        options: how the model was loaded.
-        doc_prompt: text in front of each document; None is the model's own.
-        request: the index, which is refused before anything is encoded if it cannot be built over the vectors.
-    """
-    from sentcli import bulk
-    from sentcli.encoder.announce import warn_truncated
-    from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.search import ann
-    from sentcli.search.index import check_recipe
-
-    folder, inputs, settings = texts
-    rows, dimension = inputs.survey.rows, encoder.dimension
-    if request is not None:  # a directory that grows has rows already
-        recipe = ann.recipe(request.kind, max(rows, ann.LEAST * 256) if settings.append else rows, dimension)
-        check_recipe(recipe, dimension, request.similarity or encoder.spec.similarity, request.settings)
-    settings = replace(
-        settings,
-        prompt=encoder.role_prompt("document") if doc_prompt is None else doc_prompt,
-        pool=pool,
-        encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
-    )
-    with console.resumable(str(folder)), console.encoding("encoding", rows) as bar:
-        summary = bulk.encode_files(encoder, inputs, str(folder), settings, progress=bar)
-    console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
-    warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
 
 
 def with_queries(

@@ -166,7 +166,8 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
     from sentcli.search.vector_file import open_stored
 
     read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field)
-    stored = open_stored(corpus.names[0], None, read_options) if len(corpus.names) == 1 else None
+    field = corpus.text.vector_field
+    stored = open_stored(corpus.names[0], None, read_options, field=field) if len(corpus.names) == 1 else None
     if stored is None:
         return None
     origin = stored.origin

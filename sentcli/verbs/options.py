@@ -132,8 +132,8 @@ class CorpusOptions:
     """A corpus, and the queries that it is searched with.
 
     Attributes:
-        corpus: Search a file of texts, which is encoded first, or what encode wrote: a directory, Parquet, safetensors,
-            npy; or a collection of Milvus.
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table (Parquet,
+            Arrow, Lance, a saved data set), safetensors, npy; or a collection of Milvus.
         collection: The collection of --corpus milvus:URI.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked
             for.
@@ -144,6 +144,7 @@ class CorpusOptions:
         rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
         text_field: Column of the corpus that holds the text.
         id_field: Column of the corpus that holds the id.
+        vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size.
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'"
             (docs/retrieve.md). In csv an empty cell of a
             column of text is an empty text, '', which IS NULL does not find.
@@ -163,6 +164,7 @@ class CorpusOptions:
     rescore: Annotated[str | None, Flag(metavar="FILE|DIR", needs="corpus")] = None
     text_field: Annotated[str, Flag(needs="corpus")] = "text"
     id_field: Annotated[str | None, Flag(needs="corpus")] = None
+    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="corpus", excludes="collection")] = None
     where: Annotated[str | None, Flag(metavar="CONDITION", needs="corpus")] = None
     count_by: Annotated[str | None, Flag(metavar="COLUMN", needs="corpus")] = None
     hits: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
@@ -203,11 +205,14 @@ class TextOptions:
     """How files of text are read, which are encoded before they are indexed.
 
     Attributes:
+        vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else
+            the first of a fixed size.
         append: Add the rows of INPUT to the directory and its index.
     """
 
     text_field: Annotated[TextField, Flag(needs="output to")] = "text"
     id_field: Annotated[IdField, Flag(needs="output to")] = None
+    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="output to")] = None
     append: Annotated[bool, Flag(needs="output")] = False
 
 

@@ -145,7 +145,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
             yield MilvusCorpus(MilvusCollection.open(client, name, options.collection))
         return
     read_options = ReadOptions(options.text_field, options.id_field)
-    stored = open_stored(name, options.texts, read_options)
+    stored = open_stored(name, options.texts, read_options, field=options.vector_field)
     if stored is not None:
         yield LocalCorpus(name, stored.rows, stored)
         return

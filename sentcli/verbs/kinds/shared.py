@@ -125,7 +125,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
 
     from sentcli.io.places import Place
     from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile, holds_vectors
+    from sentcli.search.vector_file import VectorFile, vectors_in
 
     if not path.exists():
         raise InputError(f"there is no {path}")
@@ -135,8 +135,8 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
                 f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
             )
         blocks = Store.open(path, to_search=False).blocks
-    elif holds_vectors(str(path)):
-        stored = VectorFile.open(Place.of(path))
+    elif (found := vectors_in(Place.of(path))) is not None:
+        stored = VectorFile.open(Place.of(path), column=found.column)
         stored.origin.check_numbers(to_search=False)
         blocks = stored.blocks
     else:

@@ -1,0 +1,177 @@
+"""Columns of vectors in tables that any program wrote: Parquet, Arrow, JSON Lines, Lance, and data sets on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import DataError, InputError, library_errors
+from sentcli.io.formats import records, say_once
+from sentcli.io.packed import DAMAGED
+from sentcli.io.sources import Source
+
+Array = npt.NDArray[Any]
+EMBEDDING = "embedding"
+"""The column of the vectors in files that `encode` wrote."""
+OF_ARROW = ("parquet", "arrow")
+"""The formats whose columns have types."""
+
+
+def vector_column(source: Source, field: str | None = None) -> str | None:
+    """Return the name of the column of vectors that is taken, or None if there is none.
+
+    It is the one that the user names, else ``embedding``, else the first whose type is a list of so many numbers. A
+    list of any length may be something else, such as tokens, and is taken by its name alone.
+
+    Args:
+        source: a table.
+        field: the column that the user names.
+
+    Raises:
+        InputError: if the table has no such column, or it holds something else.
+    """
+    if source.format not in OF_ARROW:
+        if field is not None and source.format != "jsonl":
+            raise InputError(
+                f"--vector-field goes with Parquet, Arrow, JSON Lines and Lance; {source.name} is another file"
+            )
+        return field
+    kinds = dict(schema_of(source))
+    lists = [name for name, kind in kinds.items() if is_list_of_numbers(kind)]
+    if field is not None:
+        if field not in lists:
+            there = ", ".join(lists) or "none"
+            raise InputError(f"{source.name}: {field!r} is no column of lists of numbers; those are: {there}")
+        return field
+    if EMBEDDING in lists:
+        return EMBEDDING
+    fixed = [name for name in lists if kinds[name].id == _fixed_size_list()]
+    if fixed:
+        say_once(f"{source.name}: its column {fixed[0]!r} is taken for the vectors (--vector-field names another one)")
+        return fixed[0]
+    if lists:
+        say_once(
+            f"{source.name}: {', '.join(map(repr, lists))} holds lists of numbers, and its texts are encoded all the "
+            f"same: --vector-field {lists[0]} takes them for vectors"
+        )
+    return None
+
+
+def _fixed_size_list() -> int:
+    import pyarrow as pa
+
+    return int(pa.list_(pa.float32(), 1).id)
+
+
+def is_list_of_numbers(kind: Any) -> bool:
+    """Tell whether a type of Arrow is one of lists of numbers, such as vectors."""
+    import pyarrow as pa
+
+    is_list = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def schema_of(source: Source) -> list[tuple[str, Any]]:
+    """Return the names and types of the columns of a table of Parquet or Arrow.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    with _reading(source):
+        _, schema = _batches(source, None)
+        return [(field.name, field.type) for field in schema]
+
+
+def metadata_of(source: Source) -> dict[bytes, bytes]:
+    """Return what a program has written into the head of a table of Parquet or Arrow.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    with _reading(source):
+        _, schema = _batches(source, None)
+        return dict(schema.metadata or {})
+
+
+def read_vectors(source: Source, column: str) -> list[Array]:
+    """Return the vectors in a column, as arrays ``[rows, dimension]`` that follow on each other.
+
+    Raises:
+        DataError: if the file is damaged, or a row has no vector or one of another dimension.
+    """
+    if source.format not in OF_ARROW:
+        return _of_records(source, column)
+    import pyarrow.compute as pc
+
+    arrays: list[Array] = []
+    first = 0
+    with _reading(source):
+        chunks, schema = _batches(source, column)
+        for chunk in chunks:
+            if chunk.null_count:
+                row = first + pc.index(chunk.is_null(), True).as_py() + 1
+                raise DataError(source.name, f"{column!r} is null", line=row, unit="row")
+            sizes = pc.unique(pc.list_value_length(chunk)).to_pylist()
+            widths = {*sizes, *(array.shape[1] for array in arrays)}
+            numbers = pc.list_flatten(chunk)
+            if len(widths) > 1 or numbers.null_count:
+                raise DataError(
+                    source.name, f"{column!r} holds lists of {sorted(widths)} numbers, or nulls, not vectors"
+                )
+            if len(chunk):
+                arrays.append(numbers.to_numpy(zero_copy_only=False).reshape(len(chunk), -1))
+            first += len(chunk)
+        width = getattr(schema.field(column).type, "list_size", 0)
+    return arrays or [np.empty((0, max(width, 0)), np.float32)]
+
+
+def _of_records(source: Source, column: str) -> list[Array]:
+    """Return the vectors in JSON Lines."""
+    rows: list[Array] = []
+    for line, record in records(source):
+        values = record.get(column)
+        numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
+        if not numbers:
+            raise DataError(source.name, f"{column!r} is no list of numbers", line=line)
+        row = np.array(values, np.float32)
+        if rows and len(row) != len(rows[0]):
+            raise DataError(source.name, f"{column!r} has {len(row)} numbers, and {len(rows[0])} before", line=line)
+        rows.append(row)
+    return [np.stack(rows)] if rows else [np.empty((0, 0), np.float32)]
+
+
+def _reading(source: Source) -> Any:
+    kept = (*DAMAGED, InputError, FileNotFoundError)
+    return library_errors(lambda why: DataError(source.name, f"not a readable {source.format} file: {why}"), *kept)
+
+
+def _batches(source: Source, column: str | None) -> tuple[Iterator[Any], Any]:
+    """Return the chunks of one column, or none, and the schema of a table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = [] if column is None else [column]
+    if source.format == "parquet":
+        file = pq.ParquetFile(source.open())
+        if column is None:
+            return iter(()), file.schema_arrow
+        return iter(file.read(columns=columns).column(0).chunks), file.schema_arrow
+    handle = source.open()
+    first = handle.read(6)
+    handle.seek(0)
+    if first.startswith(b"FEA1"):
+        import io
+
+        import pyarrow.feather as feather
+
+        table = feather.read_table(io.BytesIO(handle.read()))
+        return iter(() if column is None else table[column].chunks), table.schema
+    if first.startswith(b"ARROW1"):
+        opened = pa.ipc.open_file(handle)
+        batches = (opened.get_batch(number) for number in range(opened.num_record_batches))
+        return (batch[column] for batch in batches) if column else iter(()), opened.schema
+    stream = pa.ipc.open_stream(handle)
+    return (batch[column] for batch in stream) if column else iter(()), stream.schema

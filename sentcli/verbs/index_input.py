@@ -1,0 +1,180 @@
+"""What ``index -o`` writes a directory from: files of text, which are encoded, or a file that holds vectors already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.verbs.options import TextOptions
+
+if TYPE_CHECKING:
+    from sentcli.bulk.files import Inputs
+    from sentcli.bulk.shards import EncodeSettings
+    from sentcli.cluster_pool import Pool
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.search.index import IndexRequest
+    from sentcli.search.vector_file import VectorFile
+
+
+class TextInput(NamedTuple):
+    """Files of text that go into a directory before it is indexed."""
+
+    folder: Path
+    inputs: Inputs
+    settings: EncodeSettings
+    given: VectorFile | None = None
+    """The vectors that are there already; None if the texts are encoded."""
+
+    def check_model(self, model: str | None) -> None:
+        """Refuse texts without the model that encodes them.
+
+        Raises:
+            InputError: which asks for it.
+        """
+        if self.given is None and model is None:
+            raise InputError("-o encodes files of text: give the model with -m")
+
+
+def fill(
+    texts: TextInput,
+    encoder: SentenceEncoder | None,
+    pool: Pool | None,
+    options: LoadOptions,
+    doc_prompt: str | None,
+    request: IndexRequest | None,
+) -> None:
+    """Write the directory; the arguments are those of `_encode_texts`, whose model may be unknown for given vectors."""
+    if texts.given is not None:
+        _store_given(texts, texts.given, encoder, doc_prompt)
+    elif encoder is not None:
+        _encode_texts(texts, encoder, pool, options, doc_prompt, request)
+
+
+def _open_given(files: Sequence[str], text: TextOptions) -> VectorFile | None:
+    """Return the vectors that the input holds already, or None if it is text."""
+    from sentcli.io.folder import local_place
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.vector_file import VectorFile, vectors_in
+
+    if len(files) != 1 or files[0] == "-":
+        if text.vector_field is not None:
+            raise InputError("--vector-field goes with a single table")
+        return None
+    place = local_place(files[0])
+    found = vectors_in(place, text.vector_field)
+    if found is None:
+        return None
+    return VectorFile.open(place, options=ReadOptions(text.text_field, text.id_field), column=found.column)
+
+
+def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder | None, doc_prompt: str | None) -> None:
+    """Write vectors that the input holds into a directory, with the model that made them if it is known.
+
+    Args:
+        texts: what `read_texts` returned.
+        given: the vectors.
+        encoder: the model that the user names, which has to make the same vectors.
+        doc_prompt: text in front of each document; None is the model's own.
+
+    Raises:
+        InputError: if the model makes other vectors.
+    """
+    import numpy as np
+
+    from sentcli import bulk
+    from sentcli.encoder.vector_facts import VectorFacts
+
+    facts = given.origin.recorded() if given.origin.known else {}
+    if encoder is not None:
+        own = encoder.role_prompt("document") if not given.origin.known else given.origin.prompt or ""
+        prompt = own if doc_prompt is None else doc_prompt
+        given.check_made_by(encoder, prompt)
+        facts = facts or VectorFacts.of(encoder, prompt).recorded()
+    if not facts:
+        console.note(f"{given.origin.name} does not say which model made its vectors: -m at each search has to be it")
+    if len(given.rows) != texts.inputs.survey.rows:
+        raise InputError(f"{given.origin.name} has {len(given.rows):,} vectors, {texts.inputs.survey.rows:,} texts")
+    blocks = given.blocks
+    with console.resumable(str(texts.folder)):
+        summary = bulk.store_files(
+            lambda first, end: blocks.take(np.arange(first, end)),
+            blocks.dimension,
+            texts.inputs,
+            str(texts.folder),
+            texts.settings,
+            facts,
+        )
+    console.note(f"{summary.counts.rows} vectors of {given.origin.name} -> {texts.folder}, which has {summary.rows}")
+
+
+def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwrite: bool) -> TextInput:
+    """Read and check files of text as `encode` does; an interrupted directory is resumed.
+
+    Args:
+        files: of text.
+        folder: the directory of vectors that is written.
+        text: how the files are read.
+        overwrite: make the vectors in the directory's successor, if it exists.
+    """
+    from sentcli import bulk
+    from sentcli.io.readers import ReadOptions
+
+    given = _open_given(files, text)
+    output, resume = str(folder), not text.append
+    bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
+    manifest = None if overwrite else bulk.manifest_of(output)
+    types, shard_rows = (manifest.types, manifest.shard_rows) if manifest else ({}, bulk.EncodeSettings.shard_rows)
+    names = files if given is None else given.text_files()
+    column = None if given is None else given.column
+    options = ReadOptions(text.text_field, text.id_field, types=types)
+    inputs = bulk.read_inputs(names, options, output=output, without=column)
+    settings = bulk.EncodeSettings(
+        shard_rows=shard_rows, overwrite=overwrite, stays_beside=True, resume=resume, append=text.append
+    )
+    return TextInput(folder, inputs, settings, given)
+
+
+def _encode_texts(
+    texts: TextInput,
+    encoder: SentenceEncoder,
+    pool: Pool | None,
+    options: LoadOptions,
+    doc_prompt: str | None,
+    request: IndexRequest | None,
+) -> None:
+    """Encode texts into a directory, except those whose vectors are in the cache, as after ``retrieve`` on the file.
+
+    Args:
+        texts: what `read_texts` returned.
+        encoder: the model.
+        pool: workers on a cluster that make the shards, if not this process.
+        options: how the model was loaded.
+        doc_prompt: text in front of each document; None is the model's own.
+        request: the index, which is refused before anything is encoded if it cannot be built over the vectors.
+    """
+    from sentcli import bulk
+    from sentcli.encoder.announce import warn_truncated
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.search import ann
+    from sentcli.search.index import check_recipe
+
+    folder, inputs, settings, _ = texts
+    rows, dimension = inputs.survey.rows, encoder.dimension
+    if request is not None:  # a directory that grows has rows already
+        recipe = ann.recipe(request.kind, max(rows, ann.LEAST * 256) if settings.append else rows, dimension)
+        check_recipe(recipe, dimension, request.similarity or encoder.spec.similarity, request.settings)
+    settings = replace(
+        settings,
+        prompt=encoder.role_prompt("document") if doc_prompt is None else doc_prompt,
+        pool=pool,
+        encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
+    )
+    with console.resumable(str(folder)), console.encoding("encoding", rows) as bar:
+        summary = bulk.encode_files(encoder, inputs, str(folder), settings, progress=bar)
+    console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
+    warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
