@@ -145,7 +145,8 @@ def _of_records(source: Source, column: str) -> list[Array]:
 
 def _reading(source: Source) -> Any:
     kept = (*DAMAGED, InputError, FileNotFoundError)
-    return library_errors(lambda why: DataError(source.name, f"not a readable {source.format} file: {why}"), *kept)
+    title = source.format.capitalize()
+    return library_errors(lambda why: DataError(source.name, f"not a readable {title} file: {why}"), *kept)
 
 
 def _batches(source: Source, column: str | None) -> tuple[Iterator[Any], Any]:

@@ -37,7 +37,7 @@ class TextInput(NamedTuple):
             InputError: which asks for it.
         """
         if self.given is None and model is None:
-            raise InputError("-o encodes files of text: give the model with -m")
+            raise InputError("--output encodes files of text: give the model with -m")
 
 
 def fill(
