@@ -22,9 +22,11 @@ class Hub:
     refused: dict = field(default_factory=dict)
     """Status by repository."""
     faults: list = field(default_factory=list)
-    """Status and headers of the next answers."""
+    """Status and headers of the next answers; None is the true one."""
     cuts: int = 0
     """How many of the next downloads of large files end in the middle."""
+    empty: bool = False
+    """Whether every download of a large file ends before its first byte."""
     requests: list = field(default_factory=list)
     """Method and path of each request."""
     ranges: list = field(default_factory=list)
@@ -57,16 +59,17 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def answer(self, status, body=b"", **headers):
-        hub, cut = self.hub, False
-        if hub.cuts and self.command == "GET" and len(body) > LARGE:
-            hub.cuts, cut = hub.cuts - 1, True
+        hub, part = self.hub, len(body)
+        if self.command == "GET" and len(body) > LARGE and status < 300:
+            part = 0 if hub.empty else len(body) // 2 if hub.cuts else part
+            hub.cuts = max(hub.cuts - 1, 0)
         self.send_response(status)
         for name, value in ({"Content-Length": str(len(body))} | headers).items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         if self.command == "GET":
-            self.wfile.write(body[: len(body) // 2] if cut else body)
-        self.close_connection = cut
+            self.wfile.write(body[:part])
+            self.close_connection = part < len(body)
 
     def do_HEAD(self):
         self.do_GET()
@@ -77,12 +80,13 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, b"{}")
             return
         hub.requests.append((self.command, path))
-        if hub.faults:
-            status, headers = hub.faults.pop(0)
+        fault = hub.faults.pop(0) if hub.faults else None
+        if fault is not None:
+            status, headers = fault
             self.answer(status, b"{}", **headers)
         elif path.startswith("/api/models/"):
-            owner, name, _, revision = path.removeprefix("/api/models/").split("/", 3)
-            self.describe(f"{owner}/{name}", revision)
+            owner, name, asked, revision = path.removeprefix("/api/models/").split("/", 3)
+            self.describe(f"{owner}/{name}", asked, revision)
         else:
             owner, name, _, commit, file = path.removeprefix("/").split("/", 4)
             self.send(f"{owner}/{name}", commit, file)
@@ -100,19 +104,17 @@ class Handler(BaseHTTPRequestHandler):
             return hub.versions[repository, revision]
         return None
 
-    def describe(self, repository, revision):
-        if (found := self.version(repository, revision)) is not None:
-            commit, files = found
+    def describe(self, repository, asked, revision):
+        if (found := self.version(repository, revision)) is None:
+            return
+        commit, files = found
+        if asked == "tree":
+            facts = [{"type": "file", "oid": "0" * 40, "size": len(data), "path": name} for name, data in files.items()]
+        else:
             siblings = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
-            facts = {
-                "id": repository,
-                "modelId": repository,
-                "sha": commit,
-                "private": False,
-                "tags": [],
-                "siblings": siblings,
-            }
-            self.answer(200, json.dumps(facts).encode(), Content_Type="application/json")
+            facts = {"id": repository, "modelId": repository, "sha": commit, "private": False, "tags": []}
+            facts["siblings"] = siblings
+        self.answer(200, json.dumps(facts).encode(), Content_Type="application/json")
 
     def send(self, repository, revision, name):
         if (found := self.version(repository, revision)) is None:

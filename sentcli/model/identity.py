@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,13 @@ def weight_digests(spec: EncoderSpec) -> list[str]:
     if spec.adapter is not None:
         paths += [spec.adapter / name for name in (*WEIGHTS, ADAPTER) if (spec.adapter / name).exists()]
     return [known_digest(path) for path in paths]
+
+
+def joined_digest(digests: Sequence[str]) -> str | None:
+    """Return one digest of weights: that of their only file, or one over those of several; None if there are none."""
+    if len(digests) < 2:
+        return digests[0] if digests else None
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def model_digest(spec: EncoderSpec) -> str:

@@ -27,7 +27,7 @@ from sentcli.machine import environment, sums_saturate
 from sentcli.model import encoding
 from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, source_config, source_digests
+from sentcli.model.exported import EXPORT, ONNX, OPENVINO, Export, provenance, source_config, source_digests
 from sentcli.model.identity import model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.saving import write_model_files
@@ -130,7 +130,7 @@ def export_model(
         digests = {name: file_digest(temporary / name) for name in names if (temporary / name).exists()}
         if weights:  # they are written anew, so their bytes differ from those of the source
             export = replace(export, model_digest=model_digest(read_spec(temporary)))
-        export = replace(export, sha256=digests, environment=environment("cpu", precision))
+        export = replace(export, sha256=digests, environment=environment("cpu", precision, revision=export.revision))
         write_json(temporary / EXPORT, asdict(export))
         _write_card(temporary, model, export)
     size = sum((folder / name).stat().st_size for name in digests if name in GRAPHS)
@@ -306,6 +306,7 @@ class _Maker:
             model_digest=model_digest(spec),
             source_sha256=source_digests(spec),
             source_config=source_config(spec),
+            revision=provenance(spec).get("revision"),
             pooling=spec.pooling,
             normalize=spec.normalizes,
             max_length=tokenizer.max_length,

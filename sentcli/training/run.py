@@ -182,14 +182,20 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
             "stage": request.stage,
             "recipe": request.recipe.name if request.recipe else None,
         },
-        "start_model": {"name": request.model, "fingerprint": prepared.start_fingerprint},
+        "start_model": {
+            "name": request.model,
+            "fingerprint": prepared.start_fingerprint,
+            **prepared.encoder.provenance(),
+        },
         **({} if request.first_stage is None else {"first_stage": request.first_stage}),
         "encoder": encoder.describe(),
         "settings": asdict(method.settings) if method.fit is None else {},
         "data": list(prepared.corpus.files),
         "blank_rows": prepared.corpus.blank,
         "results": result.to_dict(),
-        "environment": environment(encoder.backend.device, method.settings.precision, method.settings.seed),
+        "environment": environment(
+            encoder.backend.device, method.settings.precision, method.settings.seed, prepared.revision
+        ),
     }
 
 

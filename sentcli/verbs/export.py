@@ -118,8 +118,8 @@ def export(
         rows = [{"split": split, **scores} for split, scores in verification.sts_b.items()]
         tables.append(Table.of_rows("STS-B, Spearman x 100", rows, formats={"change": "+.2f"}))
     chosen = {"verify": verify, "data": str(data) if data else None, "texts": texts, "runtime": runtime}
-    result.protocol = encoder.describe() | chosen
-    result.ran_on("cpu", precision)
+    result.protocol = encoder.describe() | encoder.provenance() | chosen
+    result.ran_on("cpu", precision, revision=encoder.provenance().get("revision"))
     results = {
         "precision": manifest.precision,
         "min_cosine": None,
