@@ -1,5 +1,7 @@
 """Models of the hub: fetched once over HTTP, at a commit that is named everywhere, and told why where they are not."""
 
+import hashlib
+import json
 import multiprocessing
 import shutil
 
@@ -208,7 +210,8 @@ GRAPHS = {
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_a_graph_is_fetched_where_there_is_nothing_else(kind, hub):
     graph, others = GRAPHS[kind]
-    content = dict.fromkeys(graph | others, b"a graph whose weights may be in model.onnx_data")
+    graph_bytes = b"a graph with its weights in model.onnx_data" if kind == "optimum" else b"a graph"
+    content = dict.fromkeys(graph | others, graph_bytes)
     hub.put(MINI, {"config.json": b"{}", "tokenizer.json": b"{}", **content})
     folder = fetch(HubModel(MINI))
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")} == {
@@ -232,3 +235,96 @@ def test_weights_that_are_not_read_are_named(files, words, hub):
     with pytest.raises(InputError) as error:
         resolve(MINI)
     assert all(word in str(error.value) for word in words)
+
+
+@pytest.fixture
+def fetched(hub, first, second):
+    """A model at two commits, both of which are on this machine: `main` is the second one."""
+    commits = {"v1": hub.put(MINI, first, "v1"), "main": hub.put(MINI, second)}
+    for revision in commits:
+        resolve(f"{MINI}@{revision}")
+    return commits
+
+
+def test_commit_and_digest_stand_in_results_and_on_the_page(fetched, first, tmp_path, invoke):
+    rows = "".join(f"the cat {i},a dog {i % 7},{i % 5}\n" for i in range(40))
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\n" + rows)
+    for revision in fetched:
+        given = ["--pairs", tmp_path / "pairs.csv", "-m", f"{MINI}@{revision}", "--backend", "torch"]
+        invoke("sts-eval", *given, "--json", tmp_path / f"{revision}.json", "-q", check=0)
+    results = {revision: json.loads((tmp_path / f"{revision}.json").read_text()) for revision in fetched}
+    for revision, commit in fetched.items():
+        assert results[revision]["environment"]["revision"] == results[revision]["protocol"]["revision"] == commit
+    digest = hashlib.sha256(weights_of(first)).hexdigest()
+    assert results["v1"]["protocol"]["weights"] == digest != results["main"]["protocol"]["weights"]
+    for revision, result in results.items():  # as files of a name that has moved
+        (tmp_path / f"{revision}.json").write_text(json.dumps(result | {"model": MINI}))
+    files = [tmp_path / f"{revision}.json" for revision in fetched]
+    invoke("report", *files, "-o", tmp_path / "page.md", check=0)
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    shown = [line for line in lines if line.startswith(f"| {MINI}")][:2]  # of the first table
+    assert all(commit[:12] in row for commit, row in zip(fetched.values(), shown, strict=True))
+    refused = invoke("report", *files, "-o", tmp_path / "b.md", "--group", f"one={MINI}", check=2).stderr
+    assert "two models" in refused
+
+
+def test_a_directory_names_the_commit_and_is_searched_with_it(hub, first, second, invoke, tmp_path):
+    commit = hub.put(MINI, first)
+    (tmp_path / "rows.txt").write_text("the cat sat\na dog ran\nthe fish swam\n")
+    load = ["-m", MINI, "--backend", "torch"]
+    invoke("encode", tmp_path / "rows.txt", "-o", tmp_path / "dir", *load, check=0)
+    settings = json.loads((tmp_path / "dir" / "manifest.json").read_text())["settings"]
+    assert settings["revision"] == commit and settings["weights"] == hashlib.sha256(weights_of(first)).hexdigest()
+    moved(hub, second)
+    query = ["retrieve", "--corpus", tmp_path / "dir", "--query", "the cat"]
+    assert commit in invoke(*query, *load, check=2).stderr
+    said = invoke(*query, "--json", tmp_path / "hits.json", check=0).stderr
+    result = json.loads((tmp_path / "hits.json").read_text())
+    assert result["environment"]["revision"] == commit and result["model"] == f"{MINI}@{commit}" and commit in said
+
+
+def test_a_directory_goes_on_at_a_commit_with_the_same_weights(hub, first, invoke, text, tmp_path):
+    files = {path.name: path.read_bytes() for path in first.iterdir()}
+    first_commit = hub.put(MINI, files)
+    given = ["encode", text, "-o", tmp_path / "dir", "-m", MINI, "--backend", "torch"]
+    invoke(*given, check=0)
+    moved(hub, files | {"README.md": b"Now with a card."})
+    (tmp_path / "dir" / "vectors-00000.npy").unlink()
+    second_commit = HubModel(MINI).cached().name
+    invoke(*given, "--resume", check=0)
+    settings = json.loads((tmp_path / "dir" / "manifest.json").read_text())["settings"]
+    assert first_commit != settings["revision"] == second_commit
+
+
+def test_a_trained_and_an_exported_folder_name_the_commit(fetched, invoke, text, tmp_path):
+    name, commit = f"{MINI}@v1", fetched["v1"]
+    train = ["train", "--method", "simcse", "--data", text, "--max-steps", 1, "--batch-size", 4, "-q"]
+    invoke(*train, "-m", name, "-o", tmp_path / "trained", check=0)
+    config = json.loads((tmp_path / "trained" / "sentcli.json").read_text())
+    assert config["start_model"]["revision"] == config["environment"]["revision"] == commit
+    card = (tmp_path / "trained" / "README.md").read_text()
+    assert commit in card and f"base_model: {MINI}\n" in card
+    invoke("export", "-m", name, "-o", tmp_path / "exported", "--no-verify", "-q", check=0)
+    export = json.loads((tmp_path / "exported" / "export.json").read_text())
+    assert export["revision"] == export["environment"]["revision"] == commit
+    assert commit in (tmp_path / "exported" / "README.md").read_text()
+    exported = SentenceEncoder.load(tmp_path / "exported", backend="onnx")
+    assert exported.provenance() == SentenceEncoder.load(name, backend="torch").provenance()
+
+
+def test_doctor_lists_what_the_cache_holds(fetched):
+    from sentcli.diagnosis import of_hub
+    from sentcli.hub import models_in_cache
+
+    found = [of_hub(model, folder) for model, folder in models_in_cache()]
+    assert {(each["model"], each["revision"]) for each in found} == {
+        (MINI, fetched["main"]), (f"{MINI}@v1", fetched["v1"])
+    }  # fmt: skip
+    assert all(len(each["weights"]) == 64 for each in found)
+
+
+def test_the_base_of_an_adapter_has_a_revision_of_its_own(fetched, tmp_path):
+    from sentcli.model.adapters import AdapterSettings, base_folder
+
+    settings = AdapterSettings(peft_type="LORA", base_model_name_or_path=MINI, revision="v1")
+    assert base_folder(tmp_path, settings).name == fetched["v1"]

@@ -15,14 +15,14 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import SCHEMES, scheme_of_path
+from sentcli.io.atomic import ALIASES, SCHEMES, scheme_of_path
 from sentcli.redaction import remember, without_secrets
 
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
 COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --recursive FOLDER {}"}
 """The commands that copy a folder of this machine to a store, by scheme."""
-_SCHEME = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
+_SCHEME = re.compile(rf"({'|'.join((*SCHEMES, *ALIASES))})://", re.IGNORECASE)
 _USER = re.compile(r"(?<=//)[^/@\s]+@")
 """The user in front of a host."""
 _QUERY = re.compile(r"\?[^\s'\"<>)]*")
@@ -111,6 +111,12 @@ class Address(str):
                 raise InputError(f"{scheme}://...: no web address ({error})") from None
             public = urlunsplit((scheme, parts.netloc.rpartition("@")[2], parts.path, "", parts.fragment))
             _remember_secrets(parts)
+        elif scheme == "az" and "@" in rest.partition("/")[0]:
+            container, _, path = rest.partition("/")
+            raise InputError(
+                f"{scheme}://{rest}: the account comes from AZURE_STORAGE_ACCOUNT_NAME; the name is "
+                f"az://{container.partition('@')[0]}/{path}"
+            )
         elif ":" in rest.partition("/")[0]:
             raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
         elif version := _VERSION.search(rest):
@@ -143,13 +149,14 @@ def _remember_secrets(parts: SplitResult) -> None:
 
 
 def is_remote(name: str) -> bool:
-    """Tell whether a name has one of SCHEMES."""
+    """Tell whether a name has one of SCHEMES or ALIASES."""
     return _SCHEME.match(name) is not None
 
 
 def scheme_of(name: str) -> str:
-    """Return the scheme of a remote name."""
-    return name.partition("://")[0].lower()
+    """Return the scheme of a remote name, one of SCHEMES."""
+    scheme = name.partition("://")[0].lower()
+    return ALIASES.get(scheme, scheme)
 
 
 def public_arguments(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,12 +41,17 @@ TOKENIZER_ENDINGS = (".model", ".spm", ".codes", ".vocab")
 
 
 def weight_digests(spec: EncoderSpec) -> list[str]:
-    """Return the SHA-256 of each weight file of an encoder: the transformer's, those of its modules and its adapter."""
+    """Return the SHA-256 of each of the `weight_paths` of an encoder."""
+    return [known_digest(path) for path in weight_paths(spec)]
+
+
+def weight_paths(spec: EncoderSpec) -> list[Path]:
+    """Return the weight files of an encoder: the transformer's, those of its modules and its adapter."""
     folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
     paths = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
     if spec.adapter is not None:
         paths += [spec.adapter / name for name in (*WEIGHTS, ADAPTER) if (spec.adapter / name).exists()]
-    return [known_digest(path) for path in paths]
+    return paths
 
 
 def joined_digest(digests: Sequence[str]) -> str | None:

@@ -25,7 +25,7 @@ from sentcli.training.observer import DevScores, TrainResult, dev_scores, shown
 from sentcli.training.prepare import prepare
 from sentcli.training.records import CONFIG_FILE
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
-from sentcli.zoo import find_entry
+from sentcli.zoo import find_entry, hub_model, local_path
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
@@ -279,6 +279,8 @@ def model_card(config: dict[str, Any], start: EncoderSpec) -> str:
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method.items(), *settings.items()])
     first = config.get("first_stage")
     before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
+    revision = config["start_model"].get("revision")
+    commit = f" The start model is its commit {revision}." if revision else ""
     head = ""
     if settings and config["method"]["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
@@ -293,7 +295,7 @@ def model_card(config: dict[str, Any], start: EncoderSpec) -> str:
 
 A {kind} made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
 {config["method"]["title"]}.{before} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
-training data apply.
+training data apply.{commit}
 
 {scores}
 
@@ -322,6 +324,10 @@ def _metadata(config: dict[str, Any], start: Path) -> str:
 
     name, dev = config["start_model"]["name"], dev_scores(config["results"])
     entry = find_entry(name)
+    of_hub = hub_model(name) if local_path(name) is None else None
+    base = None if of_hub is None else of_hub.repository
+    if entry is not None:
+        base = entry.source
     try:
         licence = ModelCard.load(start / "README.md").data.license if entry is None else entry.licence.lower()
     except (OSError, ValueError):
@@ -340,7 +346,7 @@ def _metadata(config: dict[str, Any], start: Path) -> str:
         ]
     tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli", config["method"]["name"]]
     return ModelCardData(
-        base_model=entry.source if entry is not None else None if Path(name).exists() else name,
+        base_model=base,
         license="other" if licence is not None and " " in licence else licence,
         datasets=[entry["file"] for entry in config["data"]] or None,
         library_name="sentence-transformers",
