@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging import ERROR
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -35,6 +35,8 @@ OTHER_RUNTIMES = ("onnx", "openvino", "coreml")
 """Folders of exports for other libraries, which are fetched only where there are no weights for torch."""
 AT_A_TIME = 8
 """How many small files are fetched at the same time."""
+LEAST_PIECE = 1024
+"""The fewest bytes of a file that are kept at a time."""
 UNREADABLE = {".gguf": "llama.cpp", ".h5": "TensorFlow", ".msgpack": "Flax", ".mlmodel": "Core ML", ".ot": "Rust"}
 """The endings of weights that are not read, and whose they are."""
 
@@ -178,15 +180,41 @@ def _fetch_files(model: HubModel, folder: Path, files: dict[str, int], at_a_time
 
         def get(name: str) -> None:
             place: Any = {"revision": folder.name, "endpoint": constants.ENDPOINT, "tqdm_class": bar}
-            _ask(model, lambda: hf_hub_download(model.repository, name, **place))
+            _ask(model, lambda: hf_hub_download(model.repository, name, **place), lambda: _incomplete(model))
 
-        if at_a_time == 1:  # in this thread, which Ctrl-C ends
-            for name in missing:
-                meter.step(name)
-                get(name)
+        if at_a_time > 1:
+            with _pieces(min(missing.values())), ThreadPoolExecutor(at_a_time) as pool:
+                list(pool.map(get, missing))
             return
-        with ThreadPoolExecutor(at_a_time) as pool:
-            list(pool.map(get, missing))
+        for name, size in missing.items():  # in this thread, which Ctrl-C ends
+            meter.step(name)
+            with _pieces(size):
+                get(name)
+
+
+@contextmanager
+def _pieces(size: int) -> Iterator[None]:
+    """Let the library keep what comes of a file in thousandths of its size.
+
+    Of a download that breaks off it loses the last piece, which is one of 10 MB: of a smaller file everything.
+    """
+    from huggingface_hub import constants
+
+    usual = constants.DOWNLOAD_CHUNK_SIZE
+    constants.DOWNLOAD_CHUNK_SIZE = min(max(size // 1000, LEAST_PIECE), usual)
+    try:
+        yield
+    finally:
+        constants.DOWNLOAD_CHUNK_SIZE = usual
+
+
+def _incomplete(model: HubModel) -> int:
+    """Return how many bytes are there of files of a model that are not whole; of another process's files, too."""
+    sizes = []
+    for path in model.folder.glob("blobs/*.incomplete"):
+        with suppress(OSError):  # it is whole now
+            sizes.append(path.stat().st_size)
+    return sum(sizes)
 
 
 def _bar(meter: console.Transfer) -> type:
@@ -216,25 +244,32 @@ def _quiet_library() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _ask(model: HubModel, request: Callable[[], T]) -> T:
+def _ask(model: HubModel, request: Callable[[], T], kept: Callable[[], int] = lambda: 0) -> T:
     """Return what the hub answers, after further attempts where it is busy, fails or breaks off.
 
+    Args:
+        model: the model.
+        request: asks.
+        kept: the bytes that are there of a file that broke off; as long as they become more, it is asked again.
+
     Raises:
-        InputError: if it has no such model or revision, or does not give it to this user.
+        InputError: if the hub has no such model or revision, or does not give it to this user.
         SentcliError: if it cannot be reached or fails.
     """
-    for wait in (*WAITS, None):
+    waits, before = list(WAITS), kept()
+    while True:
         try:
             return request()
         except Exception as error:  # of the library, or of those that it asks with
             if signalled := interruption(error):
                 raise signalled from None
-            if wait is None or not is_temporary(error, hopeful=True):
+            if (now := kept()) > before:
+                waits, before = list(WAITS), now
+            if not waits or not is_temporary(error, hopeful=True):
                 raise _error(model, error) from error
-            seconds = seconds_to_wait(_headers(error).get("Retry-After", ""), wait)
+            seconds = seconds_to_wait(_headers(error).get("Retry-After", ""), waits.pop(0))
             console.detail(f"{model}: {_reason(error)}; trying again in {seconds:g} s")
         time.sleep(seconds)
-    raise AssertionError
 
 
 LOGIN = "log in with 'hf auth login' (or HF_TOKEN)"
@@ -276,7 +311,8 @@ def _refusal(model: HubModel, error: Exception, status: int | None) -> str | Non
     if is_kind(errors.DisabledRepoError):
         return f"{model}: the hub has disabled this model ({model.page})"
     if is_kind(errors.RevisionNotFoundError):
-        digits = "; a commit needs all of its 40 digits" if model.revision.isalnum() else ""
+        short = model.names_commit(model.revision) and not is_commit(model.revision)
+        digits = "; a commit needs all of its 40 digits" if short else ""
         return f"{model.repository} has no revision {model.revision!r} ({model.page}/tree/main has a list{digits})"
     if status in (401, 403):
         return f"{model} is private, or there is no such model ({model.page}): {LOGIN}; the hub answers {status}"

@@ -299,7 +299,6 @@ def hub(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "sentcli cache"))
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1000)  # what it keeps of a cut download
     served.waits = []
     monkeypatch.setattr("time.sleep", served.waits.append)
     yield served

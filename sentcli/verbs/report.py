@@ -84,7 +84,7 @@ def report(
     --paper shows a paper's tables, figures and settings with their commands.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve, evaluate or mteb; mteb's folders of results; training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb, also folders; training runs; models.
         output: A .html, .md or .tex file; several are written.
         paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
 

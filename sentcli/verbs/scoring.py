@@ -34,12 +34,12 @@ class ScoringOptions:
     """Comparison with published scores, and whether kept scores are used.
 
     Attributes:
-        against: Set what a paper prints beside it, such as micse-bert-base, or mteb's results, a folder or file.
-            Several models count as seeds of one. list names the papers' systems.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds
+            of one. list names papers.
         rerun: Encode and score anew, also what was measured before and is kept.
     """
 
-    against: Annotated[str | None, Flag(metavar="NAME|PATH|list", lists=_list_published)] = None
+    against: Annotated[str | None, Flag(metavar="NAME|list", lists=_list_published)] = None
     rerun: bool = False
 
     def models(self, names: Sequence[str], options: LoadOptions, *, pairs: bool = False) -> list[EvaluatedModel]:
