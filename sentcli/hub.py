@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, RootModel
+from pydantic import AfterValidator, BaseModel, RootModel
 
 from sentcli import console
 from sentcli.errors import InputError
@@ -42,10 +42,21 @@ SEARCHED_BYTES = 2**26
 """A graph of more bytes holds its weights itself."""
 
 
+_said: set[tuple[HubModel, str]] = set()
+"""The newer commits of which this process has said that they are not whole."""
+
+
+def inside(path: str) -> str:
+    """Refuse the path of a module that leaves the folder of its model."""
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ValueError("a module has to be inside the folder of the model")
+    return path
+
+
 class ModuleEntry(BaseModel):
     """What is read of an entry of ``modules.json`` to know what has to be fetched."""
 
-    path: str
+    path: Annotated[str, AfterValidator(inside)]
     type: str = ""
 
 
@@ -140,10 +151,11 @@ class HubModel:
         if self.names_commit(commit):
             return
         before, newest = _commit_in(self._last_use), _commit_in(self.reference)
-        if newest not in (None, commit):
+        if newest is not None and newest != commit and (self, newest) not in _said and not console.state.quiet:
+            _said.add((self, newest))
             console.note(
-                f"{self}: commit {commit[:SHORT]} is taken, since {str(newest)[:SHORT]} is not whole in the hub's "
-                f"cache; 'hf download {self.repository}' completes it"
+                f"{self}: commit {commit[:SHORT]} is taken, since {newest[:SHORT]} is not whole in the hub's cache; "
+                f"'hf download {self.repository}' completes it"
             )
         if before == commit or (before is not None and console.state.quiet):
             return

@@ -222,6 +222,13 @@ def test_a_graph_is_fetched_where_there_is_nothing_else(kind, hub):
     assert not on_this_machine(MINI)
 
 
+def test_a_module_outside_of_the_folder_is_refused(hub):
+    entries = [{"idx": 0, "path": "../../other", "type": "sentence_transformers.models.Transformer"}]
+    hub.put(MINI, {"config.json": b"{}", "modules.json": json.dumps(entries).encode(), "model.safetensors": b"w"})
+    with pytest.raises(InputError, match="inside the folder"):
+        resolve(MINI)
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
@@ -275,6 +282,9 @@ def test_a_directory_names_the_commit_and_is_searched_with_it(hub, first, second
     invoke("encode", tmp_path / "rows.txt", "-o", tmp_path / "dir", *load, check=0)
     settings = json.loads((tmp_path / "dir" / "manifest.json").read_text())["settings"]
     assert settings["revision"] == commit and settings["weights"] == hashlib.sha256(weights_of(first)).hexdigest()
+    invoke("index", tmp_path / "dir", "--type", "flat", "--json", tmp_path / "index.json", "-q", check=0)
+    index = json.loads((tmp_path / "index.json").read_text())
+    assert index["environment"]["revision"] == index["protocol"]["revision"] == commit
     moved(hub, second)
     query = ["retrieve", "--corpus", tmp_path / "dir", "--query", "the cat"]
     assert commit in invoke(*query, *load, check=2).stderr

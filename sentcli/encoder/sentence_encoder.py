@@ -69,7 +69,8 @@ class SentenceEncoder:
 
         Args:
             model: a sentence-transformers or plain transformers folder, an exported folder, a short name of the zoo, a
-                hub id, or ``https://HOST/v1#NAME`` of a model that is served, to which all texts are sent.
+                hub id, which may end with ``@`` and a branch, tag or commit, or ``https://HOST/v1#NAME`` of a model
+                that is served, to which all texts are sent.
             backend: ``torch``, ``onnx`` or ``openvino``; ``auto`` takes the fastest that gives the same vectors: on a
                 CPU onnxruntime with the export beside the model or in the cache, elsewhere torch.
             precision: ``auto`` is fp32, or what an exported folder is in; ``int8`` on onnx and openvino, ``bf16`` and

@@ -72,7 +72,10 @@ class Origin(VectorFacts):
             raise InputError(
                 f"{self.name} was encoded with {self.model}, which is not on this machine: give the model with -m"
             )
-        return self._at_its_commit()
+        name = self._at_its_commit()
+        if name != self.model:
+            console.note(f"{self.name} was encoded with {self.model} at the commit {self.revision}, which is taken")
+        return name
 
     def _at_its_commit(self) -> str:
         """Return the name of the model, at the commit that made the vectors where the name means another one now."""
@@ -81,14 +84,11 @@ class Origin(VectorFacts):
         if of_hub is None or folder is None or folder.name == self.revision:
             return self.model
         pinned = f"{of_hub.repository}@{self.revision}"
-        if not on_this_machine(pinned):
-            return self.model
-        console.note(f"{self.name} was encoded with {self.model} at the commit {self.revision}, which is taken")
-        return pinned
+        return pinned if on_this_machine(pinned) else self.model
 
     def load_options(self, options: LoadOptions) -> LoadOptions:
         """Return options with which `named_model` is loaded as it was for these vectors, unless they say otherwise."""
-        spec = read_model(self.model, options)
+        spec = read_model(self._at_its_commit(), options)
         recorded: dict[str, tuple[Any, Any]] = {
             "pooling": (self.pooling, spec.pooling),
             "normalize": (self.normalize, spec.normalizes),

@@ -225,6 +225,8 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
         **manifest.encoder,
+        "revision": store.origin.revision,
+        "weights": store.origin.weights,
     }
     results = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},

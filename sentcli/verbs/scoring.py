@@ -35,7 +35,7 @@ class ScoringOptions:
 
     Attributes:
         against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds
-            of one. list names papers.
+            of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
     """
 
