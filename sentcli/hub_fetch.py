@@ -35,6 +35,8 @@ OTHER_RUNTIMES = ("onnx", "openvino", "coreml")
 """Folders of exports for other libraries, which are fetched only where there are no weights for torch."""
 AT_A_TIME = 8
 """How many small files are fetched at the same time."""
+ANSWER_SECONDS = 20.0
+"""How long the hub may take to describe a model; huggingface_hub bounds the other requests itself."""
 LEAST_PIECE = 1024
 """The fewest bytes of a file that are kept at a time."""
 UNREADABLE = {".gguf": "llama.cpp", ".h5": "TensorFlow", ".msgpack": "Flax", ".mlmodel": "Core ML", ".ot": "Rust"}
@@ -60,7 +62,8 @@ def fetch(model: HubModel, *, native: bool = False) -> Path:
 
     api = HfApi(endpoint=constants.ENDPOINT)
     with _quiet_library():
-        info = _ask(model, lambda: api.model_info(model.repository, revision=model.revision, files_metadata=True))
+        asked: Any = {"revision": model.revision, "files_metadata": True, "timeout": ANSWER_SECONDS}
+        info = _ask(model, lambda: api.model_info(model.repository, **asked))
         sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
         if not is_commit(str(info.sha)):
             raise SentcliError(f"{model}: the hub answers with {str(info.sha)[:50]!r}, which is no commit")
