@@ -356,7 +356,7 @@ def sts_eval(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
-        against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list names what there is.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         json: Write the result as JSON; - is standard output.
         report: Write a page for people: a .html, .md or .tex file; several are written.
@@ -397,7 +397,7 @@ def senteval(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
-        against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list names what there is.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         json: Write the result as JSON; - is standard output.
         report: Write a page for people: a .html, .md or .tex file; several are written.
@@ -499,7 +499,7 @@ def retrieve(
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         rerank: A cross-encoder that orders the first hits anew.
         rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
-        against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list names what there is.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         overwrite: Replace an output that exists.
         json: Write the result as JSON; - is standard output.
@@ -615,7 +615,7 @@ def report(
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb, also folders; training runs; models.
         output: A .html, .md or .tex file; several are written.
         paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
         title: Title of the page.
@@ -632,7 +632,7 @@ def report(
         precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
-        against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list names what there is.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
         overwrite: Replace an output that exists.
         json: Write the result as JSON; - is standard output.

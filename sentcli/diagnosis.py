@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import re
+from contextlib import suppress
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from sentcli import __version__
+from sentcli.errors import SentcliError
+from sentcli.hub import HubModel, models_in_cache
 from sentcli.io.digests import cache_folder, folder_bytes
 from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
+from sentcli.model.identity import joined_digest, weight_paths
+from sentcli.model.spec_files import read_spec
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
 NOT_INSTALLED = "not possible: pip install 'sentcli[cpu]'"
@@ -20,7 +26,7 @@ def examine() -> dict[str, Any]:
     """Examine this machine without downloading anything.
 
     Returns:
-        The results of ``doctor --json``: versions, devices, extras, models, plan and device by name.
+        The results of ``doctor --json``: versions, devices, extras, models, hub, plan and device by name.
     """
     import torch
 
@@ -51,6 +57,7 @@ def examine() -> dict[str, Any]:
         "devices": _devices(),
         "extras": extras,
         "models": models,
+        "hub": [of_hub(model, folder) for model, folder in models_in_cache()],
         "plan": plan,
         "device": str(device),
     }
@@ -93,12 +100,24 @@ def _extra_state(packages: list[str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in states.items())
 
 
+def of_hub(model: HubModel, folder: Path) -> dict[str, Any]:
+    """Return the name of a model in the hub's cache, its commit and the digest of its weights, as in protocols."""
+    digests: list[str | None] = [None]
+    with suppress(SentcliError):  # it is no model of sentences
+        digests = [_named_digest(path) for path in weight_paths(read_spec(folder, native=True))]
+    known = [digest for digest in digests if digest is not None]
+    weights = joined_digest(known) if len(known) == len(digests) else None
+    return {"model": str(model), "revision": folder.name, "weights": weights}
+
+
+def _named_digest(path: Path) -> str | None:
+    """Return the SHA-256 by which the hub's cache names a large file, which need not be read for it."""
+    name = path.resolve().name
+    return name if re.fullmatch("[0-9a-f]{64}", name) else None
+
+
 def at_hand(entry: ZooEntry) -> str | None:
     """Return where the weights of a known model are: a package, sentcli itself, the hub's cache, or nowhere (None)."""
-    from huggingface_hub import try_to_load_from_cache
-
     if own_folder(entry) is not None:
         return f"package {entry.package}" if entry.package else "sentcli itself"
-    files = ("model.safetensors", "pytorch_model.bin")
-    cached = any(isinstance(try_to_load_from_cache(entry.source, name), str) for name in files)
-    return "hub cache" if cached else None
+    return None if HubModel(entry.source).cached() is None else "hub cache"

@@ -31,8 +31,13 @@ def library_version(name: str) -> str | None:
         return None
 
 
-def environment(device: str | None, precision: str | None, seed: int | None = None) -> dict[str, Any]:
-    """Return versions, hardware, device, precision and seed; None stands for one that was not used."""
+def environment(
+    device: str | None, precision: str | None, seed: int | None = None, revision: str | None = None
+) -> dict[str, Any]:
+    """Return versions, hardware, device, precision, seed and the commit of a model of the hub.
+
+    None stands for one that was not used.
+    """
     return {
         "sentcli": __version__,
         "python": platform.python_version(),
@@ -44,6 +49,7 @@ def environment(device: str | None, precision: str | None, seed: int | None = No
         "device": device,
         "precision": precision,
         "seed": seed,
+        "revision": revision,
     }
 
 

@@ -288,6 +288,25 @@ def run():
 
 
 @pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub that answers on this machine, with an empty cache of its own; nobody waits between two attempts."""
+    from tests.hub import serve
+
+    served, server = serve()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", served.url)
+    template = served.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("SENTCLI_CACHE", str(tmp_path / "sentcli cache"))
+    served.waits = []
+    monkeypatch.setattr("time.sleep", served.waits.append)
+    yield served
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
 def invoke():
     """Run the command line in this process (fast); returns typer's result with exit_code, stdout, stderr."""
     from typer.testing import CliRunner

@@ -8,14 +8,17 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.zoo import download, find_entry, on_this_machine, resolve, zoo
+from sentcli.hub import HubModel
+from sentcli.hub_fetch import fetch
+from sentcli.zoo import find_entry, on_this_machine, resolve, zoo
 from tests.encoder.folders import make
 from tests.encoder.test_layouts import cached_on_hub
 
 ODD = [
     "runs/lr=3e-05", "my models/x", f"a/{'b' * 100}", f"{'a' * 100}/b", "a" * 5000, f"a/{'b' * 5000}", "a/b/c", "./x",
-    "owner/name/", "owner/name@main", "owner/name@", "@x", "a/b@c/d", "-x/y", "a--b/c", "a..b/c", "owner/..", "a/b:c",
+    "owner/name/", "owner/name@", "@x", "a@b/c", "-x/y", "a--b/c", "a..b/c", "owner/..", "a/b:c", "owner/name@a b",
     "owner/name.git", "é/x", "a/\udcff", "a\nb/c", "a\\b", "", " ", "minilm/", "MiniLM", "~/no-such-model/x", "/no/x",
+    "owner/name@../x", "owner/name@-x", "owner/name@x/", "owner/name@/x", f"owner/name@{'a' * 300}", "minilm@",
 ]  # fmt: skip
 
 
@@ -67,19 +70,20 @@ def test_whatever_the_hub_raises_is_one_error(error, monkeypatch):
     def fail(*arguments, **keywords):
         raise error
 
-    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", fail)
     with pytest.raises(SentcliError, match="'owner/name' is not on this machine and the hub cannot be reached"):
         resolve("owner/name")
     assert not on_this_machine("owner/name")
 
 
-ROOT = {"config.json", "tokenizer.json", "modules.json"}
+ROOT = {"config.json", "tokenizer.json", "modules.json", "README.md"}
 LEFT = {
-    "README.md",
+    "LICENSE",
     "onnx/model.onnx",
     "onnx/config.json",
     "tf_model.h5",
     "checkpoint-9/model.safetensors",
+    "model.fp16.safetensors",
     "train.csv",
 }
 ADAPTED = {"adapter_config.json", "adapter_model.safetensors"}
@@ -105,44 +109,34 @@ REPOSITORIES = {
 
 
 @pytest.mark.parametrize("kind", REPOSITORIES)
-def test_of_a_repository_settings_and_the_weights_of_its_modules_are_fetched(kind, tmp_path, monkeypatch):
+def test_of_a_repository_settings_and_the_weights_of_its_modules_are_fetched(kind, hub):
     """Nothing else comes, and what has come is whole without the network."""
     modules, wanted, other = REPOSITORIES[kind]
-    from huggingface_hub.utils import filter_repo_objects
-
-    entries = [{"idx": number, "path": path, "type": THEIRS + "Dense"} for number, path in enumerate(modules)]
-    index = {"weight_map": {"a": "model-1-of-2.safetensors"}}
-
-    def snapshot(repository, *, local_files_only=False, allow_patterns=None, ignore_patterns=None):
-        if local_files_only:
-            return str(tmp_path)
-        names = wanted | other | LEFT
-        for name in filter_repo_objects(names, allow_patterns=allow_patterns, ignore_patterns=ignore_patterns):
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_text(json.dumps(entries if name == "modules.json" else index))
-        return str(tmp_path)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    classes = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense"}
+    entries = [
+        {"idx": number, "path": path, "type": THEIRS + classes.get(path, "Other")}
+        for number, path in enumerate(modules)
+    ]
+    index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+    files = {name: json.dumps(entries if name == "modules.json" else index).encode() for name in wanted | other | LEFT}
+    hub.put("owner/name", files)
     assert not on_this_machine("owner/name")
-    if kind == "shards":  # what is left of a download that was cut off
-        (tmp_path / "model-2-of-2.safetensors").touch()
-    assert download("owner/name") == tmp_path
-    assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()} == wanted
+    folder = fetch(HubModel("owner/name"))
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == wanted
     assert on_this_machine("owner/name")
+    largest = max((name for name in wanted if name.endswith((".safetensors", ".bin"))), key=len)
+    (folder / largest).unlink()  # as after a download that was cut off
+    assert not on_this_machine("owner/name")
 
 
 @pytest.mark.parametrize(("model", "fetched"), [("nomic-embed-v1.5", True), ("nomic-embed-v1", False)])
-def test_no_weights_are_fetched_for_a_folder_that_is_refused(model, fetched, tmp_path, monkeypatch):
-    def snapshot(repository, *, local_files_only=False, allow_patterns=(), ignore_patterns=None):
-        if "*.json" in allow_patterns:
-            (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "modeling.Model"}}))
-        if "model*.safetensors" in allow_patterns:
-            (tmp_path / "model.safetensors").touch()
-        return str(tmp_path)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    assert resolve(model)[0] == tmp_path
-    assert (tmp_path / "model.safetensors").exists() == fetched
+def test_no_weights_are_fetched_for_a_folder_that_is_refused(model, fetched, hub):
+    config = json.dumps({"auto_map": {"AutoModel": "modeling.Model"}}).encode()
+    hub.put(zoo()[model].source, {"config.json": config, "model.safetensors": b"weights"})
+    folder = resolve(model)[0]
+    assert (folder / "model.safetensors").exists() == fetched
+    hub.requests.clear()
+    assert resolve(model)[0] == folder and not hub.requests
 
 
 def test_each_entry_says_where_its_facts_were_read_and_only_papers_do_not():

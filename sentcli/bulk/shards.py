@@ -130,6 +130,7 @@ class WorkerFacts:
     node: str
     loaded: LoadedModel
     fingerprint: str
+    provenance: dict[str, Any]
     protocol: dict[str, Any]
     """The choices that change vectors, which are the same in all workers."""
     bytes_depend_on: dict[str, Any]
@@ -155,6 +156,7 @@ class ShardWorker:
             node=socket.gethostname(),
             loaded=LoadedModel(name, encoder.local.spec, encoder.tokenizer, remote),
             fingerprint=encoder.fingerprint(),
+            provenance=encoder.provenance(),
             protocol={
                 **encoder.describe(),
                 "device": backend.device.partition(":")[0],
@@ -191,7 +193,7 @@ def encoder_of(pool: Pool) -> SentenceEncoder:
     """Return the encoder that the workers have, for what describes and plans the work; its batches run in a worker."""
     facts: WorkerFacts = pool.first()
     facts.loaded.backend.pool = pool  # type: ignore[attr-defined]
-    return SentenceEncoder(facts.loaded, facts.fingerprint)
+    return SentenceEncoder(facts.loaded, facts.fingerprint, facts.provenance)
 
 
 def _check_worker(facts: WorkerFacts, first: WorkerFacts) -> None:

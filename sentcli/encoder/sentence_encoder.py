@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 class SentenceEncoder:
     """A sentence encoder, which turns texts into vectors on any backend."""
 
-    def __init__(self, loaded: LoadedModel | ServedModel, fingerprint: str | None = None) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel | ServedModel,
+        fingerprint: str | None = None,
+        provenance: dict[str, Any] | None = None,
+    ) -> None:
         self.loaded = loaded
-        self._fingerprint = fingerprint
+        self._fingerprint, self._provenance = fingerprint, provenance
         self.model = loaded.name
         """The name or path that was given to `load`."""
         self.spec = loaded.spec
@@ -64,7 +69,8 @@ class SentenceEncoder:
 
         Args:
             model: a sentence-transformers or plain transformers folder, an exported folder, a short name of the zoo, a
-                hub id, or ``https://HOST/v1#NAME`` of a model that is served, to which all texts are sent.
+                hub id, which may end with ``@`` and a branch, tag or commit, or ``https://HOST/v1#NAME`` of a model
+                that is served, to which all texts are sent.
             backend: ``torch``, ``onnx`` or ``openvino``; ``auto`` takes the fastest that gives the same vectors: on a
                 CPU onnxruntime with the export beside the model or in the cache, elsewhere torch.
             precision: ``auto`` is fp32, or what an exported folder is in; ``int8`` on onnx and openvino, ``bf16`` and
@@ -410,6 +416,15 @@ class SentenceEncoder:
         """Return the digests of the weights, or of the configuration of a model that starts from random ones."""
         spec = self.local.spec
         return exported.source_digests(spec) or [file_digest(spec.folder / "config.json")]
+
+    def provenance(self) -> dict[str, Any]:
+        """Return by what protocols and manifests name the model: its commit on the hub, and the digest of its weights.
+
+        Of a model that is served, neither is known.
+        """
+        if self._provenance is not None:
+            return self._provenance
+        return {} if isinstance(self.loaded, ServedModel) else exported.provenance(self.loaded.spec)
 
     def describe(self) -> dict[str, Any]:
         """Return the choices that change vectors, for protocols and manifests."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -15,6 +15,12 @@ from sentcli.smaller import OutputType, Smaller
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+PROVENANCE = ("revision", "weights")
+"""By what the files of a model are named; the fingerprint tells whether its vectors are others."""
+NOT_COMPARED = ("model", "output_dtype", "canaries", "similarity", *PROVENANCE)
+"""The facts in which vectors may differ that are put beside each other."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,10 @@ class VectorFacts:
     """The vectors of a few fixed texts, by which it is told later whether a model is still the same."""
     similarity: str = "cosine"
     """How the model's folder says that its vectors are compared."""
+    revision: str | None = None
+    """The commit of a model of the hub."""
+    weights: str | None = None
+    """The digest of the model's weights."""
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, prompt: str, smaller: Smaller | None = None) -> VectorFacts:
@@ -43,7 +53,8 @@ class VectorFacts:
         smaller, spec = smaller or Smaller(), encoder.spec
         how = (spec.pooling, spec.normalizes, spec.max_length, prompt)
         made = (smaller.output_type, smaller.truncate_dim, Canaries.of(encoder.loaded, prompt))
-        return cls(encoder.model, encoder.fingerprint(), *how, *made, similarity=spec.stated_similarity)
+        facts = cls(encoder.model, encoder.fingerprint(), *how, *made, similarity=spec.stated_similarity)
+        return replace(facts, **encoder.provenance())
 
     @classmethod
     def read(cls, title: str, settings: Mapping[str, Any]) -> Self:
@@ -76,12 +87,8 @@ class VectorFacts:
 
     def of_encoder(self) -> dict[str, Any]:
         """Return the facts that identify the encoder, by which an index knows the vectors that it was built for."""
-        # The facts of how vectors were made smaller after they had been encoded
-        return {
-            name: value
-            for name, value in self.recorded().items()
-            if name not in ("model", "output_dtype", "truncate_dim", "canaries", "similarity")
-        }
+        left_out = (*NOT_COMPARED, "truncate_dim")  # how vectors were made smaller after they had been encoded
+        return {name: value for name, value in self.recorded().items() if name not in left_out}
 
     def recorded(self) -> dict[str, Any]:
         """Return all facts for JSON."""
@@ -96,6 +103,6 @@ class VectorFacts:
     def differences(self, other: VectorFacts) -> list[str]:
         """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""
         mine, others = self.recorded(), other.recorded()
-        compared = [name for name in mine if name not in ("model", "output_dtype", "canaries", "similarity")]
+        compared = [name for name in mine if name not in NOT_COMPARED]
         changed = [name for name in compared if mine[name] != others[name]]
         return [f"{name} {mine[name]!r} there, {others[name]!r} here" for name in changed]

@@ -24,6 +24,7 @@ from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
 from sentcli.io.served import Served
 from sentcli.machine import environment
+from sentcli.model import exported
 from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import Encoded, Progress
 from sentcli.model.options import LoadOptions
@@ -175,6 +176,11 @@ class EvaluatedModel:
         return isinstance(self.spec, EncoderSpec) and (self.spec.folder / "metrics.jsonl").is_file()
 
     @property
+    def provenance(self) -> dict[str, Any]:
+        """The commit and the digest of the weights, as `SentenceEncoder.provenance`; of live weights nothing."""
+        return {} if self.key is None or not isinstance(self.spec, EncoderSpec) else exported.provenance(self.spec)
+
+    @property
     def is_served(self) -> bool:
         """Whether the model is behind an address."""
         return not isinstance(self.spec, EncoderSpec)
@@ -321,8 +327,9 @@ def score_model(
     zero = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
     counts = {"truncated_texts": None if model.is_served else truncated} | ({"zero_vectors": sum(zero)} if zero else {})
     jointly = {"similarity": "cross-encoder"} if model.spec.scores_pairs else {}
-    scores.protocol = {**protocol, **jointly, **choices, **counts}
-    scores.environment = environment(device, choices.get("precision"), seed)
+    named = model.provenance
+    scores.protocol = {**protocol, **jointly, **choices, **named, **counts}
+    scores.environment = environment(device, choices.get("precision"), seed, named.get("revision"))
     scores.environment["trained_run"] = model.is_trained_run
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
     if any(zero):

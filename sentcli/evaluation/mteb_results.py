@@ -1,19 +1,23 @@
-"""The results of a task that mteb wrote, which are shown beside our scores, without intervals."""
+"""Results that mteb wrote, in files of tasks or models and in folders, which are shown without intervals."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from sentcli.errors import DataError
+from sentcli import console
+from sentcli.errors import DataError, InputError
 from sentcli.evaluation.retrieval import canonical
 from sentcli.evaluation.score_kinds import AGGREGATIONS, RETRIEVAL, SIMILARITY
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.io.forms import LARGEST_NUMBER, Number, checked, read_json
 
+META = "model_meta.json"
+"""The name of the file with the facts of a model, in its folder of results."""
 STS_NAMES = {"SICK-R": "SICKRelatedness"}
 """Our names of mteb's tasks of similarity, where they differ."""
 
@@ -39,14 +43,109 @@ class MtebModel(BaseModel):
     """The file ``model_meta.json``, which mteb writes beside those of the tasks."""
 
     name: str | None = None
+    revision: str | None = None
+
+
+class MtebModelResult(BaseModel):
+    """The file of all tasks of a model, which ``ModelResult.to_disk`` writes; the tasks are read one by one."""
+
+    model_name: str
+    model_revision: str | None = None
+    task_results: list[Any]
+
+
+class MtebBenchmark(BaseModel):
+    """The file of several models, which ``BenchmarkResults.to_disk`` writes."""
+
+    model_results: list[MtebModelResult]
+
+
+class NotShownError(DataError):
+    """A result of mteb that is whole, and that no table of ours has a place for."""
+
+
+NO_REVISION = ("", "no_revision_available", "no_revision", "external")
+"""What mteb writes where it does not know the commit of a model."""
 
 
 def is_mteb(value: Any) -> bool:
-    """Tell whether the object of a JSON file is a result of mteb."""
-    return isinstance(value, dict) and {"task_name", "scores", "mteb_version"} <= value.keys()
+    """Tell whether the object of a JSON file is a result of mteb: of a task, of a model or of several models."""
+    forms = ({"task_name", "scores", "mteb_version"}, {"model_name", "task_results"}, {"model_results"})
+    return isinstance(value, dict) and any(form <= value.keys() for form in forms)
 
 
-def read_mteb(value: Any, file: Path) -> ModelScores:
+def holds_mteb(folder: Path) -> bool:
+    """Tell whether a folder is one of mteb's results: of a model, or of several models in folders of their own."""
+    if any((folder / name).exists() for name in ("config.json", "modules.json", "export.json")):
+        return False
+    return folder.is_dir() and next(folder.rglob(META), None) is not None
+
+
+def read_mteb(value: Any, file: Path) -> list[ModelScores]:
+    """Read an object of a file of mteb: the scores of each model on each task.
+
+    Of the result of a model, tasks that no table has a place for are left out and named.
+
+    Raises:
+        DataError: if it is damaged, or none of its tasks can be shown.
+    """
+    if "task_name" in value:
+        beside = file.with_name(META)
+        model = checked(MtebModel, read_json(beside, default={}), beside)
+        return [_task_scores(value, file, model)]
+    if "model_results" in value:
+        models = checked(MtebBenchmark, value, file).model_results
+    else:
+        models = [checked(MtebModelResult, value, file)]
+    return _shown(
+        (task, file, MtebModel(name=model.model_name, revision=model.model_revision))
+        for model in models
+        for task in model.task_results
+    )
+
+
+def read_mteb_folder(folder: Path) -> list[ModelScores]:
+    """Read all results below a folder of mteb, as ``ResultCache`` lays it out: ``results/MODEL/REVISION/TASK.json``.
+
+    Tasks that no table has a place for are left out and named.
+
+    Raises:
+        InputError: if there are none, or one is damaged.
+    """
+    tasks = []
+    for beside in sorted(folder.rglob(META)):
+        model = checked(MtebModel, read_json(beside), beside)
+        tasks += [(read_json(file), file, model) for file in sorted(beside.parent.glob("*.json")) if file != beside]
+    tasks = [(value, file, model) for value, file, model in tasks if is_mteb(value)]
+    if not tasks:
+        raise InputError(f"{folder} holds no results of mteb (results/MODEL/REVISION/TASK.json)")
+    return _shown(tasks)
+
+
+def _shown(tasks: Iterable[tuple[Any, Path, MtebModel]]) -> list[ModelScores]:
+    """Return the scores of tasks, and name those that are left out.
+
+    Raises:
+        DataError: if all are.
+    """
+    scores: list[ModelScores] = []
+    problem: NotShownError | None = None
+    left_out: list[str] = []
+    for value, file, model in tasks:
+        try:
+            scores.append(_task_scores(value, file, model))
+        except NotShownError as error:
+            problem = error
+            left_out.append(str(value["task_name"]))
+    if problem is not None and not scores:
+        raise problem
+    if left_out:
+        names = ", ".join(dict.fromkeys(left_out))
+        console.note(f"{len(left_out)} results of mteb are left out, whose tasks no table has a place for: {names}")
+    return scores
+
+
+def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
     """Read the result of a retrieval or similarity task with one subset: of its split test, or of its only one.
 
     Raises:
@@ -56,7 +155,8 @@ def read_mteb(value: Any, file: Path) -> ModelScores:
     split = "test" if "test" in result.scores or not result.scores else next(iter(result.scores))
     subsets = result.scores.get(split, [])
     if len(subsets) != 1 or (split != "test" and len(result.scores) > 1):
-        raise DataError(file, f"a result of mteb with {len(subsets)} subsets of the split {split}; it takes one")
+        number = f"{len(subsets)} subsets of the split {split}"
+        raise NotShownError(file, f"{result.task_name}: a result of mteb with {number}; it takes one")
     fields = (subsets[0].model_extra or {}).items()
     found = {key: float(n) for key, n in fields if isinstance(n, int | float) and abs(n) <= LARGEST_NUMBER}
     cutoffs = [int(match[1]) for key in found if (match := re.fullmatch(r"ndcg_at_(\d{1,6})", key))]
@@ -70,8 +170,10 @@ def read_mteb(value: Any, file: Path) -> ModelScores:
         protocol = {"correlation": "spearman", "aggregation": AGGREGATIONS["all"].title, "similarity": "cosine"}
         protocol |= {"split": split}
     else:
-        raise DataError(file, f"{result.task_name} of mteb; its tasks of retrieval and similarity are shown")
-    beside = file.with_name("model_meta.json")
-    model = checked(MtebModel, read_json(beside, default={}), beside).name or file.stem
+        raise NotShownError(file, f"{result.task_name} of mteb; its tasks of retrieval and similarity are shown")
+    revision = None if model.revision in NO_REVISION else model.revision
+    if revision is not None:
+        protocol["revision"] = revision
     task = TaskScore(task=name, kind=kind.name, metrics=metrics, headline=(kind.main,))
-    return ModelScores(kind.command, model, protocol, [task], {"mteb": result.mteb_version}, source=str(file))
+    facts = {"mteb": result.mteb_version, "revision": revision}
+    return ModelScores(kind.command, model.name or file.stem, protocol, [task], facts, source=str(file))

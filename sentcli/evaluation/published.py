@@ -6,14 +6,17 @@ import math
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import retrieval, sts, transfer
-from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY, TRANSFER, ScoreKind
-from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
+from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SCORE_KINDS, SIMILARITY, TRANSFER, ScoreKind
+from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore, average
+from sentcli.io.forms import read_json
 from sentcli.zoo import models_folder
 
 FULL_NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
@@ -100,17 +103,49 @@ def with_titles(scores: Sequence[ModelScores]) -> list[ModelScores]:
 
 
 def find(name: str) -> Published:
-    """Return the published scores of a system.
+    """Return the published scores of a system, or those in mteb's results, a folder or file.
 
     Raises:
-        InputError: if there is no system of that name.
+        InputError: if there is no system of that name, or the results are not those of one model.
     """
     systems = published()
+    if name not in systems and Path(name).exists():
+        return of_mteb(Path(name))
     if name not in systems:
         raise InputError(
             f"no published scores of {name!r}{nearest(name, list(systems))}; --against list names all {len(systems)}"
         )
     return systems[name]
+
+
+def of_mteb(path: Path) -> Published:
+    """Return the scores of the one model in mteb's results, a folder or file.
+
+    Raises:
+        InputError: if they are of several models, or it is another file.
+    """
+    if not path.is_dir() and not is_mteb(read_json(path)):
+        raise InputError(
+            f"--against {path}: no results of mteb; 'sentcli report' shows scores of sentcli beside each other"
+        )
+    measured = read_mteb_folder(path) if path.is_dir() else read_mteb(read_json(path), path)
+    models = {(scores.model, scores.environment["revision"]) for scores in measured}
+    if len(models) > 1:
+        shown = ", ".join(sorted(f"{model} at {revision}" for model, revision in models))
+        raise InputError(f"--against {path}: results of {len(models)} models or revisions ({shown}): name those of one")
+    scores: dict[str, float] = {}
+    by_kind: dict[str, list[TaskScore]] = {}
+    for task in (task for each in measured for task in each.tasks):
+        kind = SCORE_KINDS[task.kind]
+        scores[_key(task.task, kind, ())] = task.value * kind.scale
+        by_kind.setdefault(task.kind, []).append(task)
+    for key, (kind_name, tasks) in AVERAGES.items():
+        averaged = [task for task in by_kind.get(kind_name, []) if _task(task.task, SCORE_KINDS[kind_name]) in tasks]
+        if len(averaged) == len(tasks) and (mean := average(averaged, SCORE_KINDS[kind_name])) is not None:
+            scores[key] = mean * SCORE_KINDS[kind_name].scale
+    model, revision = models.pop()
+    title = model if revision is None else f"{model} at {revision[:12]}"
+    return Published(model, title, f"mteb {measured[0].environment['mteb']}", scores)
 
 
 def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:

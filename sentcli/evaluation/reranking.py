@@ -19,6 +19,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.stores import VectorStore, digest, model_key
 from sentcli.machine import usable_cores
+from sentcli.model import exported
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text
@@ -55,7 +56,8 @@ class EvaluatedReranker:
     @property
     def protocol(self) -> dict[str, Any]:
         """Return the choices that move a score."""
-        return {"rerank": self.name, "rerank_depth": self.depth}
+        named = {f"rerank_{key}": value for key, value in exported.provenance(self.spec).items()}
+        return {"rerank": self.name, "rerank_depth": self.depth, **named}
 
     @cached_property
     def model(self) -> Reranker:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sentcli.bounds import whole_number
 from sentcli.errors import DataError, InputError, one_line
-from sentcli.evaluation.mteb_results import is_mteb, read_mteb
+from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
 from sentcli.evaluation.score_kinds import (
     AGGREGATIONS,
     IN_DOMAIN,
@@ -282,19 +282,21 @@ def _of_earlier_version(
 
 def read_scores(files: Iterable[Path]) -> list[ModelScores]:
     """Read files that commands wrote with ``--json``, an object or a list of objects each, and results of mteb."""
-    scores = []
+    scores: list[ModelScores] = []
     for file in files:
+        if file.is_dir():
+            scores += read_mteb_folder(file)
+            continue
         value = _parse(file)
         objects = value if isinstance(value, list) else [value]
         if not objects:
             raise DataError(file, "an empty list; there is nothing to show")
-        scores += [read_mteb(item, file) if is_mteb(item) else read_object(item, str(file)) for item in objects]
+        for item in objects:
+            scores += read_mteb(item, file) if is_mteb(item) else [read_object(item, str(file))]
     return scores
 
 
 def _parse(file: Path) -> Any:
-    if file.is_dir():
-        raise InputError(f"{file} is a folder; name JSON files")
     try:
         return decode(contents(file).removeprefix("\ufeff"))
     except FileNotFoundError as error:

@@ -24,6 +24,8 @@ from sentcli.errors import InputError, SentcliError
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SCHEMES = ("s3", "gs", "az", "hf", "https", "http")
 """The schemes of names that are not on this machine; see `places`."""
+ALIASES = {"abfs": "az", "abfss": "az", "gcs": "gs", "s3a": "s3"}
+"""What other programs call the schemes of object stores."""
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 LARGEST_POINTER = 1024
 """The most bytes of a pointer, by the specification of git-lfs."""
@@ -114,8 +116,8 @@ def check_kept(output: Path, reads: Iterable[Path | str | None]) -> None:
 
 def scheme_of_path(path: Path) -> str | None:
     """Return the scheme of a name that was taken for a path, which has made one slash of two, or None."""
-    scheme = re.match(rf"({'|'.join(SCHEMES)}):/", str(path), re.IGNORECASE)
-    return scheme[1].lower() if scheme else None
+    scheme = re.match(rf"({'|'.join((*SCHEMES, *ALIASES))}):/", str(path), re.IGNORECASE)
+    return ALIASES.get(scheme[1].lower(), scheme[1].lower()) if scheme else None
 
 
 def regular(path: Path) -> os.stat_result:

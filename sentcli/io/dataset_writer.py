@@ -191,7 +191,8 @@ class DatasetWriter:
     def _require_same(self, old: Manifest, *keys: str) -> None:
         """Refuse to continue a dataset whose manifest has other values of these keys."""
         settings = self.plan.settings
-        old = replace(old, settings={**old.settings, CANARIES: settings.get(CANARIES)})
+        told_otherwise = {key: settings.get(key) for key in (CANARIES, "revision", "weights")}  # by the fingerprint
+        old = replace(old, settings={**old.settings, **told_otherwise})
         if "model_fingerprint" in settings and old.settings.get("model_fingerprint") == settings["model_fingerprint"]:
             old = replace(old, settings={**old.settings, "model": settings["model"]})  # its path may be another one
         for key in keys:

@@ -15,14 +15,14 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import SCHEMES, scheme_of_path
+from sentcli.io.atomic import ALIASES, SCHEMES, scheme_of_path
 from sentcli.redaction import remember, without_secrets
 
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
 COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --recursive FOLDER {}"}
 """The commands that copy a folder of this machine to a store, by scheme."""
-_SCHEME = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
+_SCHEME = re.compile(rf"({'|'.join((*SCHEMES, *ALIASES))})://", re.IGNORECASE)
 _USER = re.compile(r"(?<=//)[^/@\s]+@")
 """The user in front of a host."""
 _QUERY = re.compile(r"\?[^\s'\"<>)]*")
@@ -111,6 +111,12 @@ class Address(str):
                 raise InputError(f"{scheme}://...: no web address ({error})") from None
             public = urlunsplit((scheme, parts.netloc.rpartition("@")[2], parts.path, "", parts.fragment))
             _remember_secrets(parts)
+        elif scheme == "az" and "@" in rest.partition("/")[0]:
+            container, _, path = rest.partition("/")
+            raise InputError(
+                f"{scheme}://{rest}: the account comes from AZURE_STORAGE_ACCOUNT_NAME; the name is "
+                f"az://{container.partition('@')[0]}/{path}"
+            )
         elif ":" in rest.partition("/")[0]:
             raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
         elif version := _VERSION.search(rest):
@@ -143,13 +149,14 @@ def _remember_secrets(parts: SplitResult) -> None:
 
 
 def is_remote(name: str) -> bool:
-    """Tell whether a name has one of SCHEMES."""
+    """Tell whether a name has one of SCHEMES or ALIASES."""
     return _SCHEME.match(name) is not None
 
 
 def scheme_of(name: str) -> str:
-    """Return the scheme of a remote name."""
-    return name.partition("://")[0].lower()
+    """Return the scheme of a remote name, one of SCHEMES."""
+    scheme = name.partition("://")[0].lower()
+    return ALIASES.get(scheme, scheme)
 
 
 def public_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,10 +208,10 @@ def is_temporary(error: BaseException, *, hopeful: bool) -> bool:
         error: of a library.
         hopeful: whether to wait again for a host that was too slow; the libraries of stores have done that already.
     """
-    kinds = {type(link).__name__ for link in _chain(error)}
+    kinds = {type(link).__name__ for link in causes(error)}
     if not hopeful and any("Timeout" in kind for kind in kinds):
         return False
-    return not kinds & {*_SILENT} and (bool(kinds & {*_BROKEN}) or (_status(error) or 0) in (408, 425, 429, *_5XX))
+    return not kinds & {*_SILENT} and (bool(kinds & {*_BROKEN}) or (status_of(error) or 0) in (408, 425, 429, *_5XX))
 
 
 def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
@@ -215,8 +222,8 @@ def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
         name: the public name of the file or folder.
         doing: what was done with it.
     """
-    status, code = _status(error), _code(error)
-    kinds = [type(link).__name__ for link in _chain(error)]
+    status, code = status_of(error), _code(error)
+    kinds = [type(link).__name__ for link in causes(error)]
     scheme = scheme_of(name)
     host = urlsplit(name).hostname if scheme in ("http", "https") else f"the store of {name}"
     how = CREDENTIALS.get(scheme, CREDENTIALS["https"])
@@ -244,8 +251,8 @@ def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
 
 def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
     """Return the error for what is none of the known failures of a host."""
-    kinds, scheme = [type(link).__name__ for link in _chain(error)], scheme_of(name)
-    if _status(error) in (404, 410) or "FileNotFoundError" in kinds:
+    kinds, scheme = [type(link).__name__ for link in causes(error)], scheme_of(name)
+    if status_of(error) in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
     in_own_words = scheme not in ("http", "https")  # of the web, the text may hold the whole address
     text = without_address_secrets(" ".join(str(error).split()))[:300] if in_own_words else ""
@@ -254,7 +261,7 @@ def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
     return kind(f"{name} cannot be {'read' if doing == 'read' else 'written'}: {text or type(error).__name__}")
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, and the errors that it was raised from."""
     link: BaseException | None = error
     while link is not None:
@@ -262,9 +269,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
-def _status(error: BaseException) -> int | None:
+def status_of(error: BaseException) -> int | None:
     """Return the status of the HTTP response that an error tells of."""
-    for link in _chain(error):
+    for link in causes(error):
         response = getattr(link, "response", None)
         if isinstance(response, dict):  # botocore
             return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -277,14 +284,14 @@ def _status(error: BaseException) -> int | None:
 
 def _reason(error: BaseException) -> str:
     """Return the words of a web server behind its status."""
-    messages = (getattr(link, "message", None) for link in _chain(error))
+    messages = (getattr(link, "message", None) for link in causes(error))
     words = next((message for message in messages if isinstance(message, str)), "")
     return without_address_secrets(" ".join(words.split()))[:100]
 
 
 def _code(error: BaseException) -> str | None:
     """Return the code of an error of S3, such as NoSuchBucket."""
-    for link in _chain(error):
+    for link in causes(error):
         response = getattr(link, "response", None)
         if isinstance(response, dict):
             code = response.get("Error", {}).get("Code")

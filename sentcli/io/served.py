@@ -128,9 +128,7 @@ class Served:
                         problem += f" (the key comes from the variable {KEY})"
                     if response.status != 429 and response.status < 500:
                         raise RefusedError(f"{self}: {without_secrets(problem)}", response.status)
-                    asked = response.headers.get("Retry-After", "")
-                    seconds = whole_number(asked)
-                    wait = min(float(seconds), LONGEST_WAIT) if wait is not None and seconds is not None else wait
+                    wait = wait and seconds_to_wait(response.headers.get("Retry-After", ""), wait)
             except aiohttp.InvalidURL:
                 raise InputError(f"{self}: no web address") from None
             except _UnusableError as error:
@@ -143,6 +141,12 @@ class Served:
             if wait is not None:
                 await asyncio.sleep(wait)
         raise SentcliError(f"{self}: {without_address_secrets(problem)}")
+
+
+def seconds_to_wait(asked: str, usual: float) -> float:
+    """Return how long to wait before the next attempt: what the host asks for in ``Retry-After``, up to a minute."""
+    seconds = whole_number(asked)
+    return usual if seconds is None else min(float(seconds), LONGEST_WAIT)
 
 
 class _UnusableError(Exception):

@@ -21,6 +21,8 @@ class AdapterSettings(BaseModel):
 
     peft_type: str
     base_model_name_or_path: str | None = None
+    revision: str | None = None
+    """The branch, tag or commit of a base model of the hub."""
 
 
 def read(folder: Path) -> AdapterSettings | None:
@@ -52,6 +54,8 @@ def base_folder(folder: Path, settings: AdapterSettings) -> Path:
     what = f"{folder} holds an adapter ({settings.peft_type}) and no weights of its own"
     if not name:
         raise InputError(f"{what}, and does not name its base model")
+    if settings.revision and zoo.local_path(name) is None and "@" not in name:
+        name = f"{name}@{settings.revision}"
     try:
         base = zoo.resolve(name)[0]
     except SentcliError as error:

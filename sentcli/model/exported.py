@@ -21,7 +21,7 @@ from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.weights import has_weights
 from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, named_graphs, weights_file
-from sentcli.model.identity import config_digest, model_digest, same_modules, weight_digests
+from sentcli.model.identity import config_digest, joined_digest, model_digest, same_modules, weight_digests
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 
@@ -59,6 +59,8 @@ class Export:
     """The `Canaries` of the export itself."""
     source_config: str = ""
     """The `identity.config_digest` of the model that the export was made from; earlier versions did not keep it."""
+    revision: str | None = None
+    """The commit of the model that it was made from, if that is of the hub."""
     runtime: Annotated[str, Field(pattern="^(onnx|openvino)$")] = "onnx"
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     file: str = ""
@@ -168,6 +170,14 @@ def source_config(spec: EncoderSpec) -> str:
     export = _own_export(spec)
     own = config_digest(spec.config)
     return own if export is None else export.source_config or own
+
+
+def provenance(spec: EncoderSpec) -> dict[str, Any]:
+    """Return by what scores name a model: its commit, if it is of the hub, and the digest of its weights."""
+    export = _own_export(spec)
+    revision = spec.revision if export is None else export.revision or spec.revision
+    facts = {"revision": revision, "weights": joined_digest(source_digests(spec))}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _own_export(spec: EncoderSpec) -> Export | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,24 @@ TOKENIZER_ENDINGS = (".model", ".spm", ".codes", ".vocab")
 
 
 def weight_digests(spec: EncoderSpec) -> list[str]:
-    """Return the SHA-256 of each weight file of an encoder: the transformer's, those of its modules and its adapter."""
+    """Return the SHA-256 of each of the `weight_paths` of an encoder."""
+    return [known_digest(path) for path in weight_paths(spec)]
+
+
+def weight_paths(spec: EncoderSpec) -> list[Path]:
+    """Return the weight files of an encoder: the transformer's, those of its modules and its adapter."""
     folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
     paths = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
     if spec.adapter is not None:
         paths += [spec.adapter / name for name in (*WEIGHTS, ADAPTER) if (spec.adapter / name).exists()]
-    return [known_digest(path) for path in paths]
+    return paths
+
+
+def joined_digest(digests: Sequence[str]) -> str | None:
+    """Return one digest of weights: that of their only file, or one over those of several; None if there are none."""
+    if len(digests) < 2:
+        return digests[0] if digests else None
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def model_digest(spec: EncoderSpec) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from sentcli.bounds import one_of
 from sentcli.errors import InputError
+from sentcli.hub import commit_of
 from sentcli.model.modules import (
     ClassifierSpec,
     CNNSpec,
@@ -250,6 +251,11 @@ class EncoderSpec(ModelSpec):
                 modules.append(DenseSpec(size, size, from_head=True))
         modules += self.ending
         return replace(self, modules=tuple(modules), assumed_pooling=False)
+
+    @property
+    def revision(self) -> str | None:
+        """The commit of a model of the hub."""
+        return commit_of(self.adapter or self.folder)
 
     @property
     def ending(self) -> tuple[ModuleSpec, ...]:

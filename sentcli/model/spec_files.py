@@ -14,6 +14,7 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, RootModel
 
 from sentcli.errors import DataError, InputError
+from sentcli.hub import inside
 from sentcli.io.forms import checked, read_json
 from sentcli.io.weights import SERVE_IT
 from sentcli.model import adapters, static
@@ -32,18 +33,11 @@ THEIRS = "sentence_transformers."
 """The prefix of the names of sentence-transformers' modules."""
 
 
-def _inside(path: str) -> str:
-    """Refuse a path that leaves the folder of the model."""
-    if Path(path).is_absolute() or ".." in Path(path).parts:
-        raise ValueError("a module has to be inside the folder of the model")
-    return path
-
-
 class ModuleEntry(BaseModel):
     """One module in ``modules.json``."""
 
     type: str
-    path: Annotated[str, AfterValidator(_inside)]
+    path: Annotated[str, AfterValidator(inside)]
 
     @property
     def name(self) -> str:

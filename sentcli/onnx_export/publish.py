@@ -26,7 +26,7 @@ from sentcli.machine import environment, sums_saturate
 from sentcli.model import encoding
 from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import Export, graph_files, source_config, source_digests, write_facts
+from sentcli.model.exported import Export, graph_files, provenance, source_config, source_digests, write_facts
 from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO
 from sentcli.model.identity import model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
@@ -140,7 +140,7 @@ def export_model(
         digests = {str(path.relative_to(temporary)): file_digest(path) for path in files}
         if has_weights(temporary):  # they are written anew, so their bytes differ from those of the source
             export = replace(export, model_digest=model_digest(read_spec(temporary)))
-        export = replace(export, sha256=digests, environment=environment("cpu", precision))
+        export = replace(export, sha256=digests, environment=environment("cpu", precision, revision=export.revision))
         write_facts(temporary, export)
         write_card(temporary, model, tokens=bool(maker.tokens))
     size = sum(path.stat().st_size for path in graph_files(folder, export.graph_file))
@@ -308,6 +308,7 @@ class _Maker:
             model_digest=model_digest(spec),
             source_sha256=source_digests(spec),
             source_config=source_config(spec),
+            revision=provenance(spec).get("revision"),
             pooling=spec.pooling,
             normalize=spec.normalizes,
             max_length=tokenizer.max_length,

@@ -149,7 +149,9 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     if common := systems.common_choices(choices):
         notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {systems.words(common)}.")
     if len(table.systems) <= 6:  # A table with more rows than this does not list the settings of each model below it
-        distinct = systems.distinct_choices([systems.model_choices(system.seeds[0]) for system in table.systems])
+        distinct = systems.distinct_choices(
+            [systems.without_names(systems.model_choices(system.seeds[0])) for system in table.systems]
+        )
         phrases = [(s.label, systems.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
         notes += [f"{label}: {words}." for label, words in phrases if words and not label.endswith(f"({words})")]
     if AVERAGE in table.columns:

@@ -21,10 +21,16 @@ from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, T
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats
 
-RERANK_CHOICES = ("rerank", "rerank_depth")
+RERANK_CHOICES = ("rerank", "rerank_depth", "rerank_revision", "rerank_weights")
+REVISIONS = ("revision", "rerank_revision")
+"""Keys of a protocol with a commit of the hub."""
+DIGESTS = ("weights", "rerank_weights")
+"""Keys of a protocol with the digest of a model's weights."""
+DIGITS = 12
+"""How many digits of a commit or a digest are shown."""
 MODEL_CHOICES = (
     *("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt"),
-    *RERANK_CHOICES,
+    *("revision", "weights", *RERANK_CHOICES),
 )
 """Keys of a protocol that are choices of the model: rows of one table may differ in them."""
 FUSION_CHOICES = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
@@ -181,11 +187,29 @@ def systems_of(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Se
             before = rows.get(f"group {pattern.label}", System(pattern.label, (), grouped=True))
             rows[f"group {pattern.label}"] = replace(before, seeds=(*before.seeds, scores))
     for system in rows.values():
-        different = different_choices([{**model_choices(seed), "backend": None} for seed in system.seeds])
+        _refuse_commits(system)
+        different = different_choices(
+            [{**without_names(model_choices(seed)), "backend": None} for seed in system.seeds]
+        )
         if any(different):
             keys = ", ".join(dict.fromkeys(key for choices in different for key in choices))
             raise InputError(f"--group {system.label}: its runs are no seeds of one system, they differ in {keys}")
     return list(rows.values())
+
+
+def _refuse_commits(system: System) -> None:
+    """Refuse the same model at several commits as seeds of one system.
+
+    Raises:
+        InputError: with the model.
+    """
+    commits: dict[str, set[str]] = {}
+    for seed in system.seeds:
+        commits.setdefault(seed.model, set()).add(str(seed.protocol.get("revision")))
+    for model, found in commits.items():
+        if len(found - {"None"}) > 1:
+            shown = " and ".join(sorted(commit[:DIGITS] for commit in found))
+            raise InputError(f"--group {system.label}: {model} stands at the commits {shown}, which are two models")
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[ModelScores]:
@@ -194,13 +218,20 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[Model
     for run in runs:
         label, choices = next((name.label for name in names if name.matches(run)), run.model), model_choices(run)
         for i, scores in enumerate(merged):
-            same = (scores.model, model_choices(scores), scores.label) == (run.model, choices, label)
+            same = (scores.model, scores.label) == (run.model, label) and _same(model_choices(scores), choices)
             if same and not {task.task for task in scores.tasks} & {task.task for task in run.tasks}:
                 merged[i] = scores.joined(run)
                 break
         else:
             merged.append(replace(run, label=label))
     return merged
+
+
+def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Tell whether two choices are those of one model; files of earlier versions do not say which weights it had."""
+    if without_names(first) != without_names(second):
+        return False
+    return all(first[key] == second[key] for key in (*REVISIONS, *DIGESTS) if key in first and key in second)
 
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
@@ -267,7 +298,8 @@ def common_protocol(scores: ModelScores) -> dict[str, Any]:
 def model_choices(scores: ModelScores) -> dict[str, Any]:
     """Return the part of the protocol that belongs to the model."""
     own = SEARCH_CHOICES if scores.command == "retrieve" else MODEL_CHOICES
-    return {key: scores.protocol[key] for key in own if scores.protocol.get(key) not in (None, "")}
+    choices = {key: scores.protocol[key] for key in own if scores.protocol.get(key) not in (None, "")}
+    return {key: str(value)[:DIGITS] if key in (*REVISIONS, *DIGESTS) else value for key, value in choices.items()}
 
 
 def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
@@ -354,15 +386,21 @@ def different_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the choices that tell models apart, as few as are enough.
 
-    The choices of a fusion follow from the way of searching, and backends give the same vectors, so these are only
-    named if the others are the same.
+    The choices of a fusion follow from the way of searching, backends give the same vectors, and a commit or a digest
+    tells no more than names do, so these are only named if the others are the same.
     """
-    for keys in (("backend", *FUSION_CHOICES), ("backend",)):
+    rarely = ("backend", *DIGESTS)
+    for keys in ((*rarely, *REVISIONS, *FUSION_CHOICES), (*rarely, *REVISIONS), rarely, ("backend",)):
         few = different_choices([{key: value for key, value in group.items() if key not in keys} for group in groups])
         distinct = len({json.dumps(each, default=str) for each in few}) == len(few)
         if distinct or (len(keys) == 1 and any(few)):
             return few
     return different_choices(groups)
+
+
+def without_names(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return choices without the commits and digests that name a model's files."""
+    return {key: value for key, value in choices.items() if key not in (*REVISIONS, *DIGESTS)}
 
 
 def common_choices(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

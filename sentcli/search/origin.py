@@ -23,7 +23,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors
 from sentcli.smaller import Smaller
-from sentcli.zoo import on_this_machine
+from sentcli.zoo import hub_model, local_path, on_this_machine
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,23 @@ class Origin(VectorFacts):
             raise InputError(
                 f"{self.name} was encoded with {self.model}, which is not on this machine: give the model with -m"
             )
-        return self.model
+        name = self._at_its_commit()
+        if name != self.model:
+            console.note(f"{self.name} was encoded with {self.model} at the commit {self.revision}, which is taken")
+        return name
+
+    def _at_its_commit(self) -> str:
+        """Return the name of the model, at the commit that made the vectors where the name means another one now."""
+        of_hub = hub_model(self.model) if self.revision is not None and local_path(self.model) is None else None
+        folder = None if of_hub is None else of_hub.cached()
+        if of_hub is None or folder is None or folder.name == self.revision:
+            return self.model
+        pinned = f"{of_hub.repository}@{self.revision}"
+        return pinned if on_this_machine(pinned) else self.model
 
     def load_options(self, options: LoadOptions) -> LoadOptions:
         """Return options with which `named_model` is loaded as it was for these vectors, unless they say otherwise."""
-        spec = read_model(self.model, options)
+        spec = read_model(self._at_its_commit(), options)
         recorded: dict[str, tuple[Any, Any]] = {
             "pooling": (self.pooling, spec.pooling),
             "normalize": (self.normalize, spec.normalizes),
@@ -150,8 +162,9 @@ class Origin(VectorFacts):
             then = f"pooling {self.pooling}, maximum length {self.max_length}"
             if dimension != made:
                 then = f"{dimension} dimensions, now {encoder.dimension}"
+            at_commit = f" at the commit {self.revision}" if self.revision is not None else ""
             raise InputError(
-                f"{self.name} was encoded with {self.model} ({then}), which is not this {encoder.model}: "
+                f"{self.name} was encoded with {self.model}{at_commit} ({then}), which is not this {encoder.model}: "
                 "the vectors do not compare"
             )
         if self.known and (self.prompt or "") != document_prompt:

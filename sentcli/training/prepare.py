@@ -75,6 +75,11 @@ class Prepared:
         return tuple(spec.role_prompt(role) if role else spec.usual_prompt for role in self.method.views.roles)
 
     @property
+    def revision(self) -> str | None:
+        """The commit of a start model of the hub."""
+        return self.encoder.provenance().get("revision")
+
+    @property
     def steps(self) -> int:
         """The number of optimiser steps, 0 for a method that is fitted."""
         if self.model is None:

@@ -25,7 +25,7 @@ from sentcli.training.observer import DevScores, TrainResult, dev_scores, shown
 from sentcli.training.prepare import prepare
 from sentcli.training.records import CONFIG_FILE
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
-from sentcli.zoo import find_entry
+from sentcli.zoo import find_entry, hub_model, local_path
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
@@ -182,14 +182,20 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
             "stage": request.stage,
             "recipe": request.recipe.name if request.recipe else None,
         },
-        "start_model": {"name": request.model, "fingerprint": prepared.start_fingerprint},
+        "start_model": {
+            "name": request.model,
+            "fingerprint": prepared.start_fingerprint,
+            **prepared.encoder.provenance(),
+        },
         **({} if request.first_stage is None else {"first_stage": request.first_stage}),
         "encoder": encoder.describe(),
         "settings": asdict(method.settings) if method.fit is None else {},
         "data": list(prepared.corpus.files),
         "blank_rows": prepared.corpus.blank,
         "results": result.to_dict(),
-        "environment": environment(encoder.backend.device, method.settings.precision, method.settings.seed),
+        "environment": environment(
+            encoder.backend.device, method.settings.precision, method.settings.seed, prepared.revision
+        ),
     }
 
 
@@ -273,6 +279,8 @@ def model_card(config: dict[str, Any], start: EncoderSpec) -> str:
     rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method.items(), *settings.items()])
     first = config.get("first_stage")
     before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
+    revision = config["start_model"].get("revision")
+    commit = f" The start model is its commit {revision}." if revision else ""
     head = ""
     if settings and config["method"]["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
@@ -287,7 +295,7 @@ def model_card(config: dict[str, Any], start: EncoderSpec) -> str:
 
 A {kind} made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
 {config["method"]["title"]}.{before} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
-training data apply.
+training data apply.{commit}
 
 {scores}
 
@@ -316,6 +324,10 @@ def _metadata(config: dict[str, Any], start: Path) -> str:
 
     name, dev = config["start_model"]["name"], dev_scores(config["results"])
     entry = find_entry(name)
+    of_hub = hub_model(name) if local_path(name) is None else None
+    base = None if of_hub is None else of_hub.repository
+    if entry is not None:
+        base = entry.source
     try:
         licence = ModelCard.load(start / "README.md").data.license if entry is None else entry.licence.lower()
     except (OSError, ValueError):
@@ -334,7 +346,7 @@ def _metadata(config: dict[str, Any], start: Path) -> str:
         ]
     tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli", config["method"]["name"]]
     return ModelCardData(
-        base_model=entry.source if entry is not None else None if Path(name).exists() else name,
+        base_model=base,
         license="other" if licence is not None and " " in licence else licence,
         datasets=[entry["file"] for entry in config["data"]] or None,
         library_name="sentence-transformers",

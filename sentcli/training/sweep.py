@@ -333,7 +333,9 @@ def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver
             "digest": key,
             "identity": prepared.identity(),
             "results": result.to_dict(),
-            "environment": environment(prepared.encoder.backend.device, settings.precision, settings.seed),
+            "environment": environment(
+                prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision
+            ),
         }
     )
     return new_record, True

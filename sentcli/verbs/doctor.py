@@ -22,11 +22,13 @@ def doctor() -> Result:
     facts = diagnosis.examine()
     result.ran_on(facts["device"], "fp32")
     models = [[value or "no" for value in model.values()] for model in facts["models"]]
+    of_hub = [[value or "unknown" for value in model.values()] for model in facts["hub"]]
     tables = [
         Table("Versions", ["library", "version"], list(facts["versions"].items())),
         Table("Devices", ["device", "what"], list(facts["devices"].items())),
         Table("Extras", ["extra", "state"], list(facts["extras"].items())),
         Table("Models by short name", ["name", "hub id", "pooling", "licence", "at hand"], models),
+        Table("Models in the hub's cache", ["model", "commit", "SHA-256 of the weights"], of_hub),
         Table("What runs where", ["work", "runs on"], list(facts["plan"].items())),
     ]
     return result.finish(facts, tables)

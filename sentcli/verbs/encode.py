@@ -183,10 +183,10 @@ def encode(
         with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long)
-        result.ran_on(encoder.backend.device, encoder.backend.precision)
+        result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
-        result.protocol = encoder.describe() | {"prompt": prompt, **choices}
+        result.protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
     return result.finish(results)
 
 

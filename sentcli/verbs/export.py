@@ -133,8 +133,8 @@ def export(
         tables.append(Table.of_rows("STS-B, Spearman x 100", rows, formats={"change": "+.2f"}))
     chosen = {"verify": verify, "data": str(data) if data else None, "texts": texts, "runtime": runtime}
     chosen |= {"layout": layout, "tokens": exported.gives_tokens}
-    result.protocol = encoder.describe() | chosen
-    result.ran_on("cpu", precision)
+    result.protocol = encoder.describe() | encoder.provenance() | chosen
+    result.ran_on("cpu", precision, revision=encoder.provenance().get("revision"))
     results = {
         "precision": manifest.precision,
         "min_cosine": None,

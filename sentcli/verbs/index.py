@@ -222,7 +222,7 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
     from sentcli.search import ann
 
     result = Result("index", store.origin.model)
-    result.ran_on("cpu", "fp32")
+    result.ran_on("cpu", "fp32", revision=store.origin.revision)
     if cluster.ray is None or request.kind == ann.FLAT:
         manifest = _build(store, request)
     else:  # there is a file for each shard, if nothing else is asked for
@@ -234,6 +234,8 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
         **manifest.encoder,
+        "revision": store.origin.revision,
+        "weights": store.origin.weights,
     }
     results = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},

@@ -84,7 +84,7 @@ def report(
     --paper shows a paper's tables, figures and settings with their commands.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve, evaluate or a task of mteb; folders of training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb, also folders; training runs; models.
         output: A .html, .md or .tex file; several are written.
         paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
 
@@ -169,6 +169,7 @@ def _paper(name: str, targets: Sequence[Path]) -> Result:
 def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
     """Return files of results, folders of training runs, and models; a finished run is a model, too."""
     from sentcli.analysis.runs import is_run
+    from sentcli.evaluation.mteb_results import holds_mteb
     from sentcli.model.spec_files import is_model_folder
 
     if twice := next((name for name in names if list(names).count(name) > 1), None):
@@ -176,7 +177,7 @@ def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
     files, runs, models = [], [], []
     for name in names:
         path = Path(name)
-        if path.is_file() or path.suffix == ".json":
+        if path.is_file() or path.suffix == ".json" or (path.is_dir() and holds_mteb(path)):
             files.append(path)
         elif path.is_dir() and is_run(path):
             runs.append(path)

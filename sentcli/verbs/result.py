@@ -86,9 +86,11 @@ class Result:
         self.sections = [Section(table.title, table=table) for table in tables]
         return self
 
-    def ran_on(self, device: str | None, precision: str | None, seed: int | None = None) -> None:
-        """Set the environment; None stands for a device, a precision or a seed that was not used."""
-        self.environment = environment(device, precision, seed)
+    def ran_on(
+        self, device: str | None, precision: str | None, seed: int | None = None, revision: str | None = None
+    ) -> None:
+        """Set the environment; None stands for what was not used, and for the commit of a model that has none."""
+        self.environment = environment(device, precision, seed, revision)
 
     def failed(self, message: str) -> SentcliError:
         """Return the error to end with after work that was partly done; ``--json`` is written all the same."""

@@ -220,8 +220,8 @@ def _describe(
     result.protocol |= {"search": ",".join(search.ways), "top_k": top_k}
     if encoder is not None:
         result.model = encoder.model
-        result.ran_on(encoder.backend.device, encoder.backend.precision)
-        result.protocol |= encoder.describe()
+        result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
+        result.protocol |= encoder.describe() | encoder.provenance()
         result.protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
     result.protocol |= facts
     for way in search.ways:

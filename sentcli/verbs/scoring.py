@@ -34,8 +34,8 @@ class ScoringOptions:
     """Comparison with published scores, and whether kept scores are used.
 
     Attributes:
-        against: Set what a paper prints beside it, such as micse-bert-base. Several models count as seeds of one. list
-            names what there is.
+        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds
+            of one. list: all.
         rerun: Encode and score anew, also what was measured before and is kept.
     """
 

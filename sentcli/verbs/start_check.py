@@ -50,7 +50,7 @@ def check_start(request: TrainRequest) -> Result:
         method, settings = prepared.method.name, prepared.method.settings
         if prepared.model is None:
             raise InputError(f"--check-start trains a few steps, and {method} trains nothing")
-        result.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
+        result.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision)
         scores = {}
         for pooling in () if prepared.encoder.local.spec.is_static else RAW_POOLINGS:
             model = EvaluatedModel(request.model, LoadOptions(pooling=pooling, device=request.device))

@@ -40,7 +40,7 @@ def run_one(request: TrainRequest) -> Result:
     prepared = everywhere(lambda: prepare(request))
     settings = prepared.method.settings
     outcome.protocol = _protocol(prepared)
-    outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed)
+    outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision)
     finished = request.log.resume and not request.log.overwrite and (request.output / WEIGHTS_FILE).exists()
     with console.resumable(request.output), training_view.training(prepared, finished=finished) as view:
         result = run(prepared, view)
@@ -179,6 +179,7 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
     encoder, method = prepared.encoder, prepared.method
     return {
         **encoder.describe(),
+        **encoder.provenance(),
         "encoding_max_length": encoder.spec.max_length,
         "method": method.name,
         "recipe": prepared.request.recipe.name if prepared.request.recipe else None,

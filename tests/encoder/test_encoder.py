@@ -147,7 +147,7 @@ def test_unknown_models(tmp_path, monkeypatch):
     from sentcli import zoo
 
     monkeypatch.setattr(zoo, "package_folder", lambda package: None)
-    monkeypatch.setattr(zoo, "download", lambda source, native: (_ for _ in ()).throw(zoo.SentcliError("offline")))
+    monkeypatch.setattr(zoo, "fetch", lambda model, native: (_ for _ in ()).throw(zoo.SentcliError("offline")))
     with pytest.raises(MissingExtraError, match=r"sentcli\[minilm\]"):
         SentenceEncoder.load("minilm")
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sentcli import SentenceEncoder, zoo
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import InputError
 from tests.conftest import make_backbone, save_backbone
 
 
@@ -257,7 +257,7 @@ def test_the_model_that_comes_with_sentcli(monkeypatch):
     """It needs neither hub nor package, and its words are transformers' words."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    monkeypatch.setattr(zoo, "download", lambda *_: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(zoo, "fetch", lambda *_: pytest.fail("the hub was asked"))
     encoder = SentenceEncoder.load("sentcli-bert-mini")
     assert (encoder.spec.pooling, encoder.dimension) == ("cls", 256)
     folder = zoo.resolve("sentcli-bert-mini")[0]
@@ -283,17 +283,6 @@ def test_no_network_for_a_local_folder(run, tmp_path, tiny_bert):
     env = {"PYTHONPATH": str(tmp_path), "HF_HUB_OFFLINE": "0"}
     run("encode", tmp_path / "a.txt", "-o", tmp_path / "a.npy", "-m", tiny_bert, env=env, check=0)
     assert np.load(tmp_path / "a.npy").shape == (1, 32)
-
-
-def test_download_errors_are_told_apart(monkeypatch):
-    import huggingface_hub
-
-    def offline(*args, **kwargs):
-        raise OSError("unreachable")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    with pytest.raises(SentcliError, match="copy the model folder here"):
-        zoo.download("someone/something")
 
 
 def test_another_mean_over_layers_keeps_its_weights_and_its_name(tiny_bert, tmp_path):

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from sentcli.errors import InputError
+from sentcli.evaluation.published import find
 from tests.evaluation.conftest import write_set
 
 
@@ -76,3 +78,58 @@ def test_another_result_of_mteb_is_refused_by_name(change, part, tmp_path, invok
     failed = invoke("report", path, "-o", tmp_path / "page.md", check=2)
     assert str(path) in failed.stderr.replace("\n", "") and part in failed.stderr
     assert not (tmp_path / "page.md").exists()
+
+
+STS = {"cosine_spearman": 0.8, "cosine_pearson": 0.75, "main_score": 0.8}
+
+
+def write_folder(root, revisions=("abc1",)):
+    """Write results as mteb's `ResultCache` lays them out, of one model at some commits."""
+    for number, revision in enumerate(revisions):
+        folder = root / "results" / "sentcli__other" / revision
+        for task in ("STS12", "STSBenchmark"):
+            scores = {**STS, "cosine_spearman": 0.8 - number / 10}
+            write_result(folder, task, scores)
+        write_result(folder, "Banking77Classification", {"accuracy": 0.5, "main_score": 0.5})
+        (folder / "model_meta.json").write_text(json.dumps({"name": "sentcli/other", "revision": revision}))
+    return root
+
+
+def test_a_folder_of_mteb_is_a_row_for_each_commit(tmp_path, invoke):
+    folder, page = write_folder(tmp_path / "mteb", ["abc1", "def2"]), tmp_path / "page.md"
+    said = invoke("report", folder, "-o", page, "--json", tmp_path / "report.json", check=0)
+    assert "Banking77Classification" in said.stderr
+    head, _, *rows = tables(page)
+    assert len(rows) == 2 and len(head) == 4
+    assert "abc1" in rows[0][0] and "80" in rows[0][1] and "def2" in rows[1][0] and "70" in rows[1][1]
+    objects = json.loads((tmp_path / "report.json").read_text())["results"]["scores"]
+    assert {each["environment"]["revision"] for each in objects} == {"abc1", "def2"}
+
+
+def test_the_file_of_a_whole_model_is_read_too(tmp_path, invoke):
+    file = write_folder(tmp_path / "mteb") / "results" / "sentcli__other" / "abc1"
+    tasks = [json.loads(path.read_text()) for path in sorted(file.glob("S*.json"))]
+    model = {"model_name": "sentcli/other", "model_revision": "abc1", "task_results": tasks}
+    for number, content in enumerate([model, {"model_results": [model]}]):
+        (tmp_path / "result.json").write_text(json.dumps(content))
+        invoke("report", tmp_path / "result.json", "-o", tmp_path / f"{number}.md", check=0)
+        assert "sentcli/other" in tables(tmp_path / f"{number}.md")[2][0]
+
+
+def test_against_takes_results_of_mteb(tmp_path):
+    folder = write_folder(tmp_path / "mteb")
+    system = find(str(folder))
+    assert system.scores["STSBenchmark"] == 80 and "abc1" in system.title and "mteb 2.26.24" in system.source
+    retrieval = write_result(tmp_path / "one", "SciFact", RETRIEVAL)
+    assert find(str(retrieval)).scores["BEIR scifact"] == 25
+    with pytest.raises(InputError, match=r"abc1.*def2.*name those of one"):
+        find(str(write_folder(tmp_path / "two", ["abc1", "def2"])))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no results of mteb"):
+        find(str(tmp_path / "empty"))
+
+
+def test_the_average_of_mteb_is_that_of_papers(tmp_path):
+    for number, task in enumerate(("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R")):
+        write_result(tmp_path, task, {**STS, "cosine_spearman": 0.7 + number / 100})
+    assert find(str(tmp_path)).scores["STS average"] == 73

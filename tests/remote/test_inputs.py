@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from sentcli.errors import InputError
+from sentcli.io.atomic import check_output
 from sentcli.io.formats import records
+from sentcli.io.places import Address, is_remote, scheme_of
 from sentcli.io.sources import open_source, open_sources
 from tests.remote.conftest import KEY, SECRET, files
 
@@ -115,6 +119,18 @@ def test_a_name_that_cannot_be_read_has_one_message(store, encode, tmp_path, nam
     assert re.match(f"error: {words}", failed.stderr)
     assert len(failed.stderr.strip().splitlines()) == 1
     assert SECRET not in failed.stderr
+
+
+def test_what_others_call_a_store_is_that_store(store, tmp_path):
+    store.put("in/a.txt", b"one\n")
+    [source] = open_sources([Address("s3a://corpora/in/a.txt")])
+    assert source.name == "s3://corpora/in/a.txt" and source.path.read_bytes() == b"one\n"
+    for name, public in (("gcs://b/x", "gs://b/x"), ("ABFS://c/x", "az://c/x"), ("abfss://c/x", "az://c/x")):
+        assert is_remote(name) and Address(name) == Address(name).whole == public and scheme_of(name) == public[:2]
+    with pytest.raises(InputError, match="AZURE_STORAGE_ACCOUNT_NAME; the name is az://c/x"):
+        Address("abfss://c@me.dfs.core.windows.net/x")
+    with pytest.raises(InputError, match="gs://"):
+        check_output(Path("gcs://b/out.npy"), overwrite=False)
 
 
 @pytest.mark.parametrize(

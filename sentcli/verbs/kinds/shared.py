@@ -167,7 +167,8 @@ def finish(
         seed: of the random numbers.
     """
     described = dict(model.description) if model is not None else {}
-    report.ran_on(described.pop("device", None), described.get("precision"), seed)
+    described |= model.provenance if model is not None else {}
+    report.ran_on(described.pop("device", None), described.get("precision"), seed, described.get("revision"))
     report.protocol = protocol | described
     return report.finish(results)
 
