@@ -246,7 +246,8 @@ def is_whole(folder: Path) -> bool:
     first = folder / modules[0].path
     if (first / ADAPTER).exists():
         return any((first / name).exists() for name in ADAPTER_WEIGHTS)
-    if not ((first / "config.json").exists() or (first != folder and (first / "tokenizer.json").exists())):
+    listed = (folder / "modules.json").exists()  # static embeddings need no config.json then
+    if not ((first / "config.json").exists() or (listed and (first / "tokenizer.json").exists())):
         return False
     if not has_weights(first):
         return _has_graph(folder)

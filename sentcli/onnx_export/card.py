@@ -6,11 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli import zoo
 from sentcli.io.atomic import replacing
 from sentcli.io.weights import has_weights
+from sentcli.model.cards import SHOWN, TAGS, Source, head, public_name, similarities, source_of
 from sentcli.model.encoding import LoadedModel
-from sentcli.model.exported import exports_in
+from sentcli.model.exported import Export, exports_in
+from sentcli.onnx_export import alone
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -34,16 +35,21 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
         model: that they were made of.
         tokens: whether the graphs give token vectors, too.
     """
-    exports = exports_in(folder)
+    exports, weights = exports_in(folder), has_weights(folder)
+    source = source_of(model.name, model.spec.folder)
+    library = "sentence-transformers" if weights and model.spec.is_sentence_transformers else exports[0].runtime
     text = _template().render(
         exports=exports,
-        entry=zoo.find_entry(model.name),
-        folder_name=Path(model.name).name,
+        head=_head(source, library, [export.runtime for export in exports]),
+        name=source.base_model or public_name(model.name),
         prompts=model.spec.prompts,
         token_types=model.tokenizer.has_type_ids,
         tokens=tokens,
-        weights=has_weights(folder),
+        weights=weights,
         hub=bool(exports[0].file),
+        sentences=", ".join(f'"{sentence}"' for sentence in SHOWN),
+        shown=_shown(folder, model, exports[0]),
+        citation=source.citation,
     )
     path = folder / "README.md"
     if path.exists():
@@ -52,3 +58,21 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
         text = f"{before.rstrip()}\n\n{BEGIN}{part}{END}{after.partition(END)[2]}"
     with replacing(path) as temporary:
         temporary.write_text(text.rstrip() + "\n", "utf-8")
+
+
+def _head(source: Source, library: str, runtimes: list[str]) -> str:
+    """Return what the hub reads of the card."""
+    tags = [*runtimes, *TAGS] if library == "sentence-transformers" else [*runtimes, *TAGS[1:]]
+    return head(
+        source, library=library, tags=tags, title=source.title, data_sets=source.data_sets, scores=source.scores
+    )
+
+
+def _shown(folder: Path, model: LoadedModel, export: Export) -> str:
+    """Return what the program in the card prints, as comments; nothing for a cross-encoder, which takes pairs."""
+    from tokenizers import Tokenizer
+
+    if model.spec.scores_pairs:
+        return ""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return similarities(alone.encode(folder, export, tokenizer, list(SHOWN), pairs=False), "dot")

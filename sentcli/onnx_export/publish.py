@@ -25,6 +25,7 @@ from sentcli.io.weights import has_weights
 from sentcli.machine import environment, sums_saturate
 from sentcli.model import encoding
 from sentcli.model.canaries import Canaries
+from sentcli.model.cards import public_name
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import Export, graph_files, provenance, source_config, source_digests, write_facts
 from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO
@@ -304,7 +305,7 @@ class _Maker:
             precision=self.precision,
             dimension=self.model.backend.dimension,
             pad_id=tokenizer.pad_id,
-            model=self.model.name,
+            model=public_name(self.model.name),
             model_digest=model_digest(spec),
             source_sha256=source_digests(spec),
             source_config=source_config(spec),

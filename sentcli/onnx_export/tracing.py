@@ -72,11 +72,29 @@ def trace(encoder: TorchEncoder, path: Path, *, token_types: bool, tokens: bool)
                 dynamo=True,
                 verbose=False,
             )
+            _forget_origin(program.model)
             program.save(str(path), external_data=False)
     except Exception as error:  # the model's code may fail in any way under tracing
         reason = " ".join(str(error.__cause__ or error).split())[:300]
         kind = getattr(encoder.backbone.config, "model_type", "this kind of model")
         raise SentcliError(f"torch's exporter cannot trace a {kind} encoder: {reason}") from error
+
+
+def _forget_origin(model: Any) -> None:
+    """Remove from a graph in which file and line of whose folders each of its nodes was written."""
+    from onnx_ir.traversal import RecursiveGraphIterator
+
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    for graph in graphs:
+        graph.metadata_props.clear()
+        for value in (*graph.inputs, *graph.initializers.values()):
+            value.metadata_props.clear()
+        for node in RecursiveGraphIterator(graph):
+            node.metadata_props.clear()
+            node.doc_string = None
+            for value in node.outputs:
+                value.metadata_props.clear()
+    model.metadata_props.clear()
 
 
 def optimise(source: Path, target: Path, backbone: Any) -> bool:

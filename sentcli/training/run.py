@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -17,18 +16,18 @@ from sentcli.evaluation.score_kinds import SIMILARITY, TRANSFER
 from sentcli.evaluation.scores import average
 from sentcli.io.atomic import room_explained
 from sentcli.machine import bytes_depend_on, environment
+from sentcli.model.cards import public_name, without_folders
 from sentcli.processes import agree, everywhere, is_first, process_count
 from sentcli.training import loop
+from sentcli.training.card import model_card
 from sentcli.training.dev import dev_values
 from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
-from sentcli.training.observer import DevScores, TrainResult, dev_scores, shown
+from sentcli.training.observer import DevScores, TrainResult
 from sentcli.training.prepare import prepare
 from sentcli.training.records import CONFIG_FILE
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
-from sentcli.zoo import find_entry, hub_model, local_path
 
 if TYPE_CHECKING:
-    from sentcli.model.spec import EncoderSpec
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared
@@ -129,7 +128,8 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         result = replace(result, held_out_perplexity=perplexity)
     result = _with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
-    everywhere(lambda: folder.finish(encoder, model.head, config, model_card(config, encoder.local.spec), model.kept()))
+    card = model_card(config, encoder, prepared.request)
+    everywhere(lambda: folder.finish(encoder, model.head, config, card, model.kept()))
     return result
 
 
@@ -168,14 +168,18 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         if values is not None:
             folder.log({"step": 0, **values, "fitted": fitted})
     config = configuration(prepared, result, encoder)
-    folder.finish(encoder, nn.Identity(), config, model_card(config, prepared.encoder.local.spec))
+    card = model_card(config, encoder, prepared.request)
+    folder.finish(encoder, nn.Identity(), config, card)
     return result
 
 
 def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return everything that decided the weights and the results, for ``sentcli.json``."""
+    """Return everything that decided the weights and the results, for ``sentcli.json``.
+
+    The file may be published, so that paths on this machine are left out of it but for their last part.
+    """
     request, method = prepared.request, prepared.method
-    return {
+    facts = {
         "method": {
             **method.describe(),
             "title": method.title,
@@ -183,7 +187,7 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
             "recipe": request.recipe.name if request.recipe else None,
         },
         "start_model": {
-            "name": request.model,
+            "name": public_name(request.model),
             "fingerprint": prepared.start_fingerprint,
             **prepared.encoder.provenance(),
         },
@@ -197,6 +201,7 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
             encoder.backend.device, method.settings.precision, method.settings.seed, prepared.revision
         ),
     }
+    return dict(without_folders(facts))
 
 
 def first_stage(request: TrainRequest) -> Prepared | None:
@@ -247,111 +252,3 @@ def after_first_stage(request: TrainRequest, first: Prepared) -> TrainRequest:
             "settings": dict(first.request.assignments),
         },
     )
-
-
-USE = """from sentence_transformers import SentenceTransformer
-
-vectors = SentenceTransformer("PATH").encode(["A sentence.", "Another one."])"""
-USE_OF_PAIRS = """from sentence_transformers import CrossEncoder
-
-scores = CrossEncoder("PATH").predict([("A sentence.", "Another one.")])"""
-
-
-def model_card(config: dict[str, Any], start: EncoderSpec) -> str:
-    """Return the README of the model folder.
-
-    Args:
-        config: of the run.
-        start: the description of the start model, whose licence is taken over.
-    """
-    kind, use = "sentence encoder", USE
-    if start.scores_pairs:
-        kind, use = "cross-encoder", USE_OF_PAIRS
-    results, settings = config["results"], config["settings"]
-    sentences = sum(entry["sentences"] for entry in config["data"])
-    scores = "No dev set was given; these are the last weights."
-    if (dev := dev_scores(results)) is not None:
-        scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
-    if results.get("held_out_perplexity") is not None:
-        scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
-    sections = {name: part for name, part in config["method"].items() if isinstance(part, dict)}
-    of_method = {f"{section}.{name}": value for section, part in sections.items() for name, value in part.items()}
-    rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method.items(), *settings.items()])
-    first = config.get("first_stage")
-    before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
-    revision = config["start_model"].get("revision")
-    commit = f" The start model is its commit {revision}." if revision else ""
-    head = ""
-    if settings and config["method"]["head"] != {"kind": "none"}:
-        head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
-    files = "\n".join(
-        f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
-    )
-    return f"""---
-{_metadata(config, start.folder)}
----
-
-# {config["method"]["name"]} on {Path(config["start_model"]["name"]).name}
-
-A {kind} made by sentcli {config["environment"]["sentcli"]} with the method {config["method"]["name"]}:
-{config["method"]["title"]}.{before} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
-training data apply.{commit}
-
-{scores}
-
-```python
-{use}
-```
-
-{head}
-
-## Training
-
-{results["steps"]} steps over {sentences} rows, {results["sentences_per_second"]:.0f} sentences/s on
-{config["environment"]["device"]}.
-
-{files}
-
-| setting | value |
-|---|---|
-{rows}
-"""
-
-
-def _metadata(config: dict[str, Any], start: Path) -> str:
-    """Return what the hub reads: base model, licence, data and score, as far as they are known."""
-    from huggingface_hub import EvalResult, ModelCard, ModelCardData
-
-    name, dev = config["start_model"]["name"], dev_scores(config["results"])
-    entry = find_entry(name)
-    of_hub = hub_model(name) if local_path(name) is None else None
-    base = None if of_hub is None else of_hub.repository
-    if entry is not None:
-        base = entry.source
-    try:
-        licence = ModelCard.load(start / "README.md").data.license if entry is None else entry.licence.lower()
-    except (OSError, ValueError):
-        licence = None
-    licence = licence if isinstance(licence, str) else None
-    results = None
-    if dev is not None and dev.best is not None:
-        results = [
-            EvalResult(
-                task_type="sentence-similarity",
-                dataset_type="dev",
-                dataset_name=dev.name,
-                metric_type=dev.metric,
-                metric_value=dev.best,
-            )
-        ]
-    tags = ["sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli", config["method"]["name"]]
-    return ModelCardData(
-        base_model=base,
-        license="other" if licence is not None and " " in licence else licence,
-        datasets=[entry["file"] for entry in config["data"]] or None,
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-        tags=tags,
-        model_name=f"{config['method']['name']} on {Path(name).name}" if results else None,
-        eval_results=results,
-    ).to_yaml()

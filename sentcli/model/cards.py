@@ -1,0 +1,172 @@
+"""The parts that the cards of trained and exported folders share, and what must not go into such folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.zoo import find_entry, hub_model, local_path
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+SHOWN = ("A man plays a guitar.", "Someone is making music.", "The invoice is overdue.")
+"""The sentences whose similarities a card shows."""
+TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "sentcli")
+CITATION = "\n## Citation\n"
+"""The heading of the part of a card that says how its paper is cited."""
+DATA_SETS = "hf://datasets/"
+"""The beginning of the name of a file in a data set of the hub."""
+
+
+def public_name(name: str) -> str:
+    """Return the name of a model for files that are published: of a folder on this machine its own name alone."""
+    path = local_path(name)
+    return name if path is None else path.resolve().name
+
+
+def without_folders(value: Any) -> Any:
+    """Return facts for files that are published, with the last part of each path that leads to a place on this machine.
+
+    Args:
+        value: of JSON.
+    """
+    if isinstance(value, Mapping):
+        return {key: without_folders(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(item) for item in value]
+    if not isinstance(value, str) or os.sep not in value or "\n" in value:
+        return value
+    path = Path(value).expanduser()
+    try:
+        is_here = path.is_absolute() or path.exists()
+    except OSError:  # no name of a file is so long
+        return value
+    return path.name if is_here else value
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known of the model that another one was made of."""
+
+    base_model: str | None
+    """Its hub id."""
+    licence: str | None
+    languages: list[str]
+    data_sets: list[str]
+    """Hub ids of what it was trained on."""
+    title: str | None = None
+    """Of a model that `sentcli train` made: its name in the index of its scores."""
+    scores: list[EvalResult] = field(default_factory=list)
+    """Of such a model: what was measured."""
+    citation: str = ""
+    """Of such a model: how the paper of its method is cited, a part of its card."""
+
+
+def source_of(name: str, folder: Path) -> Source:
+    """Return what the list of known models and the card in a model's folder say.
+
+    Args:
+        name: that the user gave for the model.
+        folder: of the model.
+    """
+    entry = find_entry(name)
+    of_hub = hub_model(name) if local_path(name) is None else None
+    base = of_hub.repository if of_hub is not None else None
+    if entry is not None:
+        base = entry.source
+    data, text = _card_in(folder)
+    licence = entry.licence.lower() if entry is not None else data.get("license")
+    data_sets = [item for item in _texts(data.get("datasets")) if item.count("/") == 1]
+    source = Source(base, _licence(licence), _texts(data.get("language")), data_sets)
+    if TAGS[-1] not in _texts(data.get("tags")):  # the scores in cards of others are theirs
+        return source
+    base = source.base_model or next(iter(_texts(data.get("base_model"))), None)
+    cited = text.partition(CITATION)[2].partition("\n## ")[0].strip()
+    scores = data.get("eval_results") or []
+    return replace(source, base_model=base, title=data.get("model_name"), scores=scores, citation=cited)
+
+
+def _card_in(folder: Path) -> tuple[dict[str, Any], str]:
+    """Return what the head of a folder's card says, and its text; nothing if there is none, or it cannot be read."""
+    from huggingface_hub import ModelCard
+
+    try:
+        card = ModelCard.load(folder / "README.md", ignore_metadata_errors=True)
+        return dict(vars(card.data)), str(card.text)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}, ""
+
+
+def _texts(value: Any) -> list[str]:
+    items = [value] if isinstance(value, str) else value
+    return [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
+
+
+def _licence(value: Any) -> str | None:
+    """Return the licence under a name that the hub knows; one in words is "other"."""
+    if not isinstance(value, str) or not value:
+        return None
+    return "other" if " " in value else value
+
+
+def data_sets_of(files: Iterable[str]) -> list[str]:
+    """Return the hub ids of the data sets that some files are of; files of this machine are nobody else's."""
+    parts = [name.removeprefix(DATA_SETS).split("/") for name in files if name.startswith(DATA_SETS)]
+    return list(dict.fromkeys("/".join(part[:2]).partition("@")[0] for part in parts if len(part) > 2))
+
+
+def head(
+    source: Source,
+    *,
+    library: str,
+    tags: Sequence[str],
+    title: str | None = None,
+    data_sets: Sequence[str] = (),
+    scores: Sequence[EvalResult] = (),
+) -> str:
+    """Return the head of a card in YAML, as the hub reads it.
+
+    Args:
+        source: the model that this one was made of.
+        library: the name of the library that opens the folder.
+        tags: the hub's tags.
+        title: the name of the model in the index of its scores.
+        data_sets: hub ids of the data that it was trained on.
+        scores: what was measured of it.
+    """
+    from huggingface_hub import ModelCardData
+
+    return str(
+        ModelCardData(
+            base_model=source.base_model,
+            license=source.licence,
+            language=source.languages or None,
+            datasets=list(data_sets) or None,
+            library_name=library,
+            pipeline_tag="sentence-similarity",
+            tags=list(dict.fromkeys(tags)),
+            model_name=title if scores else None,
+            eval_results=list(scores) or None,
+        ).to_yaml()
+    )
+
+
+def similarities(vectors: npt.NDArray[np.float32], similarity: str) -> str:
+    """Return what a program prints that compares the vectors of `SHOWN` ``[3, dim]`` with each other, as comments.
+
+    Args:
+        vectors: of the three sentences.
+        similarity: ``cosine`` or ``dot``.
+    """
+    compared = vectors.astype(np.float64)
+    if similarity == "cosine":
+        compared = compared / np.maximum(np.linalg.norm(compared, axis=1, keepdims=True), 1e-12)
+    rows = [", ".join(f"{value:.4f}" for value in row) for row in compared @ compared.T]
+    return "\n".join(f"# [{row}]" for row in rows)

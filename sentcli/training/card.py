@@ -1,0 +1,147 @@
+"""The model card of a trained folder, ``README.md``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.methods.citations import citation
+from sentcli.model import cards
+from sentcli.model.spec import EncoderSpec
+from sentcli.training.observer import dev_scores, shown
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+    from sentcli.training.request import TrainRequest
+
+THEIRS = """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("OWNER/NAME")  # or this folder
+vectors = model.encode([{sentences}])
+print(model.similarity(vectors, vectors))"""
+OURS = """from sentcli import SentenceEncoder
+
+encoder = SentenceEncoder.load("OWNER/NAME")  # or this folder
+vectors = encoder.encode([{sentences}])
+print(encoder.similarity(vectors, vectors))"""
+OF_PAIRS = """from sentence_transformers import CrossEncoder
+
+scores = CrossEncoder("OWNER/NAME").predict([("A sentence.", "Another one.")])"""
+
+
+def program(encoder: SentenceEncoder) -> str:
+    """Return a program that compares three sentences, and what it prints."""
+    spec = encoder.local.spec
+    if spec.scores_pairs:
+        return OF_PAIRS
+    template = THEIRS if spec.is_sentence_transformers else OURS
+    sentences = ", ".join(f'"{sentence}"' for sentence in cards.SHOWN)
+    text = template.format(sentences=sentences)
+    if spec.stated_similarity not in ("cosine", "dot"):
+        return text
+    vectors = encoder.encode(list(cards.SHOWN), prompt=spec.usual_prompt)
+    return f"{text}\n{cards.similarities(vectors, spec.stated_similarity)}"
+
+
+def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainRequest) -> str:
+    """Return the README of the model folder.
+
+    Args:
+        config: of the run, as ``sentcli.json`` keeps it.
+        encoder: the trained model, in the folder of the start model, whose licence and languages are taken over.
+        request: of the run.
+    """
+    start = encoder.local.spec
+    kind = "cross-encoder" if start.scores_pairs else "sentence encoder"
+    results, settings, method = config["results"], config["settings"], config["method"]
+    sentences = sum(entry["sentences"] for entry in config["data"])
+    scores = "No dev set was given; these are the last weights."
+    if (dev := dev_scores(results)) is not None:
+        scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
+    if results.get("held_out_perplexity") is not None:
+        scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
+    sections = {name: part for name, part in method.items() if isinstance(part, dict)}
+    of_method = {f"{section}.{name}": value for section, part in sections.items() for name, value in part.items()}
+    rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method.items(), *settings.items()])
+    first = config.get("first_stage")
+    before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
+    head = ""
+    if settings and method["head"] != {"kind": "none"}:
+        head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
+    revision = config["start_model"].get("revision")
+    commit = f" The start model is its commit {revision}." if revision else ""
+    files = "\n".join(
+        f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
+    )
+    cited = citation(method["name"])
+    citing = f"{cards.CITATION}\n```bibtex\n{cited}\n```\n" if cited else ""
+    name = config["start_model"]["name"]
+    return f"""---
+{_head(config, start, request)}
+---
+
+# {method["name"]} on {Path(name).name}
+
+A {kind} made by sentcli {config["environment"]["sentcli"]} with the method {method["name"]}:
+{method["title"]}.{before}{commit} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
+training data apply.
+
+{scores}
+
+```python
+{program(encoder)}
+```
+
+{head}
+
+## Training
+
+{results["steps"]} steps over {sentences} rows, {results["sentences_per_second"]:.0f} sentences/s on
+{config["environment"]["device"]}.
+
+{files}
+
+| setting | value |
+|---|---|
+{rows}
+{citing}"""
+
+
+def _head(config: dict[str, Any], start: EncoderSpec, request: TrainRequest) -> str:
+    """Return what the hub reads: base model, licence, language, data and scores, as far as they are known."""
+    method = config["method"]["name"]
+    library = "sentence-transformers" if start.is_sentence_transformers or start.scores_pairs else "sentcli"
+    return cards.head(
+        cards.source_of(request.model, start.folder),
+        library=library,
+        tags=[*cards.TAGS, method],
+        title=f"{method} on {Path(config['start_model']['name']).name}",
+        data_sets=cards.data_sets_of(request.files),
+        scores=_scores(config["results"]),
+    )
+
+
+def _scores(results: dict[str, Any]) -> list[EvalResult]:
+    """Return the scores of a run for the hub's index: on the dev set, on STS tasks and on transfer tasks."""
+    from huggingface_hub import EvalResult
+
+    values: list[tuple[str, str, str, float]] = []
+    dev = dev_scores(results)
+    if dev is not None and dev.best is not None:
+        values.append(("dev", dev.name, dev.metric, dev.best))
+    values += [("test", task, "spearman", value) for task, value in (results.get("sts") or {}).items()]
+    transfer = results.get("senteval") or {}
+    values += [("test", task, "accuracy", of_task["accuracy"]) for task, of_task in transfer.items()]
+    return [
+        EvalResult(
+            task_type="sentence-similarity" if metric != "accuracy" else "text-classification",
+            dataset_type=split,
+            dataset_name=task,
+            dataset_split=split,
+            metric_type=metric,
+            metric_value=value,
+        )
+        for split, task, metric, value in values
+    ]
