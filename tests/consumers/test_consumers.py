@@ -46,6 +46,7 @@ def first_token(tmp_path_factory):
     """A tiny model with [CLS] pooling and layers of Dense, whose folder has a graph with token vectors."""
     folder = folders.make(tmp_path_factory.mktemp("cls") / "model", "first-dense", ["lower-case"])
     sentcli.export(model=str(folder), output=folder, layout="hub", tokens=True)
+    sentcli.export(model=str(folder), output=folder, layout="hub", tokens=True, runtime="openvino")
     return folder
 
 
@@ -68,8 +69,6 @@ OPENVINO = {"backend": "openvino", "model_kwargs": {"ov_config": {"INFERENCE_PRE
 )
 def test_sentence_transformers(over, options, which, consume, request):
     folder = request.getfixturevalue(which)
-    if over == "optimum-intel" and which == "first_token":
-        pytest.skip("OpenVINO's graph of this model is not exported")
     vectors = consume("sentence_transformers_backend.py", over, folder, TEXTS, json.dumps(options))
     np.testing.assert_allclose(vectors, expected(folder), atol=1e-5)
 
