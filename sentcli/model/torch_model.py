@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +206,7 @@ def load_backbone(
         raise InputError(f"{folder}: {_listed(missing)} missing from its weights")
     own = {name for name, _ in model.named_children()}
     heads, unknown = set(), []
-    for key in report["unexpected_keys"]:
+    for key in filter(_holds_weight, report["unexpected_keys"]):
         part = key.removeprefix(f"{model.base_model_prefix}.").partition(".")[0]
         if part in own and "pooler" not in key:
             unknown.append(key)
@@ -217,6 +217,16 @@ def load_backbone(
     if heads:
         notice(f"{folder}: weights of a head that does not encode are not used: {', '.join(sorted(heads))}")
     return model
+
+
+NUMBERINGS = ("position_ids", "token_type_ids")
+"""Tensors that number positions 0, 1, 2, ... or hold zeros, which older releases of transformers saved with the weights.
+Every release makes them anew."""
+
+
+def _holds_weight(key: str) -> bool:
+    """Tell whether a tensor of a checkpoint has been trained, whatever stands before its name."""
+    return key.rpartition(".")[2] not in NUMBERINGS
 
 
 ENCODERS = {
@@ -253,7 +263,8 @@ def _check_keys(folder: Path, config: Any, notice: Callable[[str], None]) -> Non
         InputError: for such positions.
     """
     stated = read_json(folder / CONFIG)
-    own = {field.name for field in fields(type(config))} | {*config.attribute_map, *dir(type(config))}
+    # what a class knows are its fields from transformers 5.4 on, and were the arguments of its __init__ before that
+    own = {*signature(type(config)).parameters, *config.attribute_map, *dir(type(config))}
     with suppress(Exception):  # some classes cannot be made without arguments
         own |= {*type(config)().to_dict()}
     kind = stated.get("position_embedding_type") or "absolute"
