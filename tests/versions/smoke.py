@@ -29,14 +29,23 @@ def sections() -> list[str]:
 
 
 def write_models(folder: Path) -> None:
-    """Write what the pinned versions make and every other environment opens: two exports and a tiny model."""
+    """Write what the pinned versions make and every other environment opens: exports, tiny models, tables."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModel
+
     import sentcli
     from tests.conftest import save_backbone
+    from tests.io.test_spreadsheets import xlsx
 
     common: dict[str, Any] = {"pooling": "cls", "torch_weights": False, "verify": False, "quiet": True}
     sentcli.export("minilm", output=folder / "cls", **common)
     sentcli.export("minilm", output=folder / "cls-int8", precision="int8", **common)
     save_backbone(folder / "tiny")
+    adapted = LoraConfig(target_modules=["query", "value"], init_lora_weights=False)
+    get_peft_model(AutoModel.from_pretrained(folder / "tiny"), adapted).save_pretrained(folder / "adapter")
+    xlsx(folder / "table.xlsx", [["id", "text"], ["a", "the cat sat"], ["b", "a dog ran"]])
+    words = ["1\tcats\tcat\tNOUN\t_\t_\t2\tnsubj\t_\t_", "2\trun\trun\tVERB\t_\t_\t0\troot\t_\t_"]
+    (folder / "trees.conllu").write_text("\n".join(["# text = cats run", *words, "", ""]), "utf-8")
 
 
 class Smoke:
@@ -54,6 +63,8 @@ class Smoke:
 
     def parts(self) -> dict[str, Callable[[], Any]]:
         """Return the parts by their names."""
+        from sentcli.analysis.trees import read_conllu
+
         return {
             "torch": lambda: self._encode("minilm", "torch"),
             "onnx": lambda: self._encode("minilm", "onnx"),
@@ -61,8 +72,11 @@ class Smoke:
             "onnx, earlier export in int8": lambda: self._encode(self.models / "cls-int8", "onnx"),
             "openvino, earlier export": lambda: self._encode(self.models / "cls", "openvino"),
             "openvino, new export in int8": self.quantised,
+            "adapter": lambda: self._encode(self.models / "adapter", "torch"),
             "train": self.trained,
-            "csv to Parquet": self.converted,
+            "xlsx": lambda: self._converted(self.models / "table.xlsx"),
+            "trees": lambda: read_conllu(self.models / "trees.conllu"),
+            "csv to Parquet": lambda: self._converted(self.table),
             "bm25": self.searched_by_words,
             "hnsw": self.searched_by_index,
             "milvus": self.counted,
@@ -85,18 +99,6 @@ class Smoke:
         target = self.work / "trained"
         sentcli.train(output=target, model="minilm", data=str(self.lines), device="cpu", quiet=True, **settings)
         return self._encode(target, "torch")
-
-    def converted(self) -> Any:
-        """Encode a table with a number, a date and a text that looks like a number."""
-        import pyarrow.parquet
-
-        import sentcli
-
-        target = self.work / "rows.parquet"
-        sentcli.encode(str(self.table), output=str(target), model="minilm", types="code=text", quiet=True)
-        rows = pyarrow.parquet.read_table(target).drop_columns(["embedding"])
-        kinds = {field.name: str(field.type) for field in rows.schema}
-        return {"kinds": kinds, "rows": [[str(value) for value in row.values()] for row in rows.to_pylist()]}
 
     def searched_by_words(self) -> Any:
         """Search a table, and a directory with an index of words."""
@@ -140,6 +142,17 @@ class Smoke:
 
         encoder = SentenceEncoder.load(str(model), backend=backend, device="cpu")
         return encoder.encode(self.texts, batch_tokens=2048).tolist()
+
+    def _converted(self, table: Path) -> Any:
+        import pyarrow.parquet
+
+        import sentcli
+
+        target = self.work / f"{table.name}.parquet"
+        sentcli.encode(str(table), output=str(target), model="minilm", quiet=True)
+        rows = pyarrow.parquet.read_table(target).drop_columns(["embedding"])
+        kinds = {field.name: str(field.type) for field in rows.schema}
+        return {"kinds": kinds, "rows": [[str(value) for value in row.values()] for row in rows.to_pylist()]}
 
     def _hits(self, corpus: str, queries: list[str], **options: Any) -> Any:
         import sentcli
