@@ -16,6 +16,7 @@ from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json_form
 from sentcli.io.weights import has_weights
 from sentcli.model.identity import config_digest, model_digest, same_modules, weight_digests
+from sentcli.model.runtime_check import Probes
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 
@@ -51,6 +52,8 @@ class Export:
     """The `Canaries` of the export itself."""
     source_config: str = ""
     """The `identity.config_digest` of the model that the export was made from; earlier versions did not keep it."""
+    probes: Probes | None = None
+    """Texts with the model's own vectors, for `runtime_check.check`; earlier versions did not keep them."""
     runtime: Annotated[str, Field(pattern="^(onnx|openvino)$")] = "onnx"
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     format: Literal[1] = FORMAT
