@@ -160,7 +160,7 @@ def build(
     for part, width in zip(spec.modules, spec.widths, strict=True):
         module = BuiltModule(part, width, spec.layers)
         weights = part.stored_weights(spec.folder, state)
-        if weights is None and part.folder is not None and any(True for _ in module.parameters()):
+        if weights is None and part.folder is not None and any(p.requires_grad for p in module.parameters()):
             raise InputError(f"{part.folder} holds no weights, which its module {part.name} needs")
         if weights is not None:
             try:

@@ -41,6 +41,7 @@ def write_models(folder: Path) -> None:
     sentcli.export("minilm", output=folder / "cls", **common)
     sentcli.export("minilm", output=folder / "cls-int8", precision="int8", **common)
     save_backbone(folder / "tiny")
+    save_backbone(folder / "albert", kind="albert")
     adapted = LoraConfig(target_modules=["query", "value"], init_lora_weights=False)
     get_peft_model(AutoModel.from_pretrained(folder / "tiny"), adapted).save_pretrained(folder / "adapter")
     xlsx(folder / "table.xlsx", [["id", "text"], ["a", "the cat sat"], ["b", "a dog ran"]])
@@ -72,12 +73,14 @@ class Smoke:
             "onnx, earlier export in int8": lambda: self._encode(self.models / "cls-int8", "onnx"),
             "openvino, earlier export": lambda: self._encode(self.models / "cls", "openvino"),
             "openvino, new export in int8": self.quantised,
+            "onnx, new export, traced": self.traced,
             "adapter": lambda: self._encode(self.models / "adapter", "torch"),
             "train": self.trained,
             "xlsx": lambda: self._converted(self.models / "table.xlsx"),
             "trees": lambda: read_conllu(self.models / "trees.conllu"),
             "csv to Parquet": lambda: self._converted(self.table),
             "bm25": self.searched_by_words,
+            "wrong condition": self.refused,
             "hnsw": self.searched_by_index,
             "milvus": self.counted,
             "figure": self.drawn,
@@ -90,6 +93,26 @@ class Smoke:
         tiny, target = str(self.models / "tiny"), self.work / "openvino"
         done = sentcli.export(tiny, output=target, precision="int8", runtime="openvino", quiet=True)
         return done.to_dict()["results"]["precision"]
+
+    def traced(self) -> Any:
+        """Export an architecture whose graph is not written but traced by torch's exporter."""
+        import sentcli
+
+        target = self.work / "traced"
+        sentcli.export(str(self.models / "albert"), output=target, verify=False, quiet=True)
+        return self._encode(target, "onnx")
+
+    def refused(self) -> Any:
+        """Say what is wrong with a condition, and where."""
+        from sentcli.errors import InputError
+
+        messages = []
+        for condition in ("part = 'a", "part like '1%'", "part = id"):
+            try:
+                self._hits(str(self.table), QUERIES, search="bm25", where=condition)
+            except InputError as error:
+                messages.append(str(error).replace(str(self.work), ""))
+        return messages
 
     def trained(self) -> Any:
         """Train a step, save and load."""
