@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # what pytest makes of the tests is kept, also where Python is told to write no bytecode: 8 s less at each later start
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install demo test test-slow test-gpu speed-row check docs clean
+.PHONY: install demo test test-slow test-oldest test-newest test-gpu speed-row check docs clean
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed
@@ -28,6 +28,14 @@ test: check
 
 test-slow: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow -n auto --maxprocesses 4 --dist worksteal
+
+# the lower bounds of pyproject.toml are true: uv reaches them, and they give what constraints.txt gives
+test-oldest: install
+	$(BIN)/python -m tests.versions oldest
+
+# the same for the newest releases of everything but torch
+test-newest: install
+	$(BIN)/python -m tests.versions newest
 
 # on a machine with a GPU, after: pip install -e '.[gpu,minilm,dev]' with a torch for it
 test-gpu:

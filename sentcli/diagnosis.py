@@ -5,10 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from sentcli import __version__
 from sentcli.errors import SentcliError
@@ -26,7 +33,8 @@ def examine() -> dict[str, Any]:
     """Examine this machine without downloading anything.
 
     Returns:
-        The results of ``doctor --json``: versions, devices, extras, models, hub, plan and device by name.
+        The results of ``doctor --json`` by name: versions, those out of their ranges, devices, extras, models, hub,
+        plan and device.
     """
     import torch
 
@@ -55,6 +63,7 @@ def examine() -> dict[str, Any]:
     return {
         "versions": versions,
         "devices": _devices(),
+        "out_of_range": [asdict(line) for line in out_of_range()],
         "extras": extras,
         "models": models,
         "hub": [of_hub(model, folder) for model, folder in models_in_cache()],
@@ -66,10 +75,70 @@ def examine() -> dict[str, Any]:
 def extra_packages() -> dict[str, list[str]]:
     """Return the packages of each extra by its name, as the installed distribution declares them."""
     extras: dict[str, list[str]] = {}
-    for requirement in metadata.requires("sentcli") or []:
-        if extra := re.search(r"extra == ['\"]([\w-]+)['\"]", requirement):
-            extras.setdefault(extra[1], []).append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+    for extra, requirement in _requirements(metadata.requires("sentcli")):
+        if extra:
+            extras.setdefault(extra, []).append(requirement.name)
     return extras
+
+
+@dataclass(frozen=True)
+class OutOfRange:
+    """A library that is installed in a version outside of the range that sentcli declares."""
+
+    library: str
+    installed: str
+    range: str
+    moved_by: list[str]
+    """Installed distributions that allow this version and exclude the range: ``model2vec[distill] 0.10 (<5.4)``."""
+
+
+def out_of_range() -> list[OutOfRange]:
+    """Compare what is installed with the ranges that sentcli declares for it and its extras, but for ``dev``."""
+    found: dict[str, OutOfRange] = {}
+    for extra, requirement in _requirements(metadata.requires("sentcli")):
+        installed = library_version(requirement.name)
+        if installed is None or extra == "dev" or requirement.specifier.contains(installed, prereleases=True):
+            continue
+        moved_by = _movers(canonicalize_name(requirement.name), installed, requirement.specifier)
+        found[requirement.name] = OutOfRange(requirement.name, installed, str(requirement.specifier), moved_by)
+    return sorted(found.values(), key=lambda line: line.library)
+
+
+def _movers(library: str, installed: str, declared: SpecifierSet) -> list[str]:
+    """Return the distributions that allow the installed version of a library, and no end of the declared range."""
+    ends = [Version(part.version) for part in declared if part.operator in (">=", "==", "~=")]
+    ends += [_just_below(Version(part.version)) for part in declared if part.operator == "<"]
+    movers = []
+    for distribution in metadata.distributions():
+        for extra, requirement in _requirements(distribution.requires):
+            allows = requirement.specifier.contains(installed, prereleases=True)
+            excludes = not any(requirement.specifier.contains(end) for end in ends)
+            if canonicalize_name(requirement.name) == library and allows and excludes:
+                name = f"{distribution.name}[{extra}]" if extra else distribution.name
+                movers.append(f"{name} {distribution.version} ({requirement.specifier})")
+    return sorted(set(movers))
+
+
+def _just_below(version: Version) -> Version:
+    """Return a version below another one that hardly any release lies between."""
+    *first, last = version.release
+    return Version(".".join(map(str, [*first, last - 1, 999999])))
+
+
+def _requirements(lines: Iterable[str] | None) -> Iterator[tuple[str, Requirement]]:
+    """Yield the requirements of a distribution that hold for this Python and system, each with its extra or "".
+
+    What has no valid form, as in old distributions, is left out.
+    """
+    for line in lines or []:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        extra = re.search(r"extra == ['\"]([\w.-]+)['\"]", line)
+        name_of_extra = extra[1] if extra else ""
+        if requirement.marker is None or requirement.marker.evaluate({"extra": name_of_extra}):
+            yield name_of_extra, requirement
 
 
 def _devices() -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -103,15 +104,55 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
     """
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(library, extra, purpose) from error
     except Exception as error:  # faiss without its CUDA libraries raises RuntimeError, others whatever they like
         if signalled := interruption(error):
             raise signalled from None
         if lacks_memory(error):
             raise of_memory(f"{purpose}: {library}", error) from error
-        problem = f"which does not load ({one_line(error) or type(error).__name__})"
-        raise MissingExtraError(library, extra, purpose, problem=problem) from error
+        raise MissingExtraError(library, extra, purpose, problem=import_problem(module, error)) from error
+
+
+def import_problem(module: str, error: Exception) -> str:
+    """Return what is wrong with a module that could not be imported: it is not there, or it does not load, and why."""
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    if absent is not None and f"{module}.".startswith(f"{absent}."):
+        return "which is not installed"
+    return f"which does not load ({_own_words(error)})"
+
+
+def broken_library(error: BaseException) -> SentcliError | None:
+    """Return the error of a library whose import has failed, if an error comes from that, and else None.
+
+    A library that is installed may still not load, mostly because another version of what it imports was put beside it.
+    Whoever asked for it, such as the reader of a configuration, has then nothing to complain of.
+    """
+    for part in _causes(error):
+        for frame, _ in traceback.walk_tb(part.__traceback__):
+            library = frame.f_globals.get("__name__", "").partition(".")[0]
+            if frame.f_code.co_name == "<module>" and not library.startswith("sentcli"):
+                return _not_loading(library, error)
+    first = _causes(error)[-1]
+    if isinstance(first, ImportError) and first.name and not first.name.startswith("sentcli"):
+        return _not_loading(first.name.partition(".")[0], error)
+    return None
+
+
+def _not_loading(library: str, error: BaseException) -> SentcliError:
+    return SentcliError(f"{library} does not load: {_own_words(error)}; 'sentcli doctor' compares versions with ranges")
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Return an error and what it was raised from, the first cause last."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    return chain
+
+
+def _own_words(error: BaseException) -> str:
+    """Return what the first cause of an error says."""
+    first = _causes(error)[-1]
+    return one_line(first) or type(first).__name__
 
 
 @contextmanager
@@ -131,6 +172,8 @@ def library_errors(make: Callable[[str], SentcliError], *passing: type[Exception
             raise
         if signalled := interruption(error):
             raise signalled from None
+        if broken := broken_library(error):
+            raise broken from error
         why = "there is not enough memory for it" if isinstance(error, MemoryError) else one_line(error)
         raise make(why or type(error).__name__) from error
 

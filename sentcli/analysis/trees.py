@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.errors import DataError, InputError, one_line, required
+from sentcli.errors import DataError, InputError, import_problem, one_line, required
 
 if TYPE_CHECKING:
     Word = tuple[str, int, str]
@@ -104,8 +104,8 @@ def parse_with_spacy(trees: str, texts: Sequence[str]) -> list[str]:
         import spacy
     except ImportError as error:
         raise InputError(
-            f"--trees {trees} needs spaCy, which is not installed: pip install spacy, then python -m spacy download "
-            f"{name}; or give a CoNLL-U file"
+            f"--trees {trees} needs spaCy, {import_problem('spacy', error)}: pip install spacy, then python -m spacy "
+            f"download {name}; or give a CoNLL-U file"
         ) from error
     try:
         parser = spacy.load(name)

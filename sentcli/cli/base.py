@@ -20,7 +20,7 @@ from annotated_types import Ge
 from typer.core import TyperCommand
 
 from sentcli import console
-from sentcli.errors import SentcliError, interruption, lacks_memory, of_memory
+from sentcli.errors import SentcliError, broken_library, interruption, lacks_memory, of_memory
 from sentcli.io.digests import CACHE, cache_folder
 from sentcli.redaction import without_secrets
 from sentcli.verbs.declaration import Argument, Verb, alternatives, data_streams
@@ -285,6 +285,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         advice = f"; {CACHE} names another folder for the cache" if _is_in_cache(error.filename) else ""
         return f"{error.filename}: {error.strerror}{advice}" if error.filename else error.strerror
+    if broken := broken_library(error):
+        return str(broken)
     return f"{type(error).__name__}: {error} (a defect of sentcli; --debug shows where)"
 
 

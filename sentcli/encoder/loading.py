@@ -19,10 +19,11 @@ from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
-from sentcli.model import exported, foreign, identity
+from sentcli.model import exported, foreign, identity, runtime_check
 from sentcli.model.cross_encoder_files import is_classifier, is_cross_encoder, read_cross_encoder, refuse_classifier
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
+from sentcli.model.runtime_check import WrongRuntimeError
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 from sentcli.model.static import UNKNOWN_LEFT_OUT
@@ -98,7 +99,7 @@ def load(
         if required or (runs_exports and (beside is not None or _may_export(spec, options, make_export=make_export))):
             try:
                 return _load_export(name, spec, options, notice)
-            except (MissingExtraError, ExportError) as error:
+            except (MissingExtraError, ExportError, WrongRuntimeError) as error:
                 if required:
                     raise
                 notice(f"running on torch: {error}")
@@ -180,6 +181,7 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
 
         fallback = options.allow_cpu_fallback
         backend = OnnxBackend(folder, export, device, allow_cpu_fallback=fallback, spec=pooled_by)
+    runtime_check.check(folder, export.sha256, export.probes, export.pad_id, backend)
     if export.quantisation and not export.quantisation.get("reduce_range") and sums_saturate():
         notice(
             f"{folder} was quantised for a processor with VNNI, which this one lacks: its sums may overflow; "

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sentcli import console
-from sentcli.errors import InputError, MissingExtraError, SentcliError
+from sentcli.errors import InputError, MissingExtraError, SentcliError, import_problem, required
 from sentcli.io.atomic import DISK_FULL, replacing, require_room, room_explained
 from sentcli.io.places import (
     CREDENTIALS,
@@ -49,6 +49,15 @@ VERSION_KEYS = (
     "last_modified", "Last-Modified",
 )  # fmt: skip
 """The facts by which stores tell that a file is still the same, the best first."""
+
+
+STORE_MODULES = {
+    "s3": ("s3fs", "s3fs"),
+    "gs": ("gcsfs", "gcsfs"),
+    "az": ("adlfs", "adlfs"),
+    "hf": ("huggingface_hub", "huggingface-hub"),
+}
+"""The module that opens each kind of store, and the distribution that brings it."""
 
 
 class TooSlowError(Exception):
@@ -122,8 +131,10 @@ def _filesystem(scheme: str) -> Any:
             system.retries = 2  # around those of botocore: a store that hangs has failed after two minutes, not ten
         return system
     except ImportError as error:
-        library = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "hf": "huggingface-hub"}.get(scheme, "fsspec[http]")
-        raise MissingExtraError(library, "remote", f"{scheme}://") from error
+        module, library = STORE_MODULES.get(scheme, ("aiohttp", "fsspec[http]"))
+        required(module, library, "remote", f"{scheme}://")
+        problem = import_problem(module, error)
+        raise MissingExtraError(library, "remote", f"{scheme}://", problem=problem) from error
     except ValueError:  # of adlfs
         raise InputError(f"{scheme}://: there are no credentials; {CREDENTIALS.get(scheme)}") from None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sentcli.errors import InputError, SentcliError, one_line, required
+from sentcli.errors import InputError, SentcliError, broken_library, one_line, required
 from sentcli.io.forms import checked, read_json
 from sentcli.io.weights import has_weights
 
@@ -85,4 +85,6 @@ def apply(backbone: Any, folder: Path, base: Path) -> Any:
             adapted = peft.PeftModel.from_pretrained(backbone, str(folder), local_files_only=True)
             return adapted.merge_and_unload()
     except Exception as error:  # peft has no common class for what does not fit
+        if broken := broken_library(error):
+            raise broken from error
         raise InputError(f"{folder}: its adapter cannot be applied to its base {base}: {one_line(error)}") from error

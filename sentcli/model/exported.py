@@ -22,6 +22,7 @@ from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.weights import has_weights
 from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, named_graphs, weights_file
 from sentcli.model.identity import config_digest, joined_digest, model_digest, same_modules, weight_digests
+from sentcli.model.runtime_check import Probes
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 
@@ -61,6 +62,8 @@ class Export:
     """The `identity.config_digest` of the model that the export was made from; earlier versions did not keep it."""
     revision: str | None = None
     """The commit of the model that it was made from, if that is of the hub."""
+    probes: Probes | None = None
+    """Texts with the model's own vectors, for `runtime_check.check`; earlier versions did not keep them."""
     runtime: Annotated[str, Field(pattern="^(onnx|openvino)$")] = "onnx"
     """``onnx`` for a file that onnxruntime and OpenVINO read, or ``openvino`` for one that only OpenVINO reads."""
     file: str = ""

@@ -57,6 +57,8 @@ def head_weights(folder: Path, state: StateDict) -> list[StateDict]:
                 prefix = key.removesuffix("weight")
                 if stem not in HEAD_KEYS:
                     return _without_batch_norm(state, prefix.removesuffix(f"{BATCH_NORM}."))
+                if f"{prefix}bias" not in state:
+                    raise InputError(f"{folder}: {prefix}bias is missing from its weights: use --pooling cls")
                 return [{name: state[prefix + name] for name in ("weight", "bias")}]
     raise InputError(f"{folder} has no trained head ({HEAD_FOLDER}/, {', '.join(HEAD_KEYS)}): use --pooling cls")
 

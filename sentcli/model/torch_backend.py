@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from sentcli.errors import InputError, one_line
+from sentcli.errors import InputError, broken_library, one_line
 from sentcli.io.atomic import regular
 from sentcli.model import torch_model
 from sentcli.model.encoding import Batches, LoadedModel
@@ -163,6 +163,8 @@ def load(
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # of torch or transformers, for settings that passed when it was built
+        if broken := broken_library(error):
+            raise broken from error
         raise InputError(f"{spec.folder}: the model of its config.json does not run: {one_line(error)}") from error
     return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend, hf_tokenizer)
 
@@ -179,6 +181,8 @@ def load_tokenizer(folder: Path) -> Any:
             regular(path)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
+        if broken := broken_library(error):
+            raise broken from error
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{folder}: the tokenizer cannot be loaded: {reason}") from error
     if not tokenizer.is_fast:

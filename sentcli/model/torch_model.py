@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sentcli.errors import InputError, one_line
+from sentcli.errors import InputError, broken_library, one_line
 from sentcli.io.forms import read_json
 from sentcli.io.weights import has_weights, load_state_dict
 from sentcli.model import adapters, attention, surgery
@@ -169,6 +169,8 @@ def build_stack(spec: EncoderSpec, state: dict[str, Tensor]) -> list[BuiltModule
     for part, width in zip(spec.modules, spec.widths, strict=True):
         module = BuiltModule(part, width, spec.layers)
         weights = part.stored_weights(spec.folder, state)
+        if weights is None and part.folder is not None and any(p.requires_grad for p in module.parameters()):
+            raise InputError(f"{part.folder} holds no weights, which its module {part.name} needs")
         if weights is not None:
             try:
                 module.load_state_dict(weights, strict=not part.may_lack_weights)
@@ -198,6 +200,8 @@ def load_backbone(
         model_class = backbone_class(config)
         vars(config).pop("auto_map", None)  # a saved copy has no code of its own
     except Exception as error:  # transformers has no common class for what is wrong in a configuration
+        if broken := broken_library(error):
+            raise broken from error
         raise InputError(f"{folder}: no encoder can be made of its config.json: {one_line(error)}") from error
     _check_keys(folder, config, notice)
     try:
@@ -206,18 +210,45 @@ def load_backbone(
         # without SimCSE's head, see cls-head
         state = {key: value for key, value in state.items() if not key.startswith("mlp.")}
         model, report = model_class.from_pretrained(
-            None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32
-        )
+            None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+        )  # fmt: skip
     except Exception as error:
+        if broken := broken_library(error):
+            raise broken from error
         raise InputError(f"{folder}: the weights do not fit config.json: {one_line(error)}") from error
-    missing = [key for key in report["missing_keys"] if "pooler" not in key]
+    _check_fit(folder, model, report, notice)
+    return model
+
+
+def _check_fit(folder: Path, model: Any, report: dict[str, Any], notice: Callable[[str], None]) -> None:
+    """Compare the weights that a model has taken with those that it has and those that were there.
+
+    Args:
+        folder: of the model.
+        model: as transformers has made it. A pooler that it could not load is taken out.
+        report: what transformers says of the names.
+        notice: called with the names of heads that are not used.
+
+    Raises:
+        InputError: if a weight is missing, has another shape, or belongs to a layer that the model does not have.
+    """
+    for key, stored, expected in sorted(report["mismatched_keys"]):
+        hint = f" (vocab_size {expected[0]})" if expected[0] == model.config.vocab_size != stored[0] else ""
+        raise InputError(
+            f"{folder}: the weights do not fit config.json: {key} is {list(stored)} in its weights, and "
+            f"{list(expected)} by its config.json{hint}"
+        )
+    missing = [key for key in report["missing_keys"] if not _is_of_pooler(key)]
     if missing:
         raise InputError(f"{folder}: {_listed(missing)} missing from its weights")
+    if report["missing_keys"] and "add_pooling_layer" in signature(type(model)).parameters:
+        model.pooler = None  # it would have random weights, and be saved with them
     own = {name for name, _ in model.named_children()}
     heads, unknown = set(), []
-    for key in report["unexpected_keys"]:
+    for key in filter(_holds_weight, report["unexpected_keys"]):
         part = key.removeprefix(f"{model.base_model_prefix}.").partition(".")[0]
-        if part in own and "pooler" not in key:
+        if part in own and not _is_of_pooler(key):
             unknown.append(key)
         else:
             heads.add(part)
@@ -225,7 +256,21 @@ def load_backbone(
         raise InputError(f"{folder}: {_listed(unknown)} in its weights, but not in the model of its config.json")
     if heads:
         notice(f"{folder}: weights of a head that does not encode are not used: {', '.join(sorted(heads))}")
-    return model
+
+
+def _is_of_pooler(key: str) -> bool:
+    """Tell whether a weight is one of the pooler, which no sentence vector is read from."""
+    return "pooler" in key.split(".")
+
+
+NUMBERINGS = ("position_ids", "token_type_ids")
+"""Tensors that number positions 0, 1, 2, ... or hold zeros, which older releases of transformers saved with the
+weights. Every release makes them anew."""
+
+
+def _holds_weight(key: str) -> bool:
+    """Tell whether a tensor of a checkpoint has been trained, whatever stands before its name."""
+    return key.rpartition(".")[2] not in NUMBERINGS
 
 
 ENCODERS = {
@@ -262,7 +307,8 @@ def _check_keys(folder: Path, config: Any, notice: Callable[[str], None]) -> Non
         InputError: for such positions.
     """
     stated = read_json(folder / CONFIG)
-    own = {field.name for field in fields(type(config))} | {*config.attribute_map, *dir(type(config))}
+    # what a class knows are its fields from transformers 5.4 on, and were the arguments of its __init__ before that
+    own = {*signature(type(config)).parameters, *config.attribute_map, *dir(type(config))}
     with suppress(Exception):  # some classes cannot be made without arguments
         own |= {*type(config)().to_dict()}
     kind = stated.get("position_embedding_type") or "absolute"

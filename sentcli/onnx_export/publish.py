@@ -31,6 +31,7 @@ from sentcli.model.exported import Export, graph_files, provenance, source_confi
 from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO
 from sentcli.model.identity import model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
+from sentcli.model.runtime_check import Probes
 from sentcli.model.saving import write_model_files, write_tokenizer, write_tokenizer_json
 from sentcli.model.spec_files import read_spec
 from sentcli.model.tokenizing import fit, pad, read_tokenizer
@@ -253,7 +254,7 @@ class _Maker:
                 f"the {self.precision} export of {self.model.name} does not give the model's vectors: "
                 f"{verification.complaint}; nothing was written"
             )
-        export = self._describe(keep, verification)
+        export = replace(self._describe(keep, verification), probes=Probes.of(self.model))
         if self.model.spec.scores_pairs:  # the fixed texts are no pairs
             return export, verification
         canaries = Canaries.of(replace(self.opened(), spec=self.model.spec), self.model.spec.usual_prompt)

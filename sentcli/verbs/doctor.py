@@ -9,7 +9,7 @@ from sentcli.verbs.result import Result
 
 @verb("doctor")
 def doctor() -> Result:
-    """Show versions, devices, threads, extras, which models are at hand, and what would run where.
+    """Show versions and their ranges, devices, threads, extras, which models are at hand, and what would run where.
 
     \b
     Examples:
@@ -31,4 +31,8 @@ def doctor() -> Result:
         Table("Models in the hub's cache", ["model", "commit", "SHA-256 of the weights"], of_hub),
         Table("What runs where", ["work", "runs on"], list(facts["plan"].items())),
     ]
+    if outside := facts["out_of_range"]:
+        columns = ["library", "installed", "range", "moved by"]
+        rows = [[line["library"], line["installed"], line["range"], ", ".join(line["moved_by"])] for line in outside]
+        tables.insert(1, Table("Outside of the ranges that sentcli works with", columns, rows))
     return result.finish(facts, tables)

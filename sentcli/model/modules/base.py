@@ -210,7 +210,7 @@ class ModuleSpec:
     def from_config(cls, config: dict[str, Any], folder: Path) -> ModuleSpec:
         """Return the module that a configuration file describes."""
         settings = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
-        return cls(**settings, folder=folder if has_weights(folder) else None)
+        return cls(**settings, folder=folder)
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
         """Return the content of the configuration file, given the dimension of the module's input."""
@@ -223,7 +223,7 @@ class ModuleSpec:
             transformer: the folder of the transformer.
             state: the weights in that folder.
         """
-        return None if self.folder is None else load_state_dict(self.folder)
+        return load_state_dict(self.folder) if self.folder is not None and has_weights(self.folder) else None
 
     def write(self, folder: Path, width: int, parts: Any) -> None:
         """Write configuration and weights into a folder."""
