@@ -460,7 +460,7 @@ def retrieve(
 
     Args:
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
-        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table (Parquet, Arrow, Lance, a saved data set), safetensors, npy; or a collection of Milvus.
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of Milvus.
         collection: The collection of --corpus milvus:URI.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
         like: The id of a row whose nearest other rows are wanted; may be given several times.

@@ -218,7 +218,10 @@ def _find_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
 
 def _graphs_named(folder: Path) -> str:
     """Return the names of the graphs in a folder, with precision and pooling."""
-    own = [f"{e.graph_file} ({e.precision}, {e.pooling} pooling)" for e in exported.exports_in(folder)]
+    own = []
+    for export in exported.exports_in(folder):
+        ending = ", normalised" if export.normalize else ""
+        own.append(f"{export.graph_file} ({export.precision}, {export.pooling} pooling{ending})")
     others = [f"{graph.file} ({graph.precision})" for graph in foreign.foreign_graphs(folder)]
     return ", ".join(own + others) or "no graph"
 

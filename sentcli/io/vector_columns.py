@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -80,8 +82,7 @@ def schema_of(source: Source) -> list[tuple[str, Any]]:
     Raises:
         DataError: if it cannot be read.
     """
-    with _reading(source):
-        _, schema = _batches(source, None)
+    with _opened(source, None) as (_, schema):
         return [(field.name, field.type) for field in schema]
 
 
@@ -91,8 +92,7 @@ def metadata_of(source: Source) -> dict[bytes, bytes]:
     Raises:
         DataError: if it cannot be read.
     """
-    with _reading(source):
-        _, schema = _batches(source, None)
+    with _opened(source, None) as (_, schema):
         return dict(schema.metadata or {})
 
 
@@ -108,8 +108,7 @@ def read_vectors(source: Source, column: str) -> list[Array]:
 
     arrays: list[Array] = []
     first = 0
-    with _reading(source):
-        chunks, schema = _batches(source, column)
+    with _opened(source, column) as (chunks, schema):
         for chunk in chunks:
             if chunk.null_count:
                 row = first + pc.index(chunk.is_null(), True).as_py() + 1
@@ -143,36 +142,39 @@ def _of_records(source: Source, column: str) -> list[Array]:
     return [np.stack(rows)] if rows else [np.empty((0, 0), np.float32)]
 
 
-def _reading(source: Source) -> Any:
-    kept = (*DAMAGED, InputError, FileNotFoundError)
+@contextmanager
+def _opened(source: Source, column: str | None) -> Iterator[tuple[Iterator[Any], Any]]:
+    """Open a table, and yield the chunks of one column, or none, and the schema."""
     title = source.format.capitalize()
-    return library_errors(lambda why: DataError(source.name, f"not a readable {title} file: {why}"), *kept)
+    kept = (*DAMAGED, FileNotFoundError)
+    reading = library_errors(lambda why: DataError(source.name, f"not a readable {title} file: {why}"), *kept)
+    with reading, source.open() as handle:
+        yield _of_parquet(handle, column) if source.format == "parquet" else _of_arrow(handle, column)
 
 
-def _batches(source: Source, column: str | None) -> tuple[Iterator[Any], Any]:
-    """Return the chunks of one column, or none, and the schema of a table."""
-    import pyarrow as pa
+def _of_parquet(handle: BinaryIO, column: str | None) -> tuple[Iterator[Any], Any]:
     import pyarrow.parquet as pq
 
-    columns = [] if column is None else [column]
-    if source.format == "parquet":
-        file = pq.ParquetFile(source.open())
-        if column is None:
-            return iter(()), file.schema_arrow
-        return iter(file.read(columns=columns).column(0).chunks), file.schema_arrow
-    handle = source.open()
+    file = pq.ParquetFile(handle)
+    chunks = [] if column is None else file.read(columns=[column]).column(0).chunks
+    return iter(chunks), file.schema_arrow
+
+
+def _of_arrow(handle: BinaryIO, column: str | None) -> tuple[Iterator[Any], Any]:
+    """Read a file or a stream of Arrow, or the first version of Feather."""
+    import pyarrow as pa
+    import pyarrow.feather as feather
+
     first = handle.read(6)
     handle.seek(0)
     if first.startswith(b"FEA1"):
-        import io
-
-        import pyarrow.feather as feather
-
         table = feather.read_table(io.BytesIO(handle.read()))
-        return iter(() if column is None else table[column].chunks), table.schema
+        return iter([] if column is None else table[column].chunks), table.schema
     if first.startswith(b"ARROW1"):
-        opened = pa.ipc.open_file(handle)
-        batches = (opened.get_batch(number) for number in range(opened.num_record_batches))
-        return (batch[column] for batch in batches) if column else iter(()), opened.schema
-    stream = pa.ipc.open_stream(handle)
-    return (batch[column] for batch in stream) if column else iter(()), stream.schema
+        file = pa.ipc.open_file(handle)
+        batches = (file.get_batch(number) for number in range(file.num_record_batches))
+        schema = file.schema
+    else:  # as the datasets library keeps its tables
+        stream = pa.ipc.open_stream(handle)
+        batches, schema = iter(stream), stream.schema
+    return (batch[column] for batch in batches) if column is not None else iter([]), schema

@@ -21,7 +21,7 @@ from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
-from sentcli.io.vector_columns import metadata_of, read_vectors, vector_column
+from sentcli.io.vector_columns import EMBEDDING, metadata_of, read_vectors, vector_column
 from sentcli.io.writers import mapped_array
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
@@ -73,7 +73,7 @@ class VectorFile:
             place: of a file or table of which `vectors_in` returned vectors.
             texts: the file of the texts; None looks for it beside vectors that stand alone.
             options: the columns of a file of texts that says nothing else.
-            column: the column of the vectors in a table.
+            column: the column of the vectors in a table; None takes ``embedding``.
 
         Raises:
             InputError: if `texts` goes with vectors that have their texts.
@@ -82,6 +82,8 @@ class VectorFile:
         suffix = place.path.suffix.lower()
         if texts is not None and suffix not in ALONE:
             raise InputError(f"{place} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
+        if suffix not in ALONE:
+            column = column or EMBEDDING
         if column is not None:
             arrays, settings = _read_table(place, column)
         else:
@@ -248,9 +250,10 @@ def vectors_in(place: Place, field: str | None = None) -> FoundVectors | None:
     return None if column is None else FoundVectors(column)
 
 
-def holds_vectors(name: str) -> bool:
+def holds_vectors(name: str | Place) -> bool:
     """Tell whether a file or table holds vectors; see `vectors_in`."""
-    return vectors_in(Place(name, Path(name))) is not None
+    place = name if isinstance(name, Place) else Place(name, Path(name))
+    return vectors_in(place) is not None
 
 
 def _read_npy(place: Place) -> tuple[list[Array], dict[str, Any]]:

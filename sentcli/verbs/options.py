@@ -132,8 +132,8 @@ class CorpusOptions:
     """A corpus, and the queries that it is searched with.
 
     Attributes:
-        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table (Parquet,
-            Arrow, Lance, a saved data set), safetensors, npy; or a collection of Milvus.
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors,
+            npy; or a collection of Milvus.
         collection: The collection of --corpus milvus:URI.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked
             for.

@@ -192,7 +192,7 @@ def test_seeds_reach_the_first_stage(topics, tiny_bert, tmp_path, invoke):
     config = json.loads((tmp_path / "runs" / "seed=2" / "sentcli.json").read_text())
     assert config["first_stage"] == {
         "method": "simcse",
-        "model": str(tiny_bert),
+        "model": tiny_bert.name,
         "settings": {"settings.seed": 2, "max_steps": "2", "batch_size": "4"},
     }
 
