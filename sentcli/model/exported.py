@@ -20,7 +20,7 @@ from sentcli.errors import InputError
 from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.weights import has_weights
-from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, named_graphs, weights_file
+from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, data_files, named_graphs
 from sentcli.model.identity import config_digest, joined_digest, model_digest, same_modules, weight_digests
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
@@ -95,7 +95,7 @@ FOREIGN: Final = "foreign"
 def graph_files(folder: Path, graph: str) -> list[Path]:
     """Return the files of a graph and of its weights that a folder has."""
     path = folder / graph
-    return [each for each in (path, weights_file(path)) if each.exists()]
+    return [path, *data_files(path)] if path.exists() else []
 
 
 def facts_file(graph: str) -> str:
@@ -155,14 +155,16 @@ def check_files(folder: Path, export: Export) -> None:
 def source_digests(spec: EncoderSpec) -> list[str]:
     """Return the `weight_digests` of an encoder, or those of the model that an exported encoder was made from.
 
-    Of a folder that has no weights, and a graph that another program wrote, this is the digest of the first graph.
+    Of a folder that has no weights, and a graph that another program wrote, these are the digests of the first graph,
+    of the files that hold its weights, and of the weights of modules.
     """
     export = _own_export(spec)
     if export is not None:
         return export.source_sha256
     if has_weights(spec.folder):
         return weight_digests(spec)
-    return [known_digest(spec.folder / graph.file) for graph in named_graphs(spec.folder)[:1]]
+    graphs = [path for graph in named_graphs(spec.folder)[:1] for path in graph_files(spec.folder, graph.file)]
+    return [known_digest(path) for path in graphs] + weight_digests(spec)
 
 
 def source_config(spec: EncoderSpec) -> str:
