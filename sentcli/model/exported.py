@@ -194,7 +194,7 @@ def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = ("onnx",
     """Return the export in the encoder's own folder that is of this encoder, in this precision, or None.
 
     Where several are, fp32 comes first. Beside torch weights, ``auto`` takes none of the hub's layout but that in fp32,
-    since a file that was added does not change a model's vectors.
+    and none for OpenVINO unless that is preferred, since a file that was added does not change a model's vectors.
 
     Args:
         spec: the description of the encoder.
@@ -208,6 +208,8 @@ def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = ("onnx",
     found = [export for export in exports_in(spec.folder) if precision in ("auto", export.precision)]
     if precision == "auto" and stored:
         found = [export for export in found if not export.file or export.precision == "fp32"]
+    if stored and runtimes[0] == "onnx":
+        found = [e for e in found if not (e.file and e.precision == "fp32" and e.runtime == "openvino")]
     found = [export for export in found if export.runtime in runtimes]
     if not found:
         return None

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 import sentcli
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.stores import model_key
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
 
@@ -177,6 +178,17 @@ def test_weights_beside_a_graph_are_known_by_whatever_name(place, stripped, tmp_
     data = tmp_path / "first" / "onnx" / place
     data.write_bytes(data.read_bytes()[:-1] + b"x")
     assert SentenceEncoder.load(str(tmp_path / "first")).fingerprint() != before
+
+
+def test_each_graph_of_a_folder_counts_for_what_is_kept(stripped, tmp_path):
+    folder = tmp_path / "folder"
+    shutil.copytree(stripped, folder)
+    spec = SentenceEncoder.load(str(folder)).local.spec
+    keys = {model_key(spec, [], on_cpu=True)}
+    for content in (b"DynamicQuantizeLinear", b"DynamicQuantizeLinear of other weights"):
+        (folder / "onnx" / "model_quantized.onnx").write_bytes(content)
+        keys.add(model_key(spec, [], on_cpu=True))
+    assert len(keys) == 3
 
 
 def test_the_weights_of_modules_count(stripped, tmp_path):
