@@ -21,7 +21,7 @@ from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
-from sentcli.io.vector_columns import metadata_of, read_vectors, vector_column
+from sentcli.io.vector_columns import EMBEDDING, metadata_of, read_vectors, vector_column
 from sentcli.io.writers import mapped_array
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
@@ -121,32 +121,34 @@ class VectorFile:
             return [self.place.name]
         return [self.texts] if self.texts is not None else _beside(self)
 
-    def check_made_by(self, encoder: SentenceEncoder, prompt: str) -> None:
-        """Compare some of the vectors with those that an encoder makes of the same texts now.
-
-        Args:
-            encoder: the model that the user names for vectors that do not say which one made them.
-            prompt: the text in front of each document.
-
-        Raises:
-            InputError: if it makes others.
-        """
-        self.origin.check_encoder(encoder, prompt, self.blocks.dimension)
-        count = len(self.rows)
-        sample = np.unique(np.linspace(0, count - 1, min(COMPARED_ROWS, count)).astype(np.int64))
-        texts = [row.text for row in self.rows.take(sample.tolist())]
-        stored, made = self.blocks.take(sample).astype(np.float64), encoder.encode(texts, prompt=prompt)
-        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(made, axis=1)
-        cosines = (stored * made).sum(axis=1) / np.maximum(lengths, 1e-12)
-        if not cosines.min() >= LEAST_COSINE:
-            raise InputError(
-                f"{self.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
-                f"cosine {cosines.min():.3f}): another model, pooling or prompt made them (--doc-prompt)"
-            )
-
 
 COMPARED_ROWS, LEAST_COSINE = 16, 0.99
 """The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
+
+
+def check_made_by(stored: Store | VectorFile, encoder: SentenceEncoder, prompt: str) -> None:
+    """Compare some of the vectors with those that an encoder makes of the same texts now.
+
+    Args:
+        stored: the vectors and their rows.
+        encoder: the model that the user names for vectors that do not say which one made them.
+        prompt: the text in front of each document.
+
+    Raises:
+        InputError: if it makes others.
+    """
+    stored.origin.check_encoder(encoder, prompt, stored.blocks.dimension)
+    count = len(stored.rows)
+    sample = np.unique(np.linspace(0, count - 1, min(COMPARED_ROWS, count)).astype(np.int64))
+    texts = [row.text for row in stored.rows.take(sample.tolist())]
+    there, made = stored.blocks.take(sample).astype(np.float64), encoder.encode(texts, prompt=prompt)
+    lengths = np.linalg.norm(there, axis=1) * np.linalg.norm(made, axis=1)
+    cosines = (there * made).sum(axis=1) / np.maximum(lengths, 1e-12)
+    if not cosines.min() >= LEAST_COSINE:
+        raise InputError(
+            f"{stored.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
+            f"cosine {cosines.min():.3f}): another model, pooling or prompt made them (--doc-prompt)"
+        )
 
 
 def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> None:
@@ -193,7 +195,8 @@ def open_stored(
         vectors.origin.check_numbers(to_search=to_search)
         console.detail(f"{name}: {len(vectors.rows):,} rows")
         return vectors
-    stored = Store.open(place.path, place.name, to_search=to_search) if place.path.is_dir() else None
+    is_store = place.path.is_dir() and not is_table_folder(place.path)
+    stored = Store.open(place.path, place.name, to_search=to_search) if is_store else None
     if texts is not None:
         raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
     if field is not None:
@@ -281,7 +284,8 @@ def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
 
 def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:
     source = open_source(place.name)
-    record = metadata_of(source).get(RECORD_KEY) if source.format == "parquet" else None
+    has_record = source.format == "parquet" and column == EMBEDDING  # other columns are not encode's
+    record = metadata_of(source).get(RECORD_KEY) if has_record else None
     return read_vectors(source, column), _settings(place, record)
 
 
