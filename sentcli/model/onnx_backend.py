@@ -15,6 +15,7 @@ from sentcli.machine import usable_cores
 from sentcli.model.encoding import Batches
 from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
 from sentcli.model.forking import forked
+from sentcli.model.padding import try_padding
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
@@ -80,6 +81,9 @@ class OnnxBackend:
         _refuse_fixed_sizes(path, self.session)
         self.output = SENTENCES if self.head is None else self.head.output
         *_, width = outputs[self.output] or [0]
+        if self.head is not None and spec is not None and self.batches == "padded":
+            # of a graph that another program wrote, no verification has tried it
+            _, self.batches = try_padding(self.run, spec.config.get("model_type", ""), self.precision)
         if self.head is None and isinstance(width, int) and width != self.dimension:
             raise InputError(f"{path} gives {width} dimensions, {export.facts_file} says {self.dimension}")
 

@@ -242,3 +242,40 @@ def of_one_shape(graph):
 def test_what_a_graph_asks_for_beside_tokens_is_named(edit, said, stripped, tmp_path):
     with pytest.raises(InputError, match=said):
         SentenceEncoder.load(str(edited(stripped, tmp_path / "edited", edit)))
+
+
+def behind(graph, *nodes):
+    """Put nodes behind the last one; the tensor that they begin with is named `/inner`."""
+    for node in graph.node:
+        node.output[:] = ["/inner" if name == "last_hidden_state" else name for name in node.output]
+        node.input[:] = ["/inner" if name == "last_hidden_state" else name for name in node.input]
+    graph.node.extend(nodes)
+
+
+def padding_counts(graph):
+    """Add to each token the mean of all, those of the padding included, as convolutions see them."""
+    behind(
+        graph,
+        helper.make_node("ReduceMean", ["/inner", "integers_axis"], ["/mean"], keepdims=1),
+        helper.make_node("Add", ["/inner", "/mean"], ["last_hidden_state"]),
+    )
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "integers_axis"))
+
+
+def test_texts_are_not_padded_where_that_moves_their_vectors(stripped, tmp_path):
+    folder = edited(stripped, tmp_path / "edited", padding_counts)
+    encoder = SentenceEncoder.load(str(folder))
+    alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
+    np.testing.assert_allclose(encoder.encode(TEXTS), alone, atol=1e-5)
+    pytest.importorskip("openvino")
+    with pytest.raises(InputError, match="padding"):
+        SentenceEncoder.load(str(folder), backend="openvino")
+
+
+def test_openvino_finds_an_output_of_several_names(stripped, tmp_path):
+    pytest.importorskip("openvino")
+    same = helper.make_node("Identity", ["/inner"], ["last_hidden_state"])
+    folder = edited(stripped, tmp_path / "edited", lambda graph: behind(graph, same))
+    wanted = SentenceEncoder.load(str(stripped)).encode(TEXTS)
+    found = SentenceEncoder.load(str(folder), backend="openvino").encode(TEXTS)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
