@@ -17,7 +17,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
 from sentcli.io.forms import decode
 from sentcli.io.packed import PACKED
-from sentcli.io.places import Place
+from sentcli.io.places import Place, is_remote
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
@@ -335,9 +335,12 @@ def _beside(vectors: VectorFile) -> list[str]:
     found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
     if len(found) == 1:
         return found
+    name = vectors.place.name
     if found:
-        raise InputError(f"{path}: {' and '.join(found)} may both be its texts: name one with --texts")
+        raise InputError(f"{name}: {' and '.join(found)} may both be its texts: name one with --texts of retrieve")
+    if is_remote(name):
+        raise InputError(f"{name} holds vectors without their texts: name them with --texts of retrieve")
     raise InputError(
-        f"{path} holds vectors without their texts: put the file that was encoded beside it as {path.stem}.jsonl (or "
-        ".txt, .csv, ...), or name it with --texts"
+        f"{name} holds vectors without their texts: put the file that was encoded beside it as {path.stem}.jsonl (or "
+        ".txt, .csv, ...), or name it with --texts of retrieve"
     )
