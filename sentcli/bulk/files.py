@@ -24,10 +24,14 @@ class Inputs:
     sources: list[Source]
     options: ReadOptions
     survey: Survey
+    vectors: str | None = None
+    """What identifies the vectors that are stored with the rows, instead of being made: a column, or the digest of a
+    file."""
 
     def identity(self) -> list[dict[str, Any]]:
         """Return the facts that identify each file."""
-        return [source.identity() for source in self.sources]
+        given = {} if self.vectors is None else {"vectors": self.vectors}
+        return [source.identity() | given for source in self.sources]
 
 
 def read_inputs(
@@ -36,7 +40,7 @@ def read_inputs(
     input_format: str | None = None,
     *,
     output: str = "vectors",
-    without: str | None = None,
+    without: tuple[str, ...] = (),
 ) -> Inputs:
     """Open and survey the input files.
 
@@ -45,14 +49,12 @@ def read_inputs(
         options: fields and null handling.
         input_format: as for `open_source`.
         output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
-        without: a column that is not read, such as one of vectors.
+        without: columns that are not read, such as those of vectors.
 
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
-    sources = open_sources(names, input_format)
-    if without is not None:
-        sources = [replace(source, without=(without,)) for source in sources]
+    sources = [replace(source, without=without) for source in open_sources(names, input_format)]
     target = Path(output).resolve()
     for source in sources:
         if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":

@@ -25,7 +25,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder, least_recently_used
 from sentcli.io.forms import contents, decode
-from sentcli.model import exported, identity
+from sentcli.model import exported, foreign, identity
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.spec import EncoderSpec
 
@@ -64,6 +64,7 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
     facts = {
         "encoder": identity.encoder_digest(spec, weights),
         "exports": [export.sha256 for export in exported.exports_in(spec.folder)],
+        "graphs of others": foreign.digests(spec.folder),
         "roles": [spec.usual_prompt, *spec.role_prompts.values()],
         "similarity": spec.stated_similarity,
         "options": options,

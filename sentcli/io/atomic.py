@@ -89,8 +89,9 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
         raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
     if path.exists() and not overwrite and not resume:
         raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
-    if folder and overwrite and path.is_dir() and (path.is_mount() or Path.cwd().is_relative_to(path.resolve())):
-        what = "a disk of its own" if path.is_mount() else "the folder that you are in"
+    place = path.resolve()  # of ".", pathlib's is_mount() says that it is one
+    if folder and overwrite and path.is_dir() and (place.is_mount() or Path.cwd().is_relative_to(place)):
+        what = "a disk of its own" if place.is_mount() else "the folder that you are in"
         raise InputError(f"{path} is {what}, which cannot be replaced; choose another -o")
     for directory in (path.parent, path) if path.is_dir() else (path.parent,):
         try:

@@ -157,7 +157,7 @@ class DatasetWriter:
                 raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
             return
         old = dataset.load_manifest(self.folder, path.name) if path.exists() else read_manifest(self.folder)
-        self._require_same(old, "settings", "shard_rows")
+        self._require_same(old, "settings", "shard_rows", "dimension", "dtype")
         if old.settings.get(CANARIES) is not None:  # those of the first rows stay
             self.manifest = replace(
                 self.manifest, settings={**self.manifest.settings, CANARIES: old.settings[CANARIES]}

@@ -15,6 +15,8 @@ from sentcli.io.forms import read_json
 
 STATE, SPLITS = "state.json", "dataset_dict.json"
 """The files by which the datasets library knows a saved data set, and several of them."""
+OF_ROWS = ("_indices_data_files", "_indices_files")
+"""The keys of files with the numbers of the rows that are taken, and their order."""
 
 
 def is_table(folder: Path) -> bool:
@@ -49,7 +51,7 @@ def as_file(folder: Path, name: str) -> Path:
         first = next(batches, None)
         if first is None:
             raise DataError(name, "the table is empty")
-        with pa.OSFile(str(path), "wb") as handle, pa.ipc.new_file(handle, first.schema) as writer:
+        with pa.OSFile(str(path), "wb") as handle, pa.ipc.new_stream(handle, first.schema) as writer:
             writer.write_batch(first)
             for batch in batches:
                 writer.write_batch(batch)
@@ -64,10 +66,16 @@ def _of_datasets(folder: Path, name: str) -> Iterator[Any]:
     entries = state.get("_data_files") if isinstance(state, dict) else None
     if not isinstance(entries, list):
         raise DataError(name, f"{STATE} lists no files of a data set")
+    if any(state.get(key) for key in OF_ROWS):
+        raise DataError(
+            name, f"{STATE} names the rows that are taken, as early releases of datasets did: save it with a later one"
+        )
     for entry in entries:
         file = entry.get("filename") if isinstance(entry, dict) else None
         if not isinstance(file, str) or Path(file).name != file:
             raise DataError(name, f"{STATE} lists {file!r}, which is no file of the folder")
+        if not (folder / file).is_file():
+            raise DataError(name, f"{STATE} lists {file}, which is missing: copy the folder again")
         with (folder / file).open("rb") as handle:
             yield from pa.ipc.open_stream(handle)
 

@@ -62,7 +62,8 @@ def _instead(folder: Path) -> str:
     graphs = sorted(path.name for place in (folder, folder / "onnx") for path in place.glob("*.onnx"))
     if graphs:
         return (
-            f"; its graphs ({', '.join(graphs[:3])}) are in no precision that runs here, which are fp32, fp16 and int8"
+            f"; of its graphs ({', '.join(graphs[:3])}), those in fp32, fp16 and int8 run with --backend onnx, and "
+            "none is trained, exported or saved: name the model that they were made of"
         )
     return ""
 

@@ -20,7 +20,7 @@ from sentcli.errors import InputError
 from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.weights import has_weights
-from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, named_graphs, weights_file
+from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, data_files, named_graphs
 from sentcli.model.identity import config_digest, joined_digest, model_digest, same_modules, weight_digests
 from sentcli.model.runtime_check import Probes
 from sentcli.model.spec import EncoderSpec
@@ -98,7 +98,7 @@ FOREIGN: Final = "foreign"
 def graph_files(folder: Path, graph: str) -> list[Path]:
     """Return the files of a graph and of its weights that a folder has."""
     path = folder / graph
-    return [each for each in (path, weights_file(path)) if each.exists()]
+    return [path, *data_files(path)] if path.exists() else []
 
 
 def facts_file(graph: str) -> str:
@@ -158,14 +158,16 @@ def check_files(folder: Path, export: Export) -> None:
 def source_digests(spec: EncoderSpec) -> list[str]:
     """Return the `weight_digests` of an encoder, or those of the model that an exported encoder was made from.
 
-    Of a folder that has no weights, and a graph that another program wrote, this is the digest of the first graph.
+    Of a folder that has no weights, and a graph that another program wrote, these are the digests of the first graph,
+    of the files that hold its weights, and of the weights of modules.
     """
     export = _own_export(spec)
     if export is not None:
         return export.source_sha256
     if has_weights(spec.folder):
         return weight_digests(spec)
-    return [known_digest(spec.folder / graph.file) for graph in named_graphs(spec.folder)[:1]]
+    graphs = [path for graph in named_graphs(spec.folder)[:1] for path in graph_files(spec.folder, graph.file)]
+    return [known_digest(path) for path in graphs] + weight_digests(spec)
 
 
 def source_config(spec: EncoderSpec) -> str:
@@ -195,7 +197,7 @@ def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = ("onnx",
     """Return the export in the encoder's own folder that is of this encoder, in this precision, or None.
 
     Where several are, fp32 comes first. Beside torch weights, ``auto`` takes none of the hub's layout but that in fp32,
-    since a file that was added does not change a model's vectors.
+    and none for OpenVINO unless that is preferred, since a file that was added does not change a model's vectors.
 
     Args:
         spec: the description of the encoder.
@@ -209,6 +211,8 @@ def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = ("onnx",
     found = [export for export in exports_in(spec.folder) if precision in ("auto", export.precision)]
     if precision == "auto" and stored:
         found = [export for export in found if not export.file or export.precision == "fp32"]
+    if stored and runtimes[0] == "onnx":
+        found = [e for e in found if not (e.file and e.precision == "fp32" and e.runtime == "openvino")]
     found = [export for export in found if export.runtime in runtimes]
     if not found:
         return None

@@ -23,6 +23,11 @@ def foreign_graphs(folder: Path) -> list[NamedGraph]:
     return [] if has_weights(folder) or exports_in(folder) else named_graphs(folder)
 
 
+def digests(folder: Path) -> list[str]:
+    """Return the SHA-256 of the files of all `foreign_graphs` of a folder."""
+    return [known_digest(path) for graph in foreign_graphs(folder) for path in graph_files(folder, graph.file)]
+
+
 def describe(spec: EncoderSpec, precision: str, runtimes: tuple[str, ...]) -> Export | None:
     """Return the facts of a graph that another program wrote, or None where the folder has none of use.
 

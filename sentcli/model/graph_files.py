@@ -6,6 +6,9 @@ The precision of a graph is told from its name, and where the name says nothing,
 from __future__ import annotations
 
 import mmap
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +47,10 @@ QUANTISED = (b"MatMulInteger", b"DynamicQuantizeMatMul", b"QLinearMatMul", b"Dyn
 """Operators of which a graph in int8 has one."""
 
 
+LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
+"""How a graph of ONNX names the file of a tensor: the key, and the length of the name that follows."""
+
+
 @dataclass(frozen=True)
 class NamedGraph:
     """A graph in the folder of a model."""
@@ -60,6 +67,20 @@ def weights_file(graph: Path) -> Path:
         return graph.with_suffix(".bin")
     ending = "_data" if graph.parent.name in HUB_FOLDERS else ".data"
     return graph.with_name(graph.name + ending)
+
+
+def data_files(graph: Path) -> list[Path]:
+    """Return the files beside a graph in which its weights are; programs name them in many ways, and the graph says it.
+
+    Without them, two graphs of one architecture may be the same to the byte.
+    """
+    if graph.suffix == ".xml":
+        return [path for path in (graph.with_suffix(".bin"),) if path.exists()]
+    with _content(graph) as content:
+        ends = [(match.end(), match[1][0]) for match in LOCATION.finditer(content)]
+        names = {content[start : start + length] for start, length in ends}
+    paths = [graph.parent / name.decode("utf-8", "ignore") for name in sorted(names)]
+    return [path for path in paths if path.is_file()]
 
 
 def named_graphs(folder: Path) -> list[NamedGraph]:
@@ -88,7 +109,17 @@ def _named(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 def _is_quantised(path: Path) -> bool:
     """Tell whether a file names an operator of a graph in int8."""
-    if path.suffix != ".onnx" or not path.stat().st_size:
+    if path.suffix != ".onnx":
         return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with _content(path) as content:
         return any(content.find(name) >= 0 for name in QUANTISED)
+
+
+@contextmanager
+def _content(path: Path) -> Iterator[mmap.mmap | bytes]:
+    """Yield the bytes of a file, which are read as far as they are looked at."""
+    if not path.stat().st_size:  # which cannot be mapped
+        yield b""
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        yield content

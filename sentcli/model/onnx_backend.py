@@ -15,6 +15,7 @@ from sentcli.machine import usable_cores
 from sentcli.model.encoding import Batches
 from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
 from sentcli.model.forking import forked
+from sentcli.model.padding import try_padding
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
@@ -74,11 +75,15 @@ class OnnxBackend:
         self.batches: Batches = "one text" if export.precision == "int8" else "padded"
         self.streams = usable_cores() if device == "cpu" else 1
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
-        self.inputs = [argument.name for argument in self.session.get_inputs()]
+        self.inputs = {argument.name: argument.type for argument in self.session.get_inputs()}
         outputs = {output.name: output.shape for output in self.session.get_outputs()}
-        self.head = pooling_of(export, spec, path, self.inputs, list(outputs))
+        self.head = pooling_of(export, spec, path, list(self.inputs), list(outputs))
+        _refuse_fixed_sizes(path, self.session)
         self.output = SENTENCES if self.head is None else self.head.output
         *_, width = outputs[self.output] or [0]
+        if self.head is not None and spec is not None and self.batches == "padded":
+            # of a graph that another program wrote, no verification has tried it
+            _, self.batches = try_padding(self.run, spec.config.get("model_type", ""), self.precision)
         if self.head is None and isinstance(width, int) and width != self.dimension:
             raise InputError(f"{path} gives {width} dimensions, {export.facts_file} says {self.dimension}")
 
@@ -95,7 +100,7 @@ class OnnxBackend:
         if self.device != "cpu" and self.process != os.getpid():
             raise forked(f"onnxruntime on {self.device}")
         try:
-            inputs = {name: input_of(batch, name) for name in self.inputs}
+            inputs = {name: _as_typed(input_of(batch, name), kind) for name, kind in self.inputs.items()}
             vectors: npt.NDArray[np.float32] = self.session.run([self.output], inputs)[0]
         except Exception as error:  # onnxruntime's exceptions have no common class
             raise SentcliError(f"onnxruntime failed: {one_line(error)}") from error
@@ -107,6 +112,22 @@ class OnnxBackend:
 def input_of(batch: Batch, name: str) -> npt.NDArray[np.int64]:
     """Return an input of a batch; a single text is of type 0 throughout, which a tokenizer need not say."""
     return batch[name] if name in batch else np.zeros_like(batch["input_ids"])
+
+
+def _as_typed(ids: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.integer]:
+    """Return token ids in the type that a graph takes them in; those of some programs take 32 bits."""
+    return ids.astype(np.int32) if kind == "tensor(int32)" else ids
+
+
+def _refuse_fixed_sizes(path: Path, session: Any) -> None:
+    """Refuse a graph that takes batches of one shape alone, as some devices need it.
+
+    Raises:
+        InputError: which says the shape.
+    """
+    for argument in session.get_inputs():
+        if any(isinstance(size, int) for size in argument.shape):
+            raise InputError(f"{path} takes batches of the shape {argument.shape} alone: export it with dynamic axes")
 
 
 def pooling_of(
@@ -124,11 +145,18 @@ def pooling_of(
     Raises:
         InputError: if the graph takes or gives something else.
     """
-    unknown = {"input_ids", "attention_mask"} ^ {*inputs} - {"token_type_ids"}
+    taken = {"input_ids", "attention_mask"}
+    unknown = [name for name in inputs if name not in (*taken, "token_type_ids")]
+    if export.is_foreign and unknown:
+        raise InputError(f"{path} asks for {', '.join(unknown)}, which an encoder of texts does not have"[:300])
+    if export.is_foreign and not taken.issubset(inputs):
+        raise InputError(
+            f"{path} takes {', '.join(inputs)}, and not {', '.join(sorted(taken.difference(inputs)))}"[:300]
+        )
     own = outputs[:1] == [SENTENCES] and outputs[1:] in ([], [TOKENS])
-    if unknown or not (own or export.is_foreign):
-        problem = "takes other inputs than an encoder" if export.is_foreign else "is not an export of sentcli"
-        raise InputError(f"{path} {problem}: it makes {', '.join(outputs)} of {', '.join(inputs)}"[:300])
+    if not export.is_foreign and (unknown or not taken.issubset(inputs) or not own):
+        problem = f"it makes {', '.join(outputs)} of {', '.join(inputs)}"
+        raise InputError(f"{path} is not an export of sentcli: {problem}"[:300])
     if not export.is_foreign:
         return None
     from sentcli.model.token_head import TokenHead

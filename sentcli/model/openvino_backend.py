@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +14,28 @@ import numpy.typing as npt
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Batches
-from sentcli.model.exported import Export, check_files
+from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
 from sentcli.model.forking import forked, refuse_lost
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch, input_of, pooling_of
+from sentcli.model.padding import try_padding
 
 if TYPE_CHECKING:
     from sentcli.model.spec import EncoderSpec
 
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 HINTS = {"fp32": "f32", "bf16": "bf16", "int8": "f32"}
 BF16_BATCH_TOKENS = 1024
 KNOWN_LENGTHS = (12, 7, 4, 3)
 ADVICE = ", or use --backend onnx or torch"
 MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
 """How far the vector of a known row may be from its first one, relative to its length."""
+
+
+def _name_of(port: Any) -> str:
+    """Return the name of an input or output, which may have several: the one that is looked for, if it has that."""
+    names = port.get_names()
+    known = [name for name in (*INPUTS, SENTENCES, TOKENS, "token_embeddings") if name in names]
+    return known[0] if known else str(port.get_any_name())
 
 
 class _OfThread(threading.local):
@@ -85,8 +95,8 @@ class OpenVinoBackend:
         path = folder / export.graph_file
         try:
             self.compiled = core.compile_model(core.read_model(path), "CPU", settings)
-            self.inputs = [port.get_any_name() for port in self.compiled.inputs]
-            outputs = [port.get_any_name() for port in self.compiled.outputs]
+            self.inputs = [_name_of(port) for port in self.compiled.inputs]
+            outputs = [_name_of(port) for port in self.compiled.outputs]
         except Exception as error:  # OpenVINO raises many kinds for a damaged file
             raise SentcliError(f"openvino cannot open {path}: {one_line(error)}") from error
         self.head = pooling_of(export, spec, path, self.inputs, outputs)
@@ -101,6 +111,11 @@ class OpenVinoBackend:
         known = {"input_ids": tokens, "attention_mask": mask}
         self._known = {name: known.get(name, np.zeros_like(tokens)).astype(np.int64) for name in self.inputs}
         request = self.compiled.create_infer_request()
+        if self.head is not None and spec is not None:
+            once = partial(self._infer, request)
+            drift = "fp32" if chosen == "fp32" else "bf16"
+            if try_padding(once, spec.config.get("model_type", ""), drift)[1] != "padded":
+                raise InputError(f"{path} gives vectors that depend on the padding of their batch: use --backend onnx")
         alone = [{key: rows[i : i + 1, :n] for key, rows in self._known.items()} for i, n in enumerate(lengths)]
         self._expected = np.concatenate([self._infer(request, row) for row in alone])
 

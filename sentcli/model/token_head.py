@@ -7,8 +7,10 @@ import numpy.typing as npt
 import torch
 
 from sentcli.errors import InputError
+from sentcli.model.identity import same_modules
 from sentcli.model.modules import Features
 from sentcli.model.spec import EncoderSpec, count_without_ending
+from sentcli.model.spec_files import read_spec
 from sentcli.model.torch_model import build_stack
 
 TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
@@ -28,7 +30,8 @@ class TokenHead:
         graph: the file of the graph, for messages.
 
     Raises:
-        InputError: if the graph has no such output, or a module needs more than the last layer.
+        InputError: if the graph has no such output, a module needs more than the last layer, or the user chose another
+            pooling than that of a graph that has pooled already.
     """
 
     def __init__(self, spec: EncoderSpec, outputs: list[str], graph: object) -> None:
@@ -42,6 +45,8 @@ class TokenHead:
         for module in spec.modules:
             if module.needs_layers:
                 raise InputError(f"{graph} gives the last layer alone, and {module.name} needs others: use the weights")
+        if pooled:
+            _check_pooling(spec, graph)
         self.output, self.pooled = found[0], pooled
         stack = build_stack(spec, {})
         self.stack = stack[count_without_ending(spec.modules) :] if pooled else stack
@@ -73,3 +78,18 @@ class TokenHead:
                 features = module(features)
         assert features.sentence is not None
         return features.sentence.numpy()
+
+
+def _check_pooling(spec: EncoderSpec, graph: object) -> None:
+    """Refuse another pooling than the folder's own for a graph that has pooled already.
+
+    Raises:
+        InputError: which names the pooling of the folder.
+    """
+    own = read_spec(spec.folder)
+    before_ending = [each.modules[: count_without_ending(each.modules)] for each in (own, spec)]
+    if not own.assumed_pooling and not same_modules(*before_ending):
+        raise InputError(
+            f"{graph} gives sentence vectors alone, which are pooled already ({own.pooling} by its folder): leave "
+            "--pooling out, or use the weights"
+        )

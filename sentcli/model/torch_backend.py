@@ -20,6 +20,7 @@ from sentcli.model import torch_model
 from sentcli.model.encoding import Batches, LoadedModel
 from sentcli.model.forking import forked, heal
 from sentcli.model.options import LoadOptions
+from sentcli.model.padding import try_padding
 from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, put_into_template, read_tokenizer
 from sentcli.precision import PRECISIONS, check_precision
 
@@ -64,14 +65,6 @@ def choose_device(device: str) -> torch.device:
     return torch_device
 
 
-TRIED_LENGTHS = (5, 12)
-"""The lengths of two texts in tokens, of which the shorter is run alone and with padding when a model is loaded."""
-PADDING_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.02}
-"""By how much of its largest component padding may move a vector by rounding alone."""
-PADDING_COUNTS = ("nystromformer", "yoso", "mra", "reformer", "fnet")
-"""Architectures whose vectors depend on padding, some of them in long texts only."""
-
-
 class TorchBackend:
     """A `Backend` over `TorchEncoder`."""
 
@@ -110,16 +103,7 @@ class TorchBackend:
         """Move the model to the device and the precision of the backend."""
         self.module = module.to(self.torch_device, PRECISIONS[self.precision])
         kind = getattr(module.backbone.config, "model_type", "")
-        ids = np.ones((2, TRIED_LENGTHS[1]), np.int64)
-        alone = ids[:1, : TRIED_LENGTHS[0]]
-        vector = self.run({"input_ids": alone, "attention_mask": np.ones_like(alone)}, 0)
-        mask = np.ones_like(ids)
-        mask[0, TRIED_LENGTHS[0] :] = 0
-        padded = self.run({"input_ids": ids, "attention_mask": mask}, 0)
-        self.dimension = vector.shape[1]
-        apart = float(np.abs(padded[0] - vector[0]).max())
-        moves = apart > PADDING_DRIFT[self.precision] * float(np.abs(vector).max())
-        self.batches = "one length" if moves or kind in PADDING_COUNTS else "padded"
+        self.dimension, self.batches = try_padding(self.run, kind, self.precision)
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:
         """Return ``[B, dim]`` for a padded batch.

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import file_digest
 from sentcli.io.weights import has_weights
 from sentcli.model.encoding import LoadedModel
-from sentcli.model.exported import EXPORT, exports_in, facts_file, source_digests
+from sentcli.model.exported import EXPORT, Export, exports_in, facts_file, source_config, source_digests
 from sentcli.model.graph_files import weights_file
-from sentcli.model.identity import TOKENIZER_FILES, same_modules, weight_digests
+from sentcli.model.identity import TOKENIZER_FILES, config_digest, model_digest, same_modules, weight_digests
+from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import is_model_folder, read_spec
+from sentcli.model.tokenizing import TextTokenizer
+
+TOLD = {
+    "prompts": "prompts",
+    "default_prompt": "default prompt",
+    "stated_similarity": "similarity",
+    "lowercase": "lower-casing",
+}
+"""What the files of a folder say for all its graphs, by the field of `EncoderSpec`."""
 
 
 @dataclass(frozen=True)
@@ -42,24 +54,56 @@ class Target:
         check_output(folder, overwrite=self.overwrite or self.is_model, folder=True)
         if self.is_model:
             self._check_same(model)
-        elif folder.is_dir() and any(folder.iterdir()) and not exports_in(folder):
+            return
+        others = exports_in(folder)
+        if folder.is_dir() and any(folder.iterdir()) and not others:
             raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
+        if added := [export.file for export in others if export.file]:
+            raise InputError(
+                f"{folder} is the folder of a model, to which {added[0]} was added, and all of it would be replaced; "
+                "choose another -o, or --layout hub"
+            )
 
     def _check_same(self, model: LoadedModel) -> None:
-        folder, others = self.folder, exports_in(self.folder)
+        folder = self.folder
         if (folder / self.file).exists() and not self.overwrite:
             raise InputError(f"{folder / self.file} exists; use --overwrite to replace it, or another -o")
-        sources = [export.source_sha256 for export in others]
-        there = read_spec(folder)
+        spec, there = model.spec, read_spec(folder)
+        others = self._exports_of(there)
+        sources = [(export.source_sha256, export.source_config) for export in others]
         if has_weights(folder):
-            sources.append(weight_digests(there))
-        if source_digests(model.spec) not in sources or not same_modules(there.modules, model.spec.modules):
+            sources.append((weight_digests(there), config_digest(there.config)))
+        made_of = (source_digests(spec), source_config(spec))
+        if made_of not in sources or not same_modules(there.modules, spec.modules):
             raise InputError(f"{folder} holds another model than {model.name}; choose another -o")
-        lengths = {export.max_length for export in others}
-        if there.max_length is not None:
-            lengths.add(there.max_length)
-        if lengths - {model.tokenizer.max_length}:
-            raise InputError(f"{folder} holds a model of another maximum length than {model.tokenizer.max_length}")
+        for name, what in TOLD.items():
+            if getattr(there, name) != getattr(spec, name):
+                raise InputError(f"{folder} holds a model of other {what} than {model.name}; choose another -o")
+        lengths = {export.max_length for export in others} or {self._length_without_exports(there, model)}
+        if lengths != {model.tokenizer.max_length}:
+            stated = ", ".join(map(str, sorted(lengths)))
+            raise InputError(
+                f"{folder} holds a model of the maximum length {stated}, not {model.tokenizer.max_length}; choose "
+                "another -o"
+            )
+
+    def _exports_of(self, there: EncoderSpec) -> list[Export]:
+        """Return the exports in the folder of a model, but none of earlier weights."""
+        digest = model_digest(there)
+        return [e for e in exports_in(self.folder) if e.model_digest == digest or not has_weights(self.folder)]
+
+    def _length_without_exports(self, there: EncoderSpec, model: LoadedModel) -> int:
+        """Return the maximum length of a model whose tokenizer's files are written anew.
+
+        Raises:
+            InputError: if it has another tokenizer.
+        """
+        from sentcli.model.torch_backend import load_tokenizer, text_tokenizer
+
+        own = text_tokenizer(load_tokenizer(there.tokenizer_folder), there, None)
+        if own.side != model.tokenizer.side or _without_length(own) != _without_length(model.tokenizer):
+            raise InputError(f"{self.folder} holds a model with another tokenizer than {model.name}; choose another -o")
+        return own.max_length
 
     def keep_others(self, made: Path) -> None:
         """Link what the model's folder holds into the one that replaces it, except what was made anew.
@@ -73,7 +117,7 @@ class Target:
         tokenizer = self.folder / "tokenizer.json"
         others = [export for export in exports_in(self.folder) if export.file != self.file]
         if others and file_digest(tokenizer) != file_digest(made / tokenizer.name):
-            raise InputError(f"{tokenizer} is not what this version writes; export all again to another folder")
+            raise InputError(f"{tokenizer} is not what this model's export has now; export all again to another folder")
         replaced = {self.file, str(weights_file(Path(self.file))), facts_file(self.file), *TOKENIZER_FILES}
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder)
@@ -81,6 +125,11 @@ class Target:
                 (made / name).mkdir(exist_ok=True)
             elif str(name) not in replaced or not (made / name).exists():
                 _link(path, made / name)
+
+
+def _without_length(tokenizer: TextTokenizer) -> dict[str, Any]:
+    """Return what a tokenizer does, as tokenizer.json says it, but not how many tokens it keeps."""
+    return {**json.loads(tokenizer.backend.to_str()), "truncation": None}
 
 
 def _link(source: Path, target: Path) -> None:

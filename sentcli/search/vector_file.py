@@ -17,7 +17,7 @@ from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
 from sentcli.io.forms import decode
 from sentcli.io.packed import PACKED
-from sentcli.io.places import Place
+from sentcli.io.places import Place, is_remote
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
@@ -123,32 +123,34 @@ class VectorFile:
             return [self.place.name]
         return [self.texts] if self.texts is not None else _beside(self)
 
-    def check_made_by(self, encoder: SentenceEncoder, prompt: str) -> None:
-        """Compare some of the vectors with those that an encoder makes of the same texts now.
-
-        Args:
-            encoder: the model that the user names for vectors that do not say which one made them.
-            prompt: the text in front of each document.
-
-        Raises:
-            InputError: if it makes others.
-        """
-        self.origin.check_encoder(encoder, prompt, self.blocks.dimension)
-        count = len(self.rows)
-        sample = np.unique(np.linspace(0, count - 1, min(COMPARED_ROWS, count)).astype(np.int64))
-        texts = [row.text for row in self.rows.take(sample.tolist())]
-        stored, made = self.blocks.take(sample).astype(np.float64), encoder.encode(texts, prompt=prompt)
-        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(made, axis=1)
-        cosines = (stored * made).sum(axis=1) / np.maximum(lengths, 1e-12)
-        if not cosines.min() >= LEAST_COSINE:
-            raise InputError(
-                f"{self.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
-                f"cosine {cosines.min():.3f}): another model, pooling or prompt made them (--doc-prompt)"
-            )
-
 
 COMPARED_ROWS, LEAST_COSINE = 16, 0.99
 """The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
+
+
+def check_made_by(stored: Store | VectorFile, encoder: SentenceEncoder, prompt: str) -> None:
+    """Compare some of the vectors with those that an encoder makes of the same texts now.
+
+    Args:
+        stored: the vectors and their rows.
+        encoder: the model that the user names for vectors that do not say which one made them.
+        prompt: the text in front of each document.
+
+    Raises:
+        InputError: if it makes others.
+    """
+    stored.origin.check_encoder(encoder, prompt, stored.blocks.dimension)
+    count = len(stored.rows)
+    sample = np.unique(np.linspace(0, count - 1, min(COMPARED_ROWS, count)).astype(np.int64))
+    texts = [row.text for row in stored.rows.take(sample.tolist())]
+    there, made = stored.blocks.take(sample).astype(np.float64), encoder.encode(texts, prompt=prompt)
+    lengths = np.linalg.norm(there, axis=1) * np.linalg.norm(made, axis=1)
+    cosines = (there * made).sum(axis=1) / np.maximum(lengths, 1e-12)
+    if not cosines.min() >= LEAST_COSINE:
+        raise InputError(
+            f"{stored.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
+            f"cosine {cosines.min():.3f}): another model, pooling or prompt made them (--doc-prompt)"
+        )
 
 
 def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> None:
@@ -195,7 +197,8 @@ def open_stored(
         vectors.origin.check_numbers(to_search=to_search)
         console.detail(f"{name}: {len(vectors.rows):,} rows")
         return vectors
-    stored = Store.open(place.path, place.name, to_search=to_search) if place.path.is_dir() else None
+    is_store = place.path.is_dir() and not is_table_folder(place.path)
+    stored = Store.open(place.path, place.name, to_search=to_search) if is_store else None
     if texts is not None:
         raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
     if field is not None:
@@ -284,7 +287,8 @@ def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
 
 def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:
     source = open_source(place.name)
-    record = metadata_of(source).get(RECORD_KEY) if source.format == "parquet" else None
+    has_record = source.format == "parquet" and column == EMBEDDING  # other columns are not encode's
+    record = metadata_of(source).get(RECORD_KEY) if has_record else None
     return read_vectors(source, column), _settings(place, record)
 
 
@@ -334,9 +338,12 @@ def _beside(vectors: VectorFile) -> list[str]:
     found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
     if len(found) == 1:
         return found
+    name = vectors.place.name
     if found:
-        raise InputError(f"{path}: {' and '.join(found)} may both be its texts: name one with --texts")
+        raise InputError(f"{name}: {' and '.join(found)} may both be its texts: name one with --texts of retrieve")
+    if is_remote(name):
+        raise InputError(f"{name} holds vectors without their texts: name them with --texts of retrieve")
     raise InputError(
-        f"{path} holds vectors without their texts: put the file that was encoded beside it as {path.stem}.jsonl (or "
-        ".txt, .csv, ...), or name it with --texts"
+        f"{name} holds vectors without their texts: put the file that was encoded beside it as {path.stem}.jsonl (or "
+        ".txt, .csv, ...), or name it with --texts of retrieve"
     )

@@ -25,7 +25,7 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.forms import checked, contents, decode, finite, write_json
 from sentcli.io.weights import save_weights
-from sentcli.model.exported import EXPORT
+from sentcli.model.exported import EXPORT, exports_in, graph_files
 from sentcli.model.graph_files import HUB_FOLDERS, ONNX
 from sentcli.model.saving import write_model_files
 from sentcli.model.stored_heads import HEAD_FOLDER
@@ -67,7 +67,7 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it; or choose another -o")
     check_output(path, overwrite=overwrite or empty, resume=resume, folder=True)
     if path.is_dir():
-        foreign = [p.name for p in path.iterdir() if not _matches(p, OWN_FILES)]
+        foreign = [p.name for p in path.iterdir() if not _matches(p, OWN_FILES)] + _others_graphs(path)
         odd = [p for p in path.iterdir() if p.exists() and not (p.is_file() or p.is_dir())]
         if odd:
             raise InputError(f"{odd[0]} is no regular file; remove it, or choose another -o")
@@ -77,6 +77,15 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
             raise InputError(
                 f"{path} holds no {IDENTITY_FILE}: it is no run to --resume; choose another -o, or --overwrite"
             )
+
+
+def _others_graphs(path: Path) -> list[str]:
+    """Return the files in the folders of the hub's layout that `sentcli export` did not write."""
+    exports = exports_in(path)
+    own = {path / export.facts_file for export in exports}
+    own |= {file for export in exports for file in graph_files(path, export.graph_file)}
+    there = [file for folder in HUB_FOLDERS for file in (path / folder).rglob("*") if not file.is_dir()]
+    return [str(file.relative_to(path)) for file in there if file not in own]
 
 
 def _matches(path: Path, patterns: tuple[str, ...]) -> bool:

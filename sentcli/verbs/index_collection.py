@@ -24,6 +24,8 @@ from sentcli.verbs.result import Result
 if TYPE_CHECKING:
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
+    from sentcli.search.store import Store
+    from sentcli.search.vector_file import VectorFile
     from sentcli.verbs.options import DatabaseOptions, IndexOptions, TextOptions
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
@@ -162,25 +164,20 @@ def _begun(client: Any, address: str, name: str, rows: CollectionRows, *, replac
 
 def _stored(corpus: CollectionInput) -> CollectionRows | None:
     """Return the rows of a directory or file that `encode` wrote; None for files of texts."""
-    from sentcli.encoder.announce import load_encoder
     from sentcli.io.readers import ReadOptions
     from sentcli.search.vector_file import open_stored
 
     read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field)
     field = corpus.text.vector_field
+    if field is not None and len(corpus.names) != 1:
+        raise InputError("--vector-field goes with a single table")
     stored = open_stored(corpus.names[0], None, read_options, field=field) if len(corpus.names) == 1 else None
     if stored is None:
         return None
     origin = stored.origin
     if origin.output_dtype in ("int8", "binary"):
         raise InputError(f"{corpus.names[0]} holds vectors in {origin.output_dtype}: give the full ones")
-    encoder = load_encoder(corpus.model, corpus.load) if corpus.model is not None else None
-    if encoder is not None:
-        prompt = (origin.prompt or "") if corpus.doc_prompt is None else corpus.doc_prompt
-        origin.check_encoder(encoder, prompt, stored.blocks.dimension)
-    if not origin.known and encoder is None:
-        raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
-    facts = origin if origin.known or encoder is None else VectorFacts.of(encoder, origin.prompt or "")
+    facts = _facts_of(stored, corpus)
     origin.check_similarity(corpus.index.similarity or facts.compared_by)
 
     def vectors_of(first: int, rows: Sequence[int]) -> npt.NDArray[np.generic]:
@@ -200,6 +197,30 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
 
     record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema)
     return CollectionRows(len(stored.rows), record, ids, blocks)
+
+
+def _facts_of(stored: Store | VectorFile, corpus: CollectionInput) -> VectorFacts:
+    """Return how stored vectors were made, after comparing them with the model that the user names.
+
+    Raises:
+        InputError: if another model made them, or none is known.
+    """
+    from sentcli.encoder.announce import load_encoder
+    from sentcli.search.vector_file import check_made_by
+
+    origin = stored.origin
+    if corpus.model is None:
+        if not origin.known:
+            raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
+        return origin
+    encoder = load_encoder(corpus.model, corpus.load)
+    own = (origin.prompt or "") if origin.known else encoder.role_prompt("document")
+    prompt = own if corpus.doc_prompt is None else corpus.doc_prompt
+    origin.check_encoder(encoder, prompt, stored.blocks.dimension)
+    if origin.known:
+        return origin
+    check_made_by(stored, encoder, prompt)
+    return VectorFacts.of(encoder, prompt)
 
 
 def _texts(corpus: CollectionInput) -> CollectionRows:

@@ -88,12 +88,13 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
 
     from sentcli import bulk
     from sentcli.encoder.vector_facts import VectorFacts
+    from sentcli.search.vector_file import check_made_by
 
     facts = given.origin.recorded() if given.origin.known else {}
     if encoder is not None:
         own = encoder.role_prompt("document") if not given.origin.known else given.origin.prompt or ""
         prompt = own if doc_prompt is None else doc_prompt
-        given.check_made_by(encoder, prompt)
+        check_made_by(given, encoder, prompt)
         facts = facts or VectorFacts.of(encoder, prompt).recorded()
     if not facts:
         console.note(f"{given.origin.name} does not say which model made its vectors: -m at each search has to be it")
@@ -122,7 +123,9 @@ def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwri
         overwrite: make the vectors in the directory's successor, if it exists.
     """
     from sentcli import bulk
+    from sentcli.io.digests import file_digest
     from sentcli.io.readers import ReadOptions
+    from sentcli.io.vector_columns import EMBEDDING
 
     given = _open_given(files, text)
     output, resume = str(folder), not text.append
@@ -130,9 +133,11 @@ def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwri
     manifest = None if overwrite else bulk.manifest_of(output)
     types, shard_rows = (manifest.types, manifest.shard_rows) if manifest else ({}, bulk.EncodeSettings.shard_rows)
     names = files if given is None else given.text_files()
-    column = None if given is None else given.column
+    left_out = () if given is None or given.column is None else (given.column, EMBEDDING)
     options = ReadOptions(text.text_field, text.id_field, types=types)
-    inputs = bulk.read_inputs(names, options, output=output, without=column)
+    inputs = bulk.read_inputs(names, options, output=output, without=left_out)
+    if given is not None:
+        inputs = replace(inputs, vectors=given.column or file_digest(given.place.path))
     settings = bulk.EncodeSettings(
         shard_rows=shard_rows, overwrite=overwrite, stays_beside=True, resume=resume, append=text.append
     )

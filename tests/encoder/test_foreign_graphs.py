@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 import sentcli
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.stores import model_key
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
 
@@ -139,3 +140,142 @@ def test_a_head_that_is_left_out_is_said(tmp_path, invoke):
     (folder / "model_head.pkl").write_bytes(b"whatever: it is not opened")
     (tmp_path / "in.txt").write_text("the cat\n")
     assert "model_head.pkl" in invoke("encode", tmp_path / "in.txt", "-o", tmp_path / "v.npy", "-m", folder).stderr
+
+
+@pytest.fixture(scope="module")
+def stripped(tmp_path_factory):
+    """The folder of a model with a dense layer, which keeps its weights beside the graph."""
+    folder = tmp_path_factory.mktemp("stripped")
+    return strip(folders.make(folder / "source", "dense-GELU"), folder / "foreign")
+
+
+def edited(stripped, folder, edit, **options):
+    """A copy of the folder whose graph is changed."""
+    shutil.copytree(stripped, folder)
+    graph = folder / "onnx" / "model.onnx"
+    model = onnx.load(graph)
+    edit(model.graph)
+    onnx.save(model, graph, **options)
+    return folder
+
+
+def doubled(graph):
+    for tensor in graph.initializer:
+        if len(tensor.dims) == 2:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(2 * onnx.numpy_helper.to_array(tensor), tensor.name))
+
+
+@pytest.mark.parametrize("place", ["weights.bin", "model.onnx.data", "model.onnx_data"])
+def test_weights_beside_a_graph_are_known_by_whatever_name(place, stripped, tmp_path):
+    """The graphs of two models of one architecture are the same to the byte then."""
+    apart = {"save_as_external_data": True, "location": place, "size_threshold": 100}  # shapes have to stay inside
+    first = SentenceEncoder.load(str(edited(stripped, tmp_path / "first", lambda graph: None, **apart)))
+    second = SentenceEncoder.load(str(edited(stripped, tmp_path / "second", doubled, **apart)))
+    assert f"onnx/{place}" in first.local.backend.export.sha256
+    before = first.fingerprint()
+    assert before != second.fingerprint()
+    assert first.provenance() != second.provenance()
+    data = tmp_path / "first" / "onnx" / place
+    data.write_bytes(data.read_bytes()[:-1] + b"x")
+    assert SentenceEncoder.load(str(tmp_path / "first")).fingerprint() != before
+
+
+def test_each_graph_of_a_folder_counts_for_what_is_kept(stripped, tmp_path):
+    folder = tmp_path / "folder"
+    shutil.copytree(stripped, folder)
+    spec = SentenceEncoder.load(str(folder)).local.spec
+    keys = {model_key(spec, [], on_cpu=True)}
+    for content in (b"DynamicQuantizeLinear", b"DynamicQuantizeLinear of other weights"):
+        (folder / "onnx" / "model_quantized.onnx").write_bytes(content)
+        keys.add(model_key(spec, [], on_cpu=True))
+    assert len(keys) == 3
+
+
+def test_the_weights_of_modules_count(stripped, tmp_path):
+    shutil.copytree(stripped, tmp_path / "other")
+    folders.halve(tmp_path / "other" / "2_Dense" / "model.safetensors")
+    one, other = (SentenceEncoder.load(str(folder)) for folder in (stripped, tmp_path / "other"))
+    assert one.fingerprint() != other.fingerprint()
+
+
+def test_another_pooling_of_a_graph_that_has_pooled_is_refused(tmp_path):
+    folder = strip(folders.make(tmp_path / "source", "normalize"), tmp_path / "foreign", output="sentence_embedding")
+    with pytest.raises(InputError, match="pooled already"):
+        SentenceEncoder.load(str(folder), pooling="cls")
+    SentenceEncoder.load(str(folder), pooling="mean")
+
+
+def test_inputs_of_32_bits_are_given(stripped, tmp_path):
+    def narrow(graph):
+        for value in graph.input:
+            value.type.tensor_type.elem_type = TensorProto.INT32
+            for node in graph.node:
+                node.input[:] = [f"{name}_wide" if name == value.name else name for name in node.input]
+        casts = [helper.make_node("Cast", [v.name], [f"{v.name}_wide"], to=TensorProto.INT64) for v in graph.input]
+        nodes = [*casts, *graph.node]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+    wanted = SentenceEncoder.load(str(stripped)).encode(TEXTS)
+    found = SentenceEncoder.load(str(edited(stripped, tmp_path / "narrow", narrow))).encode(TEXTS)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def cached(graph):
+    for name in ("past_key_values.0.key", "position_ids"):
+        graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 2, "past", 8]))
+    for number in range(30):
+        graph.node.append(helper.make_node("Identity", ["past_key_values.0.key"], [f"present.{number}.key"]))
+        graph.output.append(helper.make_tensor_value_info(f"present.{number}.key", TensorProto.FLOAT, None))
+
+
+def of_one_shape(graph):
+    for value in graph.input:
+        for axis, size in zip(value.type.tensor_type.shape.dim, (1, 16), strict=True):
+            axis.dim_value = size
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [(cached, "past_key_values.0.key, position_ids"), (of_one_shape, r"\[1, 16\]")],
+)
+def test_what_a_graph_asks_for_beside_tokens_is_named(edit, said, stripped, tmp_path):
+    with pytest.raises(InputError, match=said):
+        SentenceEncoder.load(str(edited(stripped, tmp_path / "edited", edit)))
+
+
+def behind(graph, *nodes):
+    """Put nodes behind the last one; the tensor that they begin with is named `/inner`."""
+    for node in graph.node:
+        node.output[:] = ["/inner" if name == "last_hidden_state" else name for name in node.output]
+        node.input[:] = ["/inner" if name == "last_hidden_state" else name for name in node.input]
+    graph.node.extend(nodes)
+
+
+def padding_counts(graph):
+    """Add to each token the mean of all, those of the padding included, as convolutions see them."""
+    behind(
+        graph,
+        helper.make_node("ReduceMean", ["/inner", "integers_axis"], ["/mean"], keepdims=1),
+        helper.make_node("Add", ["/inner", "/mean"], ["last_hidden_state"]),
+    )
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "integers_axis"))
+
+
+def test_texts_are_not_padded_where_that_moves_their_vectors(stripped, tmp_path):
+    folder = edited(stripped, tmp_path / "edited", padding_counts)
+    encoder = SentenceEncoder.load(str(folder))
+    alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
+    np.testing.assert_allclose(encoder.encode(TEXTS), alone, atol=1e-5)
+    pytest.importorskip("openvino")
+    with pytest.raises(InputError, match="padding"):
+        SentenceEncoder.load(str(folder), backend="openvino")
+
+
+def test_openvino_finds_an_output_of_several_names(stripped, tmp_path):
+    pytest.importorskip("openvino")
+    same = helper.make_node("Identity", ["/inner"], ["last_hidden_state"])
+    folder = edited(stripped, tmp_path / "edited", lambda graph: behind(graph, same))
+    wanted = SentenceEncoder.load(str(stripped)).encode(TEXTS)
+    found = SentenceEncoder.load(str(folder), backend="openvino").encode(TEXTS)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

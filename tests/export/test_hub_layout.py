@@ -175,3 +175,91 @@ def test_every_file_states_the_same_length(tmp_path):
     stated = {tokenizer["truncation"]["max_length"], config["max_length"], config["model_max_length"]}
     assert stated | {settings["max_seq_length"]} == {256}
     assert tokenizer["padding"]["strategy"] == "BatchLongest"
+
+
+def swap(folder):
+    """Give two words of a tokenizer each other's numbers."""
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    words = content["model"]["vocab"]
+    words["cat"], words["dog"] = words["dog"], words["cat"]
+    path.write_text(json.dumps(content))
+
+
+OTHERS = {
+    "tokenizer": swap,
+    "lower-casing": folders.SETTINGS["lower-case"],
+    "length": folders.SETTINGS["short"],
+    "side": folders.SETTINGS["left"],
+    "prompts": folders.SETTINGS["default-prompt"],
+    "similarity": folders.SETTINGS["dot"],
+    "dimensions": folders.SETTINGS["truncated"],
+    "config": lambda folder: folders.edit(folder, "config.json", layer_norm_eps=0.5),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_model_of_the_same_weights_that_differs_is_refused(kind, tmp_path):
+    """Its tokenizer's files would replace those of the folder, and its graph would give other vectors."""
+    folder = folders.make(tmp_path / "model", "mean")
+    shutil.copytree(folder, tmp_path / "other")
+    OTHERS[kind](tmp_path / "other")
+    before = {name: (folder / name).read_bytes() for name in files_in(folder)}
+    with pytest.raises(InputError, match="choose another -o"):
+        export(tmp_path / "other", folder, verify=False)
+    assert {name: (folder / name).read_bytes() for name in files_in(folder)} == before
+
+
+def test_the_options_of_a_run_do_not_change_the_model_that_is_there(tmp_path):
+    folder = folders.make(tmp_path / "model", "mean")
+    for options in ({"max_length": 8}, {"pooling": "cls"}, {"normalize": True}):
+        with pytest.raises(InputError, match="choose another -o"):
+            export(folder, folder, verify=False, **options)
+
+
+def test_earlier_weights_are_not_added_to_later_ones(tmp_path):
+    """The folder's first graph was made of the earlier weights, and says so."""
+    folder = folders.make(tmp_path / "model", "mean")
+    shutil.copytree(folder, tmp_path / "earlier")
+    export(folder, folder, verify=False)
+    folders.halve(folder / "model.safetensors")
+    with pytest.raises(InputError, match="another model"):
+        export(tmp_path / "earlier", folder, verify=False, overwrite=True)
+
+
+def test_a_folder_with_added_graphs_is_not_replaced_as_a_whole(source, tmp_path):
+    folder = tmp_path / "trained"
+    shutil.copytree(source, folder)
+    (folder / "metrics.jsonl").write_text('{"step": 1}\n')
+    export(folder, folder, verify=False)
+    with pytest.raises(InputError, match="--layout hub"):
+        sentcli.export(model=str(folder), output=folder, overwrite=True, verify=False)
+    assert (folder / "metrics.jsonl").exists()
+
+
+def test_the_folder_that_one_is_in_is_named_as_that(source, tmp_path, monkeypatch):
+    shutil.copytree(source, tmp_path / "model")
+    monkeypatch.chdir(tmp_path / "model")
+    with pytest.raises(InputError, match="you are in"):
+        export(".", ".", verify=False)
+
+
+def test_auto_takes_no_graph_for_openvino_beside_weights(source, tmp_path):
+    pytest.importorskip("openvino")
+    folder = tmp_path / "model"
+    shutil.copytree(source, folder)
+    export(folder, folder, runtime="openvino", verify=False)
+    assert SentenceEncoder.load(str(folder)).backend.name == "onnx"
+    assert SentenceEncoder.load(str(folder), backend="openvino").local.backend.folder == folder
+
+
+def test_a_run_that_replaces_a_folder_keeps_the_graphs_of_others(source, tmp_path):
+    from sentcli.training.run_folder import check_run_folder
+
+    folder = tmp_path / "model"
+    shutil.copytree(source, folder)
+    export(folder, folder, verify=False)
+    check_run_folder(folder, overwrite=True, resume=False)
+    (folder / "onnx" / "model_q4.onnx").write_bytes(b"of another program")
+    with pytest.raises(InputError, match=r"onnx/model_q4\.onnx"):
+        check_run_folder(folder, overwrite=True, resume=False)

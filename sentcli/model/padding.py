@@ -1,0 +1,38 @@
+"""Whether a model's vectors depend on the padding of their batch, which is tried when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.model.encoding import Batches, Vectors
+
+TRIED_LENGTHS = (5, 12)
+"""The lengths of two texts in tokens, of which the shorter is run alone and with padding."""
+PADDING_DRIFT: Final = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.02}
+"""By how much of its largest component padding may move a vector by rounding alone."""
+PADDING_COUNTS = ("nystromformer", "yoso", "mra", "reformer", "fnet")
+"""Architectures whose vectors depend on padding, some of them in long texts only."""
+Run = Callable[[dict[str, npt.NDArray[np.int64]], int], Vectors]
+
+
+def try_padding(run: Run, kind: str, precision: str) -> tuple[int, Batches]:
+    """Return the dimension of a model's vectors, and which texts may be run together.
+
+    Args:
+        run: makes vectors of a batch, without a prompt.
+        kind: the ``model_type`` of its config.json.
+        precision: in which it computes.
+    """
+    ids = np.ones((2, TRIED_LENGTHS[1]), np.int64)
+    alone = ids[:1, : TRIED_LENGTHS[0]]
+    vector = run({"input_ids": alone, "attention_mask": np.ones_like(alone)}, 0)
+    mask = np.ones_like(ids)
+    mask[0, TRIED_LENGTHS[0] :] = 0
+    padded = run({"input_ids": ids, "attention_mask": mask}, 0)
+    apart = float(np.abs(padded[0] - vector[0]).max())
+    moves = apart > PADDING_DRIFT[precision] * float(np.abs(vector).max())
+    return vector.shape[1], "one length" if moves or kind in PADDING_COUNTS else "padded"
