@@ -18,7 +18,7 @@ from sentcli import SentenceEncoder
 from sentcli.encoder import loading
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import file_digest
-from sentcli.onnx_export import publish
+from sentcli.onnx_export import making, publish
 from tests.conftest import save_backbone, save_cross_encoder
 
 LIMIT = 0.99999
@@ -449,7 +449,7 @@ def test_an_int8_export_runs_in_int8(tiny_bert, tmp_path, expected, precision):
 
 
 def test_an_export_quantised_for_other_processors_is_said(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(publish, "sums_saturate", lambda: False)
+    monkeypatch.setattr(making, "sums_saturate", lambda: False)
     folder = make_export(tiny_bert, tmp_path / "int8", "int8", weights=False)
     said = []
     monkeypatch.setattr(loading, "sums_saturate", lambda: True)

@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import sts
 from sentcli.model.exported import read_export
 from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec
-from sentcli.onnx_export import publish, transformer, verify
+from sentcli.onnx_export import making, publish, transformer, verify
 from sentcli.onnx_export.graph import Graph
 from tests.conftest import save_backbone
 from tests.export.models import TEXTS, assert_equal_vectors, cosines, load_edited, plain_vectors, save_model
@@ -293,7 +293,7 @@ def test_int8_that_stays_out_of_tolerance_is_not_written(export, tmp_path, monke
 def test_int8_uses_7_bits_where_sums_of_products_saturate(export, tmp_path, monkeypatch, reduce_range):
     import onnx
 
-    monkeypatch.setattr(publish, "sums_saturate", lambda: reduce_range)
+    monkeypatch.setattr(making, "sums_saturate", lambda: reduce_range)
     export(tmp_path / "out", "--precision", "int8")
     assert read_export(tmp_path / "out").quantisation["reduce_range"] == reduce_range
     weights = onnx.load(tmp_path / "out" / "model.onnx").graph.initializer

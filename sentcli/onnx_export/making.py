@@ -1,0 +1,282 @@
+"""Make the graph of an export in a folder, in one of the precisions, and compare it with its model.
+
+The graph is written from the weights if the architecture is known, and otherwise traced.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import timeit
+from collections.abc import Callable, Collection, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import InputError, SentcliError, required
+from sentcli.machine import sums_saturate
+from sentcli.model import encoding
+from sentcli.model.canaries import Canaries
+from sentcli.model.cards import public_name
+from sentcli.model.encoding import LoadedModel, Vectors
+from sentcli.model.exported import Export, provenance, source_config, source_digests
+from sentcli.model.graph_files import ONNX, OPENVINO
+from sentcli.model.identity import model_digest
+from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
+from sentcli.model.runtime_check import Probes
+from sentcli.model.saving import write_tokenizer_json
+from sentcli.model.tokenizing import fit, pad, read_tokenizer
+from sentcli.onnx_export import graph, transformer, verify
+from sentcli.onnx_export.verify import Scorer, Verification
+
+if TYPE_CHECKING:
+    from sentcli.model.encoding import Backend
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Maker:
+    """Builds an export in a folder, and compares it with its model."""
+
+    model: LoadedModel
+    folder: Path
+    precision: str
+    work: Path
+    scorer: Scorer | None
+    say: Say
+    runtime: str
+    mapped: bool
+    own_texts: Sequence[str]
+    file: str = ""
+    """The graph inside the folder; empty for that of the own layout."""
+    tokens: bool | None = None
+    """Whether the graph gives token vectors, too; None leaves it to the pooling."""
+
+    def __post_init__(self) -> None:
+        model, folder, precision = self.model, self.folder, self.precision
+        if not model.spec.includes_prompt:
+            raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
+        graph = ONNX if self.runtime == "openvino" else self.file or ONNX
+        self.path = (self.work if self.runtime == "openvino" else folder) / graph
+        """The graph in ONNX; that for OpenVINO is made of it."""
+        self.path.parent.mkdir(exist_ok=True)
+        if self.tokens is None:
+            self.tokens = not (model.spec.modules[0].reads_one_token or model.spec.scores_pairs)
+        self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
+        self.graph_precision = "fp32" if self.runtime == "openvino" else precision
+        has_family = transformer.family_of(model.torch_module.backbone) is not None
+        self.kind = "written" if has_family and all(part.has_onnx for part in model.spec.modules) else "traced"
+        self.linear_names: list[str] = []
+        """The names of the layers that int8 may quantise; empty before the first `_build`."""
+        write_tokenizer_json(model, folder)
+        texts = verify.texts_for(model)
+        self.calibration = [*texts, *self.own_texts[::2]]
+        """The texts that OpenVINO's ranges are learned from."""
+        self.texts = list(dict.fromkeys([*texts, *self.own_texts[1::2]]))
+
+    @cached_property
+    def expected(self) -> Vectors:
+        """The model's own vectors of `texts` ``[n, dim]``."""
+        self.say(f"encoding {len(self.texts)} texts with torch")
+        return verify.encode(self.model, self.texts)
+
+    @cached_property
+    def scores(self) -> dict[str, float]:
+        """The model's own scores on STS-B by split; empty without a scorer."""
+        return {} if self.scorer is None else self.scorer(self.model)
+
+    def make(self, *, compared: bool) -> tuple[Export, Verification | None]:
+        """Build the export, and if `compared`, verify it.
+
+        Raises:
+            SentcliError: if the export does not give the model's vectors.
+        """
+        self.say(f"building the graph in {self.precision}")
+        self._build()
+        if self.runtime == "openvino":
+            self._convert_for_openvino()
+        if self.kind == "traced" and compared and self.precision == "fp32" and self.runtime == "onnx":
+            self._fuse()
+        keep: list[str] = []
+        verification = self._verify() if compared else None
+        if verification is not None and not verification.passed and self.graph_precision == "int8":
+            keep, verification = self._keep_sensitive(verification)
+        if verification is not None and not verification.passed:
+            raise SentcliError(
+                f"the {self.precision} export of {self.model.name} does not give the model's vectors: "
+                f"{verification.complaint}; nothing was written"
+            )
+        export = replace(self._describe(keep, verification), probes=Probes.of(self.model))
+        if self.model.spec.scores_pairs:  # the fixed texts are no pairs
+            return export, verification
+        canaries = Canaries.of(replace(self.opened(), spec=self.model.spec), self.model.spec.usual_prompt)
+        return replace(export, canaries=asdict(canaries)), verification
+
+    def _build(self, keep: Collection[str] = ()) -> None:
+        """Make ``model.onnx``; with int8, the layers named in `keep` stay in fp32."""
+        if self.kind != "written":
+            self._trace(keep)
+            return
+        spec, module, token_types = self.model.spec, self.model.torch_module, self.model.tokenizer.has_type_ids
+        recorded = graph.Graph(self.graph_precision, token_types=token_types, keep=keep, reduce_range=self.reduce_range)
+        first_only = spec.modules[0].first_token_suffices and not self.tokens
+        states = transformer.write(recorded, module.backbone, first_token_only=first_only)
+        vectors = states.tokens
+        for number, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True)):
+            vectors = part.write_onnx(recorded, states, vectors, f"module.{number}", built)
+        dimension = spec.modules[-1].output_width(spec.widths[-1])
+        self.linear_names = recorded.linear_names
+        tokens = states.tokens if self.tokens else None
+        model = recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder")), tokens)
+        graph.save(model, self.path, apart=self.mapped)
+
+    def _trace(self, keep: Collection[str]) -> None:
+        from sentcli.onnx_export import tracing
+
+        whole = self.work / "traced.onnx"
+        if not whole.exists():
+            types = self.model.tokenizer.has_type_ids
+            tracing.trace(self.model.torch_module, whole, token_types=types, tokens=bool(self.tokens))
+        if self.graph_precision == "fp32":
+            self.path.write_bytes(whole.read_bytes())
+        elif self.graph_precision == "fp16":
+            tracing.halve(whole, self.path)
+        else:
+            self.linear_names = tracing.linear_names(whole)
+            tracing.quantise(whole, self.path, list(keep), reduce_range=self.reduce_range)
+
+    def _describe(self, keep: list[str], verification: Verification | None) -> Export:
+        spec, tokenizer = self.model.spec, self.model.tokenizer
+        static = self.runtime == "openvino"
+        quantisation = {
+            "weights": "int8, one scale a column",
+            "activations": f"8 bits, ranges of {len(self.calibration)} texts" if static else "uint8, one scale a batch",
+            "reduce_range": self.reduce_range,
+            "kept_in_fp32": keep,
+        }
+        return Export(
+            precision=self.precision,
+            dimension=self.model.backend.dimension,
+            pad_id=tokenizer.pad_id,
+            model=public_name(self.model.name),
+            model_digest=model_digest(spec),
+            source_sha256=source_digests(spec),
+            source_config=source_config(spec),
+            revision=provenance(spec).get("revision"),
+            pooling=spec.pooling,
+            normalize=spec.normalizes,
+            max_length=tokenizer.max_length,
+            graph=self.kind,
+            quantisation=quantisation if self.precision == "int8" else None,
+            verification=verification.to_dict() if verification is not None else None,
+            runtime=self.runtime,
+            file=self.file,
+        )
+
+    def _convert_for_openvino(self) -> None:
+        """Make the graph for OpenVINO of that in ONNX."""
+        openvino = required("openvino", "openvino", "openvino", "an export for openvino")
+        target = self.folder / (self.file or OPENVINO)
+        target.parent.mkdir(exist_ok=True)
+        if self.precision == "fp32":
+            openvino.save_model(openvino.Core().read_model(self.path), target, compress_to_fp16=False)
+        else:
+            self._quantise_for_openvino(openvino, target)
+
+    def _quantise_for_openvino(self, openvino: Any, target: Path) -> None:
+        nncf = required("nncf", "openvino and nncf", "openvino", "int8 on openvino")
+        self.say("learning the ranges of activations")
+        logging.getLogger("nncf").setLevel(logging.ERROR)
+        core, tokenizer = openvino.Core(), self.model.tokenizer
+        plain = self.work / "plain.xml"  # nncf cannot handle a model that was read from ONNX
+        openvino.save_model(core.read_model(self.path), plain, compress_to_fp16=False)
+        tokens = tokenizer(self.calibration)
+        packed = encoding.pack(tokens.lengths, CPU_BATCH_TOKENS)
+        batches: list[dict[str, Any]] = [pad(tokens, rows, tokenizer.pad_id) for rows in packed]
+        with redirect_stdout(io.StringIO()):  # nncf draws its progress there
+            quantised = nncf.quantize(
+                core.read_model(plain),
+                nncf.Dataset(batches),
+                model_type=nncf.ModelType.TRANSFORMER,
+                subset_size=len(batches),
+            )
+        openvino.save_model(quantised, target, compress_to_fp16=False)
+
+    def opened(self) -> LoadedModel:
+        """Return the export as a model, opened as `encode` will open it."""
+        spec = replace(self.model.spec, folder=self.folder)
+        export = self._describe([], None)
+        backend: Backend
+        if self.runtime == "openvino":
+            from sentcli.model.openvino_backend import OpenVinoBackend
+
+            backend = OpenVinoBackend(self.folder, export)
+        else:
+            backend = OnnxBackend(self.folder, export, half_on_cpu=True)
+        limit = self.model.tokenizer.max_length
+        tokenizer = fit(read_tokenizer(self.folder), spec, self.model.tokenizer.pad_id, limit)
+        return LoadedModel(self.model.name, spec, tokenizer, backend)
+
+    def _verify(self) -> Verification:
+        self.say("comparing the export with the model" + (", on STS-B too" if self.scorer is not None else ""))
+        export = self.opened()
+        sts_b = None if self.scorer is None else verify.compare_scores(self.scores, self.scorer(export))
+        return verify.compare(export, self.precision, self.texts, self.expected, sts_b)
+
+    def _agreement(self, expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
+        return verify.agreement(*(verify.comparable(self.model, each, self.precision) for each in (expected, vectors)))
+
+    def _fuse(self) -> None:
+        """Replace a traced graph by what onnxruntime's optimiser makes of it, if that is as exact and faster."""
+        from sentcli.onnx_export import tracing
+
+        fused = self.work / "fused.onnx"
+        if not tracing.optimise(self.path, fused, self.model.torch_module.backbone):
+            return
+        before = _seconds(self.opened(), self.texts)
+        plain = self.path.rename(self.work / "plain.onnx")
+        fused.rename(self.path)
+        try:
+            optimised = self.opened()
+            _, least, _ = self._agreement(self.expected, verify.encode(optimised, self.texts))
+            exact = least >= verify.TOLERANCES["fp32"].min_cosine
+            # An optimised graph is kept if it takes at most this share of the time
+            better = exact and _seconds(optimised, self.texts) <= 0.97 * before
+        except SentcliError:  # onnxruntime may fail on a graph of its own optimiser
+            better = False
+        if better:
+            self.kind = "traced and fused"
+        else:
+            plain.replace(self.path)
+
+    def _keep_sensitive(self, worst: Verification) -> tuple[list[str], Verification]:
+        """Keep the most sensitive layers in fp32, twice as many in each round, until the export agrees.
+
+        Returns:
+            The names of the layers in fp32, none if the export never agrees, and the last verification.
+        """
+        names = self.linear_names
+        self.say(f"measuring what quantising each of {len(names)} layers does")
+        # The number of texts on which the layers are compared
+        step = max(len(self.texts) // 24, 1)
+        texts, expected = self.texts[::step], self.expected[::step]
+        loss = {}  # of the mean cosine, by quantising each layer alone
+        for name in names:
+            self._build([other for other in names if other != name])
+            loss[name] = 1 - self._agreement(expected, verify.encode(self.opened(), texts))[2]
+        order = sorted(names, key=lambda name: -loss[name])
+        count, verification = 1, worst
+        while not verification.passed and count < len(order):
+            self.say(f"{verification.complaint}: keeping {count} of {len(order)} layers in fp32")
+            self._build(order[:count])
+            verification = self._verify()
+            kept, count = order[:count], 2 * count
+        return (kept if verification.passed else []), verification
+
+
+def _seconds(model: LoadedModel, texts: list[str]) -> float:
+    """Return the shortest time of three encodings, in seconds."""
+    return min(timeit.repeat(lambda: verify.encode(model, texts), number=1, repeat=3))
