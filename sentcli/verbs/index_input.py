@@ -64,6 +64,9 @@ def _open_given(files: Sequence[str], text: TextOptions) -> VectorFile | None:
     if len(files) != 1 or files[0] == "-":
         if text.vector_field is not None:
             raise InputError("--vector-field goes with a single table")
+        with_vectors = [name for name in files if name != "-" and vectors_in(local_place(name)) is not None]
+        if with_vectors:
+            console.note(f"vectors are taken of a single table alone: the texts of {with_vectors[0]} are encoded again")
         return None
     place = local_place(files[0])
     found = vectors_in(place, text.vector_field)

@@ -180,3 +180,10 @@ def test_an_index_of_faiss_is_named_as_one(factory, vectors, tmp_path, hits):
     index.add_with_ids(vectors, np.arange(len(vectors))) if "IDMap" in factory else index.add(vectors)
     faiss.write_index(index, str(tmp_path / "my.index"))
     assert "faiss" in hits(tmp_path / "my.index", check=2)
+
+
+def test_vectors_of_several_tables_are_not_joined_in_silence(vectors, model, tmp_path, invoke):
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(table(vectors, extra=False), tmp_path / name)
+    call = ["index", tmp_path / "a.parquet", tmp_path / "b.parquet", "-o", tmp_path / "out", "-m", model]
+    assert "a.parquet are encoded again" in " ".join(invoke(*call, "--type", "hnsw", check=0).stderr.split())
