@@ -143,10 +143,10 @@ def _graph(model: HubModel, names: list[str]) -> list[str]:
                 "repository without the others to a folder, and give that"
             )
         graph = others[0] if others else None
-    if graph is not None and graph.endswith(".xml"):
-        return [graph, f"{graph.removesuffix('.xml')}.bin"]
     if graph is not None:
-        return [graph, *(name for name in names if name.startswith((f"{graph}_data", f"{graph}.data")))]
+        stem = graph.rpartition(".")[0]  # what `sentcli export` keeps of its graphs stands beside them
+        beside = (f"{graph}_data", f"{graph}.data", f"{stem}.bin", f"{stem}.export.json")
+        return [graph, *(name for name in names if name.startswith(beside))]
     foreign = sorted({whose for name in names for ending, whose in UNREADABLE.items() if name.endswith(ending)})
     if foreign:
         served = ""
