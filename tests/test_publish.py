@@ -136,5 +136,9 @@ def test_data_sets_of_the_hub_and_languages_are_named(tmp_path):
 def test_facts_keep_what_is_no_place(tmp_path):
     from sentcli.model.cards import without_folders
 
-    facts = {"a": str(tmp_path / "x"), "b": ["acme/model", "1/2", "text with / in it"], "c": {"d": 3, "e": None}}
+    facts = {
+        "a": str(tmp_path / "x"),
+        "b": ["acme/model", "1/2", "text with / in it", "~nobody-at-all/x"],
+        "c": {"d": 3, "e": None},
+    }
     assert without_folders(facts) == {**facts, "a": "x"}

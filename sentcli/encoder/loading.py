@@ -228,8 +228,9 @@ def _graphs_named(folder: Path) -> str:
 
 EXPORTS = "exports"
 """The folder of the exports in the cache."""
-CACHE_FORMAT = 2
-"""The version of the cache's keys; with version 1, folders of equal weights could share what differs between them."""
+CACHE_FORMAT = 3
+"""The version of the cache's keys. With version 1, folders of equal weights could share what differs between them; with
+version 2, exports held no texts by which a runtime is checked."""
 
 
 class ExportError(SentcliError):

@@ -43,10 +43,10 @@ def without_folders(value: Any) -> Any:
         return [without_folders(item) for item in value]
     if not isinstance(value, str) or os.sep not in value or "\n" in value:
         return value
-    path = Path(value).expanduser()
     try:
+        path = Path(value).expanduser()
         is_here = path.is_absolute() or path.exists()
-    except OSError:  # no name of a file is so long
+    except (OSError, RuntimeError):  # no name of a file is so long; nobody has the home that it begins with
         return value
     return path.name if is_here else value
 
