@@ -22,13 +22,15 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder
 from sentcli.io.forms import checked, read_json
+from sentcli.io.graph_files import DATA_ENDINGS, HUB_GRAPHS, ONNX, OPENVINO_NAMES, weights_file
 from sentcli.io.weights import has_weights, weight_files
 
 MAIN = "main"
 """The branch that is taken where no revision is named."""
 ADAPTER = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-GRAPHS = ("onnx/model.onnx", "model.onnx", "openvino/openvino_model.xml", "openvino_model.xml")
+OPENVINO_GRAPHS = (HUB_GRAPHS["openvino", "fp32"], *OPENVINO_NAMES["fp32"])
+GRAPHS = (HUB_GRAPHS["onnx", "fp32"], ONNX, *OPENVINO_GRAPHS)
 """Where a repository without weights for torch keeps its graph, the first choice first."""
 SHORT = 12
 """How many digits of a commit messages show; git takes as few as seven."""
@@ -40,8 +42,6 @@ _WEIGHTED = ("Dense", "CNN")
 """The classes of modules that always have weights of their own."""
 SEARCHED_BYTES = 2**26
 """A graph of more bytes holds its weights itself."""
-
-
 _said: set[tuple[HubModel, str]] = set()
 """The newer commits of which this process has said that they are not whole."""
 
@@ -257,11 +257,20 @@ def is_whole(folder: Path) -> bool:
 
 def _has_graph(folder: Path) -> bool:
     """Tell whether a folder without weights for torch holds a graph, with the weights that it keeps beside itself."""
-    for path in (*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")):
-        beside = [path.with_name(path.name + ending) for ending in ("_data", ".data")]
-        small = path.exists() and path.stat().st_size < SEARCHED_BYTES
-        content = path.read_bytes() if small else b""
-        if path.exists() and all(data.exists() for data in beside if data.name.encode() in content):
-            return True
-    graphs = [folder / name for name in GRAPHS if name.endswith(".xml")]
-    return any(path.exists() and path.with_suffix(".bin").exists() for path in graphs)
+    of_onnx = (*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx"))
+    if any(_is_whole_graph(path) for path in of_onnx):
+        return True
+    of_openvino = [folder / name for name in OPENVINO_GRAPHS]
+    return any(path.exists() and weights_file(path).exists() for path in of_openvino)
+
+
+def _is_whole_graph(path: Path) -> bool:
+    """Tell whether a graph of ONNX is there, with the usual files of weights that it names."""
+    if not path.exists():  # a link of the cache to a file that is gone
+        return False
+    if path.stat().st_size >= SEARCHED_BYTES:
+        return True
+    content = path.read_bytes()
+    beside = [path.with_name(path.name + ending) for ending in DATA_ENDINGS]
+    named = [data for data in beside if data.name.encode() in content]
+    return all(data.exists() for data in named)

@@ -22,6 +22,7 @@ from sentcli.hub import (
     write_commit,
 )
 from sentcli.io.atomic import room_explained
+from sentcli.io.graph_files import DATA_ENDINGS, ONNX
 from sentcli.io.places import causes, is_temporary, status_of
 from sentcli.io.served import WAITS, seconds_to_wait
 from sentcli.io.weights import WEIGHT_FILES, weight_files
@@ -119,7 +120,8 @@ def _weights_of_module(folder: Path, start: str, names: list[str]) -> list[str]:
     """
     weights: list[str] = []
     if (folder / start / ADAPTER).exists():
-        weights += [start + name for name in ADAPTER_WEIGHTS if start + name in names][:1]
+        adapters = [start + name for name in ADAPTER_WEIGHTS if start + name in names]
+        weights += adapters[:1]
     own = next((start + name for name in WEIGHT_FILES if start + name in names), None)
     if own is not None and own.endswith(".json"):  # the index, which is among the settings
         weights += [path.relative_to(folder).as_posix() for path in weight_files(folder / start)]
@@ -134,26 +136,48 @@ def _graph(model: HubModel, names: list[str]) -> list[str]:
     Raises:
         InputError: if there are several graphs and none has the usual name, or weights that are not read.
     """
-    graph = next((name for name in GRAPHS if name in names), None)
+    graph = _graph_name(model, names)
     if graph is None:
-        others = [name for name in names if name.endswith(".onnx") and name.rpartition("/")[0] in ("", "onnx")]
-        if len(others) > 1:
-            raise InputError(
-                f"{model} has no weights for torch and no model.onnx, but {', '.join(sorted(others)[:6])}: copy the "
-                "repository without the others to a folder, and give that"
-            )
-        graph = others[0] if others else None
-    if graph is not None:
-        stem = graph.rpartition(".")[0]  # what `sentcli export` keeps of its graphs stands beside them
-        beside = (f"{graph}_data", f"{graph}.data", f"{stem}.bin", f"{stem}.export.json")
-        return [graph, *(name for name in names if name.startswith(beside))]
-    foreign = sorted({whose for name in names for ending, whose in UNREADABLE.items() if name.endswith(ending)})
-    if foreign:
-        served = ""
-        if any(name.endswith(".gguf") for name in names):
-            served = "; a server of llama.cpp gives its vectors: -m http://HOST:PORT/v1#NAME"
-        raise InputError(f"{model} holds no weights that are read here, but those of {', '.join(foreign)}{served}")
-    return []
+        _refuse_unreadable(model, names)
+        return []
+    stem = graph.rpartition(".")[0]  # what `sentcli export` keeps of its graphs stands beside them
+    data = [graph + ending for ending in DATA_ENDINGS]
+    beside = (*data, f"{stem}.bin", f"{stem}.export.json")
+    return [graph, *(name for name in names if name.startswith(beside))]
+
+
+def _graph_name(model: HubModel, names: list[str]) -> str | None:
+    """Return the file of the graph that is taken of a repository, or None if it has none.
+
+    Raises:
+        InputError: if there are several and none has the usual name.
+    """
+    usual = next((name for name in GRAPHS if name in names), None)
+    if usual is not None:
+        return usual
+    others = [name for name in names if name.endswith(".onnx") and name.rpartition("/")[0] in ("", "onnx")]
+    if len(others) > 1:
+        raise InputError(
+            f"{model} has no weights for torch and no {ONNX}, but {', '.join(sorted(others)[:6])}: copy the "
+            "repository without the others to a folder, and give that"
+        )
+    return others[0] if others else None
+
+
+def _refuse_unreadable(model: HubModel, names: list[str]) -> None:
+    """Refuse a repository whose weights are those of other libraries.
+
+    Raises:
+        InputError: which names the libraries.
+    """
+    libraries = {UNREADABLE.get(PurePosixPath(name).suffix) for name in names} - {None}
+    if not libraries:
+        return
+    served = ""
+    if any(name.endswith(".gguf") for name in names):
+        served = "; a server of llama.cpp gives its vectors: -m http://HOST:PORT/v1#NAME"
+    listed = ", ".join(sorted(map(str, libraries)))
+    raise InputError(f"{model} holds no weights that are read here, but those of {listed}{served}")
 
 
 def _fetch_files(model: HubModel, folder: Path, files: dict[str, int], at_a_time: int = 1) -> None:

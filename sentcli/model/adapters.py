@@ -9,11 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from sentcli.errors import InputError, SentcliError, broken_library, one_line, required
+from sentcli.hub import ADAPTER, ADAPTER_WEIGHTS
 from sentcli.io.forms import checked, read_json
 from sentcli.io.weights import has_weights
-
-ADAPTER = "adapter_config.json"
-WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 
 
 class AdapterSettings(BaseModel):
@@ -35,8 +33,8 @@ def read(folder: Path) -> AdapterSettings | None:
     if not path.exists():
         return None
     settings = checked(AdapterSettings, read_json(path), path)
-    if not any((folder / name).exists() for name in WEIGHTS):
-        raise InputError(f"{path} names an adapter whose weights are missing: looked for {', '.join(WEIGHTS)}")
+    if not any((folder / name).exists() for name in ADAPTER_WEIGHTS):
+        raise InputError(f"{path} names an adapter whose weights are missing: looked for {', '.join(ADAPTER_WEIGHTS)}")
     return settings
 
 

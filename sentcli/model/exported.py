@@ -19,8 +19,8 @@ from pydantic import Field
 from sentcli.errors import InputError
 from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json_form, write_json
+from sentcli.io.graph_files import HUB_GRAPHS, ONNX, OPENVINO, RUNTIMES, data_files, named_graphs, rank
 from sentcli.io.weights import has_weights
-from sentcli.model.graph_files import HUB_GRAPHS, ONNX, OPENVINO, PRECISIONS, data_files, named_graphs
 from sentcli.model.identity import config_digest, joined_digest, model_digest, same_modules, weight_digests
 from sentcli.model.runtime_check import Probes
 from sentcli.model.spec import EncoderSpec
@@ -29,6 +29,8 @@ from sentcli.model.spec_files import read_spec
 EXPORT = "export.json"
 SENTENCES, TOKENS = "sentence_embedding", "last_hidden_state"
 """The outputs of a graph: vectors of texts, and the last layer's vectors of tokens before the pooling."""
+TOKEN_OUTPUTS = (TOKENS, "token_embeddings")
+"""The names of token vectors in graphs of any program, in the order in which they are looked for."""
 FORMAT: Final = 1
 """The version of ``export.json`` and of the graphs. When it changes, the cache makes new exports."""
 
@@ -131,7 +133,7 @@ def exports_in(folder: Path) -> list[Export]:
     """
     found = [_read(folder, graph) for graph in dict.fromkeys(("", *HUB_GRAPHS.values()))]
     exports = [export for export in found if export is not None]
-    return sorted(exports, key=lambda export: (PRECISIONS.index(export.precision), export.runtime != "onnx"))
+    return sorted(exports, key=lambda export: rank(export.precision, export.runtime))
 
 
 def write_facts(folder: Path, export: Export) -> None:
@@ -193,7 +195,7 @@ def _own_export(spec: EncoderSpec) -> Export | None:
     return export
 
 
-def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = ("onnx", "openvino")) -> Export | None:
+def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = RUNTIMES) -> Export | None:
     """Return the export in the encoder's own folder that is of this encoder, in this precision, or None.
 
     Where several are, fp32 comes first. Beside torch weights, ``auto`` takes none of the hub's layout but that in fp32,
@@ -216,7 +218,7 @@ def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = ("onnx",
     found = [export for export in found if export.runtime in runtimes]
     if not found:
         return None
-    export = min(found, key=lambda each: (PRECISIONS.index(each.precision), runtimes.index(each.runtime)))
+    export = min(found, key=lambda each: rank(each.precision, each.runtime, runtimes))
     folder_spec = read_spec(spec.folder)
     if not same_modules(folder_spec.modules, spec.modules):
         return None  # the user chose another pooling or normalisation

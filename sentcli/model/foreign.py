@@ -10,9 +10,9 @@ from pathlib import Path
 from sentcli.errors import InputError
 from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json
+from sentcli.io.graph_files import NamedGraph, named_graphs, rank
 from sentcli.io.weights import has_weights
 from sentcli.model.exported import FOREIGN, Export, exports_in, graph_files
-from sentcli.model.graph_files import PRECISIONS, NamedGraph, named_graphs
 from sentcli.model.identity import model_digest
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import NO_LIMIT, read_tokenizer
@@ -48,21 +48,21 @@ def describe(spec: EncoderSpec, precision: str, runtimes: tuple[str, ...]) -> Ex
             f"{spec.folder} holds {graphs[0].file}, which gives a vector of each token, and does not say how to pool "
             "them: give --pooling (mean, cls, ...), as the card of the model says"
         )
-    chosen = min(graphs, key=lambda each: (PRECISIONS.index(each.precision), runtimes.index(each.runtime)))
+    chosen = min(graphs, key=lambda each: rank(each.precision, each.runtime, runtimes))
     files = graph_files(spec.folder, chosen.file)
-    digests = {str(path.relative_to(spec.folder)): known_digest(path) for path in files}
+    by_name = {str(path.relative_to(spec.folder)): known_digest(path) for path in files}
     return Export(
         precision=chosen.precision,
         dimension=spec.modules[-1].output_width(spec.widths[-1]),
         pad_id=_pad_id(spec),
         model=str(spec.folder),
         model_digest=model_digest(spec),
-        source_sha256=list(digests.values()),
+        source_sha256=list(by_name.values()),
         pooling=spec.pooling,
         normalize=spec.normalizes,
         max_length=spec.max_length or NO_LIMIT,
         graph=FOREIGN,
-        sha256=digests,
+        sha256=by_name,
         runtime=chosen.runtime,
         file=chosen.file,
     )

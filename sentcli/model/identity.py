@@ -13,9 +13,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from sentcli.hub import ADAPTER, ADAPTER_WEIGHTS
 from sentcli.io.digests import file_digest, known_digest
 from sentcli.io.weights import has_weights, weight_files
-from sentcli.model.adapters import ADAPTER, WEIGHTS
 from sentcli.model.folder_keys import CONFIG, KEYS
 from sentcli.model.modules import ModuleSpec
 from sentcli.model.spec import EncoderSpec
@@ -50,7 +50,7 @@ def weight_paths(spec: EncoderSpec) -> list[Path]:
     folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
     paths = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
     if spec.adapter is not None:
-        paths += [spec.adapter / name for name in (*WEIGHTS, ADAPTER) if (spec.adapter / name).exists()]
+        paths += [spec.adapter / name for name in (*ADAPTER_WEIGHTS, ADAPTER) if (spec.adapter / name).exists()]
     return paths
 
 

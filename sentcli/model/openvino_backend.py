@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Batches
-from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
+from sentcli.model.exported import SENTENCES, TOKEN_OUTPUTS, Export, check_files
 from sentcli.model.forking import forked, refuse_lost
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch, input_of, pooling_of
 from sentcli.model.padding import try_padding
@@ -34,7 +34,7 @@ MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
 def _name_of(port: Any) -> str:
     """Return the name of an input or output, which may have several: the one that is looked for, if it has that."""
     names = port.get_names()
-    known = [name for name in (*INPUTS, SENTENCES, TOKENS, "token_embeddings") if name in names]
+    known = [name for name in (*INPUTS, SENTENCES, *TOKEN_OUTPUTS) if name in names]
     return known[0] if known else str(port.get_any_name())
 
 

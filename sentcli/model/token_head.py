@@ -7,15 +7,12 @@ import numpy.typing as npt
 import torch
 
 from sentcli.errors import InputError
+from sentcli.model.exported import SENTENCES, TOKEN_OUTPUTS
 from sentcli.model.identity import same_modules
 from sentcli.model.modules import Features
 from sentcli.model.spec import EncoderSpec, count_without_ending
 from sentcli.model.spec_files import read_spec
 from sentcli.model.torch_model import build_stack
-
-TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
-"""The names that token vectors have as the output of a graph, in the order in which they are looked for."""
-SENTENCE_OUTPUT = "sentence_embedding"
 
 
 class TokenHead:
@@ -35,13 +32,13 @@ class TokenHead:
     """
 
     def __init__(self, spec: EncoderSpec, outputs: list[str], graph: object) -> None:
-        pooled = SENTENCE_OUTPUT in outputs and not {*TOKEN_OUTPUTS} & {*outputs}
-        found = [name for name in (*TOKEN_OUTPUTS, SENTENCE_OUTPUT) if name in outputs]
+        found = [name for name in (*TOKEN_OUTPUTS, SENTENCES) if name in outputs]
         if not found:
             named = ", ".join(outputs)
             raise InputError(
                 f"{graph} gives {named}, and neither token vectors (last_hidden_state) nor sentence vectors"
             )
+        pooled = found[0] == SENTENCES  # which is looked for last
         for module in spec.modules:
             if module.needs_layers:
                 raise InputError(f"{graph} gives the last layer alone, and {module.name} needs others: use the weights")

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from sentcli.io.graph_files import weights_file
 from sentcli.model.exported import SENTENCES, TOKENS
-from sentcli.model.graph_files import weights_file
 
 OPSET = 20  # the first with Gelu
 ORT_DOMAIN = "com.microsoft"

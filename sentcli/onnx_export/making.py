@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError, SentcliError, required
+from sentcli.io.graph_files import ONNX, OPENVINO
 from sentcli.machine import sums_saturate
 from sentcli.model import encoding
 from sentcli.model.canaries import Canaries
 from sentcli.model.cards import public_name
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import Export, provenance, source_config, source_digests
-from sentcli.model.graph_files import ONNX, OPENVINO
 from sentcli.model.identity import model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.runtime_check import Probes

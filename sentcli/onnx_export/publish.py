@@ -12,11 +12,11 @@ from sentcli.bounds import one_of
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import file_digest
+from sentcli.io.graph_files import HUB_GRAPHS
 from sentcli.io.weights import has_weights
 from sentcli.machine import environment
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import Export, graph_files, write_facts
-from sentcli.model.graph_files import HUB_GRAPHS
 from sentcli.model.identity import model_digest
 from sentcli.model.saving import write_model_files, write_tokenizer
 from sentcli.model.spec_files import read_spec

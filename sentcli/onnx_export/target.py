@@ -12,10 +12,10 @@ from typing import Any
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.digests import file_digest
+from sentcli.io.graph_files import weights_file
 from sentcli.io.weights import has_weights
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import EXPORT, Export, exports_in, facts_file, source_config, source_digests
-from sentcli.model.graph_files import weights_file
 from sentcli.model.identity import TOKENIZER_FILES, config_digest, model_digest, same_modules, weight_digests
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import is_model_folder, read_spec

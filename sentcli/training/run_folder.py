@@ -24,9 +24,9 @@ from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.forms import checked, contents, decode, finite, write_json
+from sentcli.io.graph_files import HUB_FOLDERS, ONNX
 from sentcli.io.weights import save_weights
 from sentcli.model.exported import EXPORT, exports_in, graph_files
-from sentcli.model.graph_files import HUB_FOLDERS, ONNX
 from sentcli.model.saving import write_model_files
 from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 ONNX, OPENVINO = "model.onnx", "openvino.xml"
 """The graphs of the own layout."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
+RUNTIMES = ("onnx", "openvino")
 HUB_GRAPHS = {
     ("onnx", "fp32"): "onnx/model.onnx",
     ("onnx", "fp16"): "onnx/model_fp16.onnx",
@@ -45,8 +46,8 @@ OPENVINO_NAMES = {
 }
 QUANTISED = (b"MatMulInteger", b"DynamicQuantizeMatMul", b"QLinearMatMul", b"DynamicQuantizeLinear")
 """Operators of which a graph in int8 has one."""
-
-
+DATA_ENDINGS = ("_data", ".data")
+"""What follows the name of a graph in that of the file with its weights: in the hub's layout, and in the own one."""
 LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])")
 """How a graph of ONNX names the file of a tensor: the key, and the length of the name that follows."""
 
@@ -65,7 +66,8 @@ def weights_file(graph: Path) -> Path:
     """Return the file that has the weights of a graph, if they are not in it; others know it by its name."""
     if graph.suffix == ".xml":
         return graph.with_suffix(".bin")
-    ending = "_data" if graph.parent.name in HUB_FOLDERS else ".data"
+    of_hub, own = DATA_ENDINGS
+    ending = of_hub if graph.parent.name in HUB_FOLDERS else own
     return graph.with_name(graph.name + ending)
 
 
@@ -75,10 +77,13 @@ def data_files(graph: Path) -> list[Path]:
     Without them, two graphs of one architecture may be the same to the byte.
     """
     if graph.suffix == ".xml":
-        return [path for path in (graph.with_suffix(".bin"),) if path.exists()]
+        weights = weights_file(graph)
+        return [weights] if weights.exists() else []
+    names: set[bytes] = set()
     with _content(graph) as content:
-        ends = [(match.end(), match[1][0]) for match in LOCATION.finditer(content)]
-        names = {content[start : start + length] for start, length in ends}
+        for match in LOCATION.finditer(content):
+            start, length = match.end(), match[1][0]
+            names.add(content[start : start + length])
     paths = [graph.parent / name.decode("utf-8", "ignore") for name in sorted(names)]
     return [path for path in paths if path.is_file()]
 
@@ -89,13 +94,22 @@ def named_graphs(folder: Path) -> list[NamedGraph]:
     They come in the order of precision, for onnxruntime first; of several names the first of `NAMES` is taken.
     """
     found: dict[tuple[str, str], NamedGraph] = {}
-    for runtime, names in (("onnx", NAMES), ("openvino", OPENVINO_NAMES)):
-        for stated, patterns in names.items():
-            for path in _named(folder, patterns):
-                precision = "int8" if stated == "fp32" and _is_quantised(path) else stated
-                graph = NamedGraph(str(path.relative_to(folder)), precision, runtime)
-                found.setdefault((precision, runtime), graph)
-    return sorted(found.values(), key=lambda each: (PRECISIONS.index(each.precision), each.runtime != "onnx"))
+    for graph in (*_of_runtime(folder, "onnx", NAMES), *_of_runtime(folder, "openvino", OPENVINO_NAMES)):
+        found.setdefault((graph.precision, graph.runtime), graph)
+    return sorted(found.values(), key=lambda graph: rank(graph.precision, graph.runtime))
+
+
+def rank(precision: str, runtime: str, runtimes: Sequence[str] = RUNTIMES) -> tuple[int, int]:
+    """Return the place of a graph among others, by its precision and then by its runtime, the preferred one first."""
+    return PRECISIONS.index(precision), runtimes.index(runtime)
+
+
+def _of_runtime(folder: Path, runtime: str, names: Mapping[str, tuple[str, ...]]) -> Iterator[NamedGraph]:
+    """Yield the graphs of a folder for one runtime, whose names are given by precision."""
+    for stated, patterns in names.items():
+        for path in _named(folder, patterns):
+            precision = "int8" if stated == "fp32" and _is_quantised(path) else stated
+            yield NamedGraph(str(path.relative_to(folder)), precision, runtime)
 
 
 def _named(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
