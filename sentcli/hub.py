@@ -32,8 +32,8 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 OPENVINO_GRAPHS = (HUB_GRAPHS["openvino", "fp32"], *OPENVINO_NAMES["fp32"])
 GRAPHS = (HUB_GRAPHS["onnx", "fp32"], ONNX, *OPENVINO_GRAPHS)
 """Where a repository without weights for torch keeps its graph, the first choice first."""
-SHORT = 12
-"""How many digits of a commit messages show; git takes as few as seven."""
+SHOWN_DIGITS = 12
+"""How many digits of a commit or a digest are shown; git takes as few as seven."""
 _COMMIT = re.compile("[0-9a-f]{40}")
 _SHORT_COMMIT = re.compile("[0-9a-f]{7,39}")
 _REVISION = re.compile(r"(?!.*(\.\.|//|@\{))\w[\w.+/@-]{0,199}(?<![./])")
@@ -154,15 +154,15 @@ class HubModel:
         if newest is not None and newest != commit and (self, newest) not in _said and not console.state.quiet:
             _said.add((self, newest))
             console.note(
-                f"{self}: commit {commit[:SHORT]} is taken, since {newest[:SHORT]} is not whole in the hub's cache; "
+                f"{self}: commit {commit[:SHOWN_DIGITS]} is taken, since {newest[:SHOWN_DIGITS]} is not whole in the hub's cache; "
                 f"'hf download {self.repository}' completes it"
             )
         if before == commit or (before is not None and console.state.quiet):
             return
         if before is not None:
             console.note(
-                f"{self} is another model now: commit {commit[:SHORT]}, and {before[:SHORT]} when it was used last "
-                f"({self.repository}@{before[:SHORT]} is that one)"
+                f"{self} is another model now: commit {commit[:SHOWN_DIGITS]}, and {before[:SHOWN_DIGITS]} when it was used last "
+                f"({self.repository}@{before[:SHOWN_DIGITS]} is that one)"
             )
         with suppress(OSError, InputError):  # the cache cannot be written: nothing is remembered
             self._last_use.parent.mkdir(parents=True, exist_ok=True)

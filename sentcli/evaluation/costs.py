@@ -9,9 +9,9 @@ from typing import Any
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.io.weights import has_weights, weight_files
 from sentcli.model.exported import exports_in, graph_files
 from sentcli.model.foreign import foreign_graphs
+from sentcli.model.identity import stored_weights
 from sentcli.model.spec import EncoderSpec
 
 
@@ -63,8 +63,7 @@ def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
 
 def weight_bytes(spec: EncoderSpec) -> int:
     """Return the size of a model's weight files; of a folder that has none, that of the export in most bits."""
-    folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
-    files = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
+    files = stored_weights(spec)
     if not files:
         graphs = [export.graph_file for export in exports_in(spec.folder)]
         graphs += [graph.file for graph in foreign_graphs(spec.folder)]

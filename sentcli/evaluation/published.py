@@ -16,6 +16,7 @@ from sentcli.evaluation import retrieval, sts, transfer
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SCORE_KINDS, SIMILARITY, TRANSFER, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore, average
+from sentcli.hub import SHOWN_DIGITS
 from sentcli.io.forms import read_json
 from sentcli.zoo import models_folder
 
@@ -144,7 +145,7 @@ def of_mteb(path: Path) -> Published:
         if len(averaged) == len(tasks) and (mean := average(averaged, SCORE_KINDS[kind_name])) is not None:
             scores[key] = mean * SCORE_KINDS[kind_name].scale
     model, revision = models.pop()
-    title = model if revision is None else f"{model} at {revision[:12]}"
+    title = model if revision is None else f"{model} at {revision[:SHOWN_DIGITS]}"
     return Published(model, title, f"mteb {measured[0].environment['mteb']}", scores)
 
 

@@ -47,10 +47,19 @@ def weight_digests(spec: EncoderSpec) -> list[str]:
 
 def weight_paths(spec: EncoderSpec) -> list[Path]:
     """Return the weight files of an encoder: the transformer's, those of its modules and its adapter."""
-    folders = [spec.folder, *(getattr(module, "folder", None) for module in spec.modules)]
-    paths = [path for folder in folders if folder and has_weights(folder) for path in weight_files(folder)]
+    paths = stored_weights(spec)
     if spec.adapter is not None:
         paths += [spec.adapter / name for name in (*ADAPTER_WEIGHTS, ADAPTER) if (spec.adapter / name).exists()]
+    return paths
+
+
+def stored_weights(spec: EncoderSpec) -> list[Path]:
+    """Return the weight files of an encoder's transformer and modules, but not of its adapter."""
+    of_modules = [getattr(module, "folder", None) for module in spec.modules]
+    paths: list[Path] = []
+    for folder in (spec.folder, *of_modules):
+        if folder and has_weights(folder):
+            paths += weight_files(folder)
     return paths
 
 

@@ -27,12 +27,15 @@ def try_padding(run: Run, kind: str, precision: str) -> tuple[int, Batches]:
         kind: the ``model_type`` of its config.json.
         precision: in which it computes.
     """
-    ids = np.ones((2, TRIED_LENGTHS[1]), np.int64)
-    alone = ids[:1, : TRIED_LENGTHS[0]]
+    shorter, longer = TRIED_LENGTHS
+    ids = np.ones((2, longer), np.int64)
+    alone = ids[:1, :shorter]
     vector = run({"input_ids": alone, "attention_mask": np.ones_like(alone)}, 0)
     mask = np.ones_like(ids)
-    mask[0, TRIED_LENGTHS[0] :] = 0
+    mask[0, shorter:] = 0
     padded = run({"input_ids": ids, "attention_mask": mask}, 0)
     apart = float(np.abs(padded[0] - vector[0]).max())
-    moves = apart > PADDING_DRIFT[precision] * float(np.abs(vector).max())
-    return vector.shape[1], "one length" if moves or kind in PADDING_COUNTS else "padded"
+    largest = float(np.abs(vector).max())
+    moves = apart > PADDING_DRIFT[precision] * largest
+    batches: Batches = "one length" if moves or kind in PADDING_COUNTS else "padded"
+    return vector.shape[1], batches

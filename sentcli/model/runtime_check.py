@@ -12,10 +12,11 @@ import binascii
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +26,10 @@ from sentcli.errors import SentcliError
 from sentcli.io.atomic import replacing
 from sentcli.io.digests import cache_folder
 from sentcli.machine import processor
-from sentcli.model.tokenizing import pair_text
+from sentcli.model.tokenizing import Tokens, pad, pair_text
 
 if TYPE_CHECKING:
-    from sentcli.model.encoding import Backend, LoadedModel
+    from sentcli.model.encoding import Backend, LoadedModel, Vectors
 
 LENGTHS = (3, 8, 24, 96)
 """The lengths of the texts in tokens, at most those of the model."""
@@ -77,11 +78,8 @@ class Probes:
         text = pair_text(WORDS, WORDS) if model.spec.scores_pairs else WORDS
         (ids,) = model.tokenizer([text]).ids
         rows = list(dict.fromkeys(tuple(ids[:length]) for length in LENGTHS))
-        batches = [_batch([row], model.tokenizer.pad_id) for row in rows]
-        if not model.tokenizer.has_type_ids:
-            for batch in batches:
-                del batch["token_type_ids"]
-        vectors = np.concatenate([model.backend.run(batch, 0) for batch in batches])
+        tokens = _tokens(rows, has_type_ids=model.tokenizer.has_type_ids)
+        vectors = _run(model.backend, tokens, model.tokenizer.pad_id, each_alone=True)
         return cls(tuple(rows), base64.b64encode(vectors.astype("<f4").tobytes()).decode())
 
     @property
@@ -94,23 +92,28 @@ class Probes:
 
         The texts are one padded batch, unless the backend runs each text alone.
         """
-        batches = [self.ids] if backend.batches == "padded" else [(row,) for row in self.ids]
-        vectors = np.concatenate([backend.run(_batch(rows, pad_id), 0) for rows in batches])
-        if vectors.shape != self.expected.shape or not np.isfinite(vectors).all():
+        tokens = _tokens(self.ids, has_type_ids=True)
+        vectors = _run(backend, tokens, pad_id, each_alone=backend.batches != "padded")
+        expected = self.expected
+        if vectors.shape != expected.shape or not np.isfinite(vectors).all():
             return float("inf")
-        lengths = np.linalg.norm(self.expected, axis=1)
-        return float(np.linalg.norm(vectors - self.expected, axis=1).max() / max(lengths.max(), 1e-12))
+        farthest = np.linalg.norm(vectors - expected, axis=1).max()
+        longest = np.linalg.norm(expected, axis=1).max()
+        return float(farthest / max(longest, 1e-12))
 
 
-def _batch(rows: Any, pad_id: int) -> dict[str, npt.NDArray[np.int64]]:
-    """Return the inputs of some texts, padded on the right."""
-    width = max(map(len, rows))
-    batch = {name: np.zeros((len(rows), width), np.int64) for name in ("attention_mask", "token_type_ids")}
-    batch["input_ids"] = np.full((len(rows), width), pad_id, np.int64)
-    for number, row in enumerate(rows):
-        batch["input_ids"][number, : len(row)] = row
-        batch["attention_mask"][number, : len(row)] = 1
-    return batch
+def _tokens(rows: Sequence[Ids], *, has_type_ids: bool) -> Tokens:
+    """Return texts as the tokenizer would, each of the one type 0."""
+    ids = [list(row) for row in rows]
+    type_ids = [[0] * len(row) for row in rows] if has_type_ids else None
+    return Tokens(ids, type_ids, beyond=np.zeros(len(rows), np.int64))
+
+
+def _run(backend: Backend, tokens: Tokens, pad_id: int, *, each_alone: bool) -> Vectors:
+    """Return the vectors of texts, which are one padded batch unless each is run alone."""
+    numbers = range(len(tokens.ids))
+    batches = [[number] for number in numbers] if each_alone else [list(numbers)]
+    return np.concatenate([backend.run(pad(tokens, rows, pad_id), 0) for rows in batches])
 
 
 def check(folder: Path, files: dict[str, str], probes: Probes | None, pad_id: int, backend: Backend) -> None:

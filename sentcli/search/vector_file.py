@@ -81,7 +81,7 @@ class VectorFile:
         """
         suffix = place.path.suffix.lower()
         if texts is not None and suffix not in ALONE:
-            raise InputError(f"{place} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
+            raise _holds_texts(place.name)
         if suffix not in ALONE:
             column = column or EMBEDDING
         if column is not None:
@@ -143,13 +143,15 @@ def check_made_by(stored: Store | VectorFile, encoder: SentenceEncoder, prompt: 
     count = len(stored.rows)
     sample = np.unique(np.linspace(0, count - 1, min(COMPARED_ROWS, count)).astype(np.int64))
     texts = [row.text for row in stored.rows.take(sample.tolist())]
-    there, made = stored.blocks.take(sample).astype(np.float64), encoder.encode(texts, prompt=prompt)
+    there = stored.blocks.take(sample).astype(np.float64)
+    made = encoder.encode(texts, prompt=prompt)
     lengths = np.linalg.norm(there, axis=1) * np.linalg.norm(made, axis=1)
     cosines = (there * made).sum(axis=1) / np.maximum(lengths, 1e-12)
-    if not cosines.min() >= LEAST_COSINE:
+    least = cosines.min()
+    if not least >= LEAST_COSINE:
         raise InputError(
             f"{stored.origin.name}: the vectors of {len(sample)} of its texts are not {encoder.model}'s (least "
-            f"cosine {cosines.min():.3f}): another model, pooling or prompt made them (--doc-prompt)"
+            f"cosine {least:.3f}): another model, pooling or prompt made them (--doc-prompt)"
         )
 
 
@@ -200,10 +202,14 @@ def open_stored(
     is_store = place.path.is_dir() and not is_table_folder(place.path)
     stored = Store.open(place.path, place.name, to_search=to_search) if is_store else None
     if texts is not None:
-        raise InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
+        raise _holds_texts(name)
     if field is not None:
         raise InputError(f"--vector-field names a column of a table; {name} is none")
     return stored
+
+
+def _holds_texts(name: str) -> InputError:
+    return InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
 
 
 def open_vectors(name: str) -> Store | VectorFile:
