@@ -108,15 +108,17 @@ def _movers(library: str, installed: str, declared: SpecifierSet) -> list[str]:
     """Return the distributions that allow the installed version of a library, and no end of the declared range."""
     ends = [Version(part.version) for part in declared if part.operator in (">=", "==", "~=")]
     ends += [_just_below(Version(part.version)) for part in declared if part.operator == "<"]
-    movers = []
+    movers: set[str] = set()
     for distribution in metadata.distributions():
         for extra, requirement in _requirements(distribution.requires):
-            allows = requirement.specifier.contains(installed, prereleases=True)
-            excludes = not any(requirement.specifier.contains(end) for end in ends)
-            if canonicalize_name(requirement.name) == library and allows and excludes:
+            if canonicalize_name(requirement.name) != library:
+                continue
+            allowed = requirement.specifier
+            keeps_range = any(allowed.contains(end) for end in ends)
+            if allowed.contains(installed, prereleases=True) and not keeps_range:
                 name = f"{distribution.name}[{extra}]" if extra else distribution.name
-                movers.append(f"{name} {distribution.version} ({requirement.specifier})")
-    return sorted(set(movers))
+                movers.add(f"{name} {distribution.version} ({allowed})")
+    return sorted(movers)
 
 
 def _just_below(version: Version) -> Version:

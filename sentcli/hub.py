@@ -32,8 +32,6 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 OPENVINO_GRAPHS = (HUB_GRAPHS["openvino", "fp32"], *OPENVINO_NAMES["fp32"])
 GRAPHS = (HUB_GRAPHS["onnx", "fp32"], ONNX, *OPENVINO_GRAPHS)
 """Where a repository without weights for torch keeps its graph, the first choice first."""
-SHOWN_DIGITS = 12
-"""How many digits of a commit or a digest are shown; git takes as few as seven."""
 _COMMIT = re.compile("[0-9a-f]{40}")
 _SHORT_COMMIT = re.compile("[0-9a-f]{7,39}")
 _REVISION = re.compile(r"(?!.*(\.\.|//|@\{))\w[\w.+/@-]{0,199}(?<![./])")
@@ -150,23 +148,31 @@ class HubModel:
         """Say once if the model is another commit than when it was used last, and keep which one it is now."""
         if self.names_commit(commit):
             return
-        before, newest = _commit_in(self._last_use), _commit_in(self.reference)
-        if newest is not None and newest != commit and (self, newest) not in _said and not console.state.quiet:
-            _said.add((self, newest))
-            console.note(
-                f"{self}: commit {commit[:SHOWN_DIGITS]} is taken, since {newest[:SHOWN_DIGITS]} is not whole in the hub's cache; "
-                f"'hf download {self.repository}' completes it"
-            )
+        self._note_newer(commit)
+        before = _commit_in(self._last_use)
         if before == commit or (before is not None and console.state.quiet):
             return
         if before is not None:
             console.note(
-                f"{self} is another model now: commit {commit[:SHOWN_DIGITS]}, and {before[:SHOWN_DIGITS]} when it was used last "
-                f"({self.repository}@{before[:SHOWN_DIGITS]} is that one)"
+                f"{self} is another model now: commit {short(commit)}, and {short(before)} when it was used last "
+                f"({self.repository}@{short(before)} is that one)"
             )
         with suppress(OSError, InputError):  # the cache cannot be written: nothing is remembered
             self._last_use.parent.mkdir(parents=True, exist_ok=True)
             write_commit(self._last_use, commit)
+
+    def _note_newer(self, commit: str) -> None:
+        """Say once if the revision has a newer commit, which is not whole."""
+        newest = _commit_in(self.reference)
+        if newest is None or newest == commit:
+            return
+        if (self, newest) in _said or console.state.quiet:
+            return
+        _said.add((self, newest))
+        console.note(
+            f"{self}: commit {short(commit)} is taken, since {short(newest)} is not whole in the hub's cache; "
+            f"'hf download {self.repository}' completes it"
+        )
 
     @property
     def _last_use(self) -> Path:
@@ -178,6 +184,11 @@ class HubModel:
 def is_commit(text: str) -> bool:
     """Tell whether a text is the whole name of a commit."""
     return _COMMIT.fullmatch(text) is not None
+
+
+def short(digits: str) -> str:
+    """Return the digits of a commit or a digest that are shown; of commits, git takes as few as seven."""
+    return digits[:12]
 
 
 def _commit_in(path: Path) -> str | None:
@@ -252,7 +263,9 @@ def is_whole(folder: Path) -> bool:
     if not has_weights(first):
         return _has_graph(folder)
     weighted = [folder / entry.path for entry in modules[1:] if entry.type.rpartition(".")[2] in _WEIGHTED]
-    return all(has_weights(module) for module in weighted) and all(path.exists() for path in weight_files(first))
+    if not all(has_weights(module) for module in weighted):
+        return False
+    return all(path.exists() for path in weight_files(first))
 
 
 def _has_graph(folder: Path) -> bool:

@@ -152,23 +152,20 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
         DataError: if it is damaged, or another task.
     """
     result = checked(MtebResult, value, file)
-    split = "test" if "test" in result.scores or not result.scores else next(iter(result.scores))
-    subsets = result.scores.get(split, [])
-    if len(subsets) != 1 or (split != "test" and len(result.scores) > 1):
-        number = f"{len(subsets)} subsets of the split {split}"
-        raise NotShownError(file, f"{result.task_name}: a result of mteb with {number}; it takes one")
-    fields = (subsets[0].model_extra or {}).items()
-    found = {key: float(n) for key, n in fields if isinstance(n, int | float) and abs(n) <= LARGEST_NUMBER}
-    cutoffs = [int(match[1]) for key in found if (match := re.fullmatch(r"ndcg_at_(\d{1,6})", key))]
+    split, subset = _only_subset(result, file)
+    found = _numbers(subset)
+    protocol: dict[str, Any]
     if "ndcg_at_10" in found:
         kind, name = RETRIEVAL, canonical(result.task_name)
-        metrics = {key: found[mine] for key in kind.columns if (mine := key.replace("@", "_at_")) in found}
-        protocol: dict[str, Any] = {"search": "dense", "top_k": max(cutoffs), "split": split}
+        theirs = {key: key.replace("@", "_at_") for key in kind.columns}
+        metrics = {key: found[their] for key, their in theirs.items() if their in found}
+        protocol = {"search": "dense", "top_k": _deepest(found), "split": split}
     elif "cosine_spearman" in found:
         kind, name = SIMILARITY, STS_NAMES.get(result.task_name, result.task_name)
-        metrics = {key: 100 * found[f"cosine_{key}"] for key in ("spearman", "pearson") if f"cosine_{key}" in found}
+        theirs = {key: f"cosine_{key}" for key in ("spearman", "pearson")}
+        metrics = {key: 100 * found[their] for key, their in theirs.items() if their in found}
         protocol = {"correlation": "spearman", "aggregation": AGGREGATIONS["all"].title, "similarity": "cosine"}
-        protocol |= {"split": split}
+        protocol["split"] = split
     else:
         raise NotShownError(file, f"{result.task_name} of mteb; its tasks of retrieval and similarity are shown")
     revision = None if model.revision in NO_REVISION else model.revision
@@ -177,3 +174,30 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
     task = TaskScore(task=name, kind=kind.name, metrics=metrics, headline=(kind.main,))
     facts = {"mteb": result.mteb_version, "revision": revision}
     return ModelScores(kind.command, model.name or file.stem, protocol, [task], facts, source=str(file))
+
+
+def _only_subset(result: MtebResult, file: Path) -> tuple[str, SubsetScores]:
+    """Return the split test of a task, or its only one, and the one subset that it has.
+
+    Raises:
+        NotShownError: if there are several.
+    """
+    splits = result.scores
+    split = "test" if "test" in splits or not splits else next(iter(splits))
+    subsets = splits.get(split, [])
+    if len(subsets) != 1 or (split != "test" and len(splits) > 1):
+        number = f"{len(subsets)} subsets of the split {split}"
+        raise NotShownError(file, f"{result.task_name}: a result of mteb with {number}; it takes one")
+    return split, subsets[0]
+
+
+def _numbers(subset: SubsetScores) -> dict[str, float]:
+    """Return the metrics of a subset, without what is no number of a table."""
+    fields = (subset.model_extra or {}).items()
+    return {key: float(n) for key, n in fields if isinstance(n, int | float) and abs(n) <= LARGEST_NUMBER}
+
+
+def _deepest(metrics: Iterable[str]) -> int:
+    """Return the most documents that one of the metrics nDCG looks at."""
+    matches = [re.fullmatch(r"ndcg_at_(\d{1,6})", key) for key in metrics]
+    return max(int(match[1]) for match in matches if match is not None)

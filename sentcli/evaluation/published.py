@@ -16,7 +16,7 @@ from sentcli.evaluation import retrieval, sts, transfer
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SCORE_KINDS, SIMILARITY, TRANSFER, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore, average
-from sentcli.hub import SHOWN_DIGITS
+from sentcli.hub import short
 from sentcli.io.forms import read_json
 from sentcli.zoo import models_folder
 
@@ -134,19 +134,26 @@ def of_mteb(path: Path) -> Published:
     if len(models) > 1:
         shown = ", ".join(sorted(f"{model} at {revision}" for model, revision in models))
         raise InputError(f"--against {path}: results of {len(models)} models or revisions ({shown}): name those of one")
+    tasks = [task for scores in measured for task in scores.tasks]
+    model, revision = models.pop()
+    title = model if revision is None else f"{model} at {short(revision)}"
+    return Published(model, title, f"mteb {measured[0].environment['mteb']}", _of_tasks(tasks))
+
+
+def _of_tasks(tasks: Sequence[TaskScore]) -> dict[str, float]:
+    """Return the scores of tasks and of all `AVERAGES` whose tasks are among them, as in `Published.scores`."""
     scores: dict[str, float] = {}
-    by_kind: dict[str, list[TaskScore]] = {}
-    for task in (task for each in measured for task in each.tasks):
+    for task in tasks:
         kind = SCORE_KINDS[task.kind]
         scores[_key(task.task, kind, ())] = task.value * kind.scale
-        by_kind.setdefault(task.kind, []).append(task)
-    for key, (kind_name, tasks) in AVERAGES.items():
-        averaged = [task for task in by_kind.get(kind_name, []) if _task(task.task, SCORE_KINDS[kind_name]) in tasks]
-        if len(averaged) == len(tasks) and (mean := average(averaged, SCORE_KINDS[kind_name])) is not None:
-            scores[key] = mean * SCORE_KINDS[kind_name].scale
-    model, revision = models.pop()
-    title = model if revision is None else f"{model} at {revision[:SHOWN_DIGITS]}"
-    return Published(model, title, f"mteb {measured[0].environment['mteb']}", scores)
+    for key, (kind_name, names) in AVERAGES.items():
+        kind = SCORE_KINDS[kind_name]
+        of_kind = [task for task in tasks if task.kind == kind_name]
+        averaged = [task for task in of_kind if _task(task.task, kind) in names]
+        mean = average(averaged, kind) if len(averaged) == len(names) else None
+        if mean is not None:
+            scores[key] = mean * kind.scale
+    return scores
 
 
 def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:

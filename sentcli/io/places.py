@@ -251,14 +251,17 @@ def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
 
 def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
     """Return the error for what is none of the known failures of a host."""
-    kinds, scheme = [type(link).__name__ for link in causes(error)], scheme_of(name)
+    kinds = [type(link).__name__ for link in causes(error)]
     if status_of(error) in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
-    in_own_words = scheme not in ("http", "https")  # of the web, the text may hold the whole address
-    text = without_address_secrets(" ".join(str(error).split()))[:300] if in_own_words else ""
+    words = " ".join(str(error).split())
+    if scheme_of(name) in ("http", "https"):  # of the web, the text may hold the whole address
+        words = ""
+    reason = without_address_secrets(words)[:300] or type(error).__name__
+    done = "read" if doing == "read" else "written"
     bad_name = isinstance(error, ValueError | NotImplementedError) or "ParamValidationError" in kinds
     kind = InputError if bad_name else SentcliError
-    return kind(f"{name} cannot be {'read' if doing == 'read' else 'written'}: {text or type(error).__name__}")
+    return kind(f"{name} cannot be {done}: {reason}")
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -132,14 +132,17 @@ def _of_records(source: Source, column: str) -> list[Array]:
     rows: list[Array] = []
     for line, record in records(source):
         values = record.get(column)
-        numbers = isinstance(values, list) and all(type(value) in (int, float) for value in values)
-        if not numbers:
+        if not _are_numbers(values):
             raise DataError(source.name, f"{column!r} is no list of numbers", line=line)
         row = np.array(values, np.float32)
         if rows and len(row) != len(rows[0]):
             raise DataError(source.name, f"{column!r} has {len(row)} numbers, and {len(rows[0])} before", line=line)
         rows.append(row)
     return [np.stack(rows)] if rows else [np.empty((0, 0), np.float32)]
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) in (int, float) for value in values)
 
 
 @contextmanager

@@ -77,12 +77,10 @@ def source_of(name: str, folder: Path) -> Source:
         folder: of the model.
     """
     entry = find_entry(name)
-    of_hub = hub_model(name) if local_path(name) is None else None
-    base = of_hub.repository if of_hub is not None else None
-    if entry is not None:
-        base = entry.source
     data, text = _card_in(folder)
     licence = entry.licence.lower() if entry is not None else data.get("license")
+    of_hub = hub_model(name) if local_path(name) is None else None
+    base = of_hub.repository if of_hub is not None else None
     data_sets = [item for item in _texts(data.get("datasets")) if item.count("/") == 1]
     source = Source(base, _licence(licence), _texts(data.get("language")), data_sets)
     if TAGS[-1] not in _texts(data.get("tags")):  # the scores in cards of others are theirs
@@ -118,8 +116,13 @@ def _licence(value: Any) -> str | None:
 
 def data_sets_of(files: Iterable[str]) -> list[str]:
     """Return the hub ids of the data sets that some files are of; files of this machine are nobody else's."""
-    parts = [name.removeprefix(DATA_SETS).split("/") for name in files if name.startswith(DATA_SETS)]
-    return list(dict.fromkeys("/".join(part[:2]).partition("@")[0] for part in parts if len(part) > 2))
+    found: dict[str, None] = {}
+    for name in files:
+        parts = name.removeprefix(DATA_SETS).split("/")
+        if name.startswith(DATA_SETS) and len(parts) > 2:
+            repository = "/".join(parts[:2])
+            found[repository.partition("@")[0]] = None
+    return list(found)
 
 
 def head(

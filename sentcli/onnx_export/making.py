@@ -59,14 +59,14 @@ class Maker:
         model, folder, precision = self.model, self.folder, self.precision
         if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
-        graph = ONNX if self.runtime == "openvino" else self.file or ONNX
-        self.path = (self.work if self.runtime == "openvino" else folder) / graph
+        for_openvino = self.runtime == "openvino"
+        self.path = self.work / ONNX if for_openvino else folder / (self.file or ONNX)
         """The graph in ONNX; that for OpenVINO is made of it."""
         self.path.parent.mkdir(exist_ok=True)
         if self.tokens is None:
             self.tokens = not (model.spec.modules[0].reads_one_token or model.spec.scores_pairs)
         self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
-        self.graph_precision = "fp32" if self.runtime == "openvino" else precision
+        self.graph_precision = "fp32" if for_openvino else precision
         has_family = transformer.family_of(model.torch_module.backbone) is not None
         self.kind = "written" if has_family and all(part.has_onnx for part in model.spec.modules) else "traced"
         self.linear_names: list[str] = []

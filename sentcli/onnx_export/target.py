@@ -118,13 +118,15 @@ class Target:
         others = [export for export in exports_in(self.folder) if export.file != self.file]
         if others and file_digest(tokenizer) != file_digest(made / tokenizer.name):
             raise InputError(f"{tokenizer} is not what this model's export has now; export all again to another folder")
-        replaced = {self.file, str(weights_file(Path(self.file))), facts_file(self.file), *TOKENIZER_FILES}
+        weights = str(weights_file(Path(self.file)))
+        replaced = {self.file, weights, facts_file(self.file), *TOKENIZER_FILES}
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder)
+            target = made / name
             if path.is_dir() and not path.is_symlink():
-                (made / name).mkdir(exist_ok=True)
-            elif str(name) not in replaced or not (made / name).exists():
-                _link(path, made / name)
+                target.mkdir(exist_ok=True)
+            elif str(name) not in replaced or not target.exists():
+                _link(path, target)
 
 
 def _without_length(tokenizer: TextTokenizer) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats
-from sentcli.hub import SHOWN_DIGITS
+from sentcli.hub import short
 
 RERANK_CHOICES = ("rerank", "rerank_depth", "rerank_revision", "rerank_weights")
 REVISIONS = ("revision", "rerank_revision")
@@ -207,7 +207,7 @@ def _refuse_commits(system: System) -> None:
         commits.setdefault(seed.model, set()).add(str(seed.protocol.get("revision")))
     for model, found in commits.items():
         if len(found - {"None"}) > 1:
-            shown = " and ".join(sorted(commit[:SHOWN_DIGITS] for commit in found))
+            shown = " and ".join(sorted(short(commit) for commit in found))
             raise InputError(f"--group {system.label}: {model} stands at the commits {shown}, which are two models")
 
 
@@ -298,9 +298,8 @@ def model_choices(scores: ModelScores) -> dict[str, Any]:
     """Return the part of the protocol that belongs to the model."""
     own = SEARCH_CHOICES if scores.command == "retrieve" else MODEL_CHOICES
     choices = {key: scores.protocol[key] for key in own if scores.protocol.get(key) not in (None, "")}
-    return {
-        key: str(value)[:SHOWN_DIGITS] if key in (*REVISIONS, *DIGESTS) else value for key, value in choices.items()
-    }
+    names = {key: short(str(value)) for key, value in choices.items() if key in (*REVISIONS, *DIGESTS)}
+    return choices | names
 
 
 def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
