@@ -23,6 +23,7 @@ from sentcli.hub import HubModel, models_in_cache
 from sentcli.io.digests import cache_folder, folder_bytes
 from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
 from sentcli.model.identity import joined_digest, weight_paths
+from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 from sentcli.zoo import ZooEntry, own_folder, zoo
 
@@ -173,12 +174,21 @@ def _extra_state(packages: list[str]) -> str:
 
 def of_hub(model: HubModel, folder: Path) -> dict[str, Any]:
     """Return the name of a model in the hub's cache, its commit and the digest of its weights, as in protocols."""
-    digests: list[str | None] = [None]
+    weights = None
     with suppress(SentcliError):  # it is no model of sentences
-        digests = [_named_digest(path) for path in weight_paths(read_spec(folder, native=True))]
-    known = [digest for digest in digests if digest is not None]
-    weights = joined_digest(known) if len(known) == len(digests) else None
+        weights = _named_weights(read_spec(folder, native=True))
     return {"model": str(model), "revision": folder.name, "weights": weights}
+
+
+def _named_weights(spec: EncoderSpec) -> str | None:
+    """Return the digest of a model's weights by the names of its files; None if one is not named by its digest."""
+    digests: list[str] = []
+    for path in weight_paths(spec):
+        digest = _named_digest(path)
+        if digest is None:
+            return None
+        digests.append(digest)
+    return joined_digest(digests)
 
 
 def _named_digest(path: Path) -> str | None:

@@ -220,15 +220,20 @@ def models_in_cache() -> Iterator[tuple[HubModel, Path]]:
 
     for folder in sorted(Path(constants.HF_HUB_CACHE).expanduser().glob("models--*--*")):
         repository = folder.name.removeprefix("models--").replace("--", "/")
-        references = sorted(path for path in (folder / "refs").rglob("*") if path.is_file())
-        names = [path.relative_to(folder / "refs").as_posix() for path in references]
-        named = {_commit_in(path) for path in references}
-        names += sorted(path.name for path in (folder / "snapshots").glob("*") if path.name not in named)
-        for name in names:
-            model = HubModel.parse(f"{repository}@{name}")
+        for revision in _revisions_in(folder):
+            model = HubModel.parse(f"{repository}@{revision}")
             found = None if model is None else model.cached()
             if model is not None and found is not None:
                 yield model, found
+
+
+def _revisions_in(folder: Path) -> list[str]:
+    """Return the branches and tags of a repository in the cache, and the commits that none of them names."""
+    references = sorted(path for path in (folder / "refs").rglob("*") if path.is_file())
+    names = [path.relative_to(folder / "refs").as_posix() for path in references]
+    named = {_commit_in(path) for path in references}
+    commits = sorted(path.name for path in (folder / "snapshots").glob("*"))
+    return names + [commit for commit in commits if commit not in named]
 
 
 def module_entries(folder: Path) -> list[ModuleEntry]:

@@ -16,6 +16,7 @@ from sentcli import zoo
 from sentcli.cluster_nodes import Node, ask_nodes
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_used
+from sentcli.io.graph_files import RUNTIMES
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import sums_saturate
@@ -140,7 +141,7 @@ def _beside(spec: EncoderSpec, options: LoadOptions) -> exported.Export | None:
     An int8 export for OpenVINO has other ranges than one for onnxruntime, of which one is made in the cache if there
     are weights.
     """
-    runtimes: tuple[str, ...] = ("onnx", "openvino")
+    runtimes: tuple[str, ...] = RUNTIMES
     if options.backend == "onnx":
         runtimes = ("onnx",)
     elif options.backend == "openvino":

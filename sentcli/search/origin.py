@@ -79,7 +79,9 @@ class Origin(VectorFacts):
 
     def _at_its_commit(self) -> str:
         """Return the name of the model, at the commit that made the vectors where the name means another one now."""
-        of_hub = hub_model(self.model) if self.revision is not None and local_path(self.model) is None else None
+        if self.revision is None or local_path(self.model) is not None:
+            return self.model
+        of_hub = hub_model(self.model)
         folder = None if of_hub is None else of_hub.cached()
         if of_hub is None or folder is None or folder.name == self.revision:
             return self.model

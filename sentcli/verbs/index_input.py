@@ -48,7 +48,16 @@ def fill(
     doc_prompt: str | None,
     request: IndexRequest | None,
 ) -> None:
-    """Write the directory; the arguments are those of `_encode_texts`, whose model may be unknown for given vectors."""
+    """Write the directory: of the vectors that are given, or of the texts, which are encoded.
+
+    Args:
+        texts: what `read_texts` returned.
+        encoder: the model; None if it is unknown, as it may be for given vectors.
+        pool: workers on a cluster that make the shards, if not this process.
+        options: how the model was loaded.
+        doc_prompt: text in front of each document; None is the model's own.
+        request: the index, which is refused before anything is encoded if it cannot be built over the vectors.
+    """
     if texts.given is not None:
         _store_given(texts, texts.given, encoder, doc_prompt)
     elif encoder is not None:
@@ -95,8 +104,12 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
 
     facts = given.origin.recorded() if given.origin.known else {}
     if encoder is not None:
-        own = encoder.role_prompt("document") if not given.origin.known else given.origin.prompt or ""
-        prompt = own if doc_prompt is None else doc_prompt
+        if doc_prompt is not None:
+            prompt = doc_prompt
+        elif given.origin.known:
+            prompt = given.origin.prompt or ""
+        else:
+            prompt = encoder.role_prompt("document")
         check_made_by(given, encoder, prompt)
         facts = facts or VectorFacts.of(encoder, prompt).recorded()
     if not facts:
@@ -134,7 +147,8 @@ def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwri
     output, resume = str(folder), not text.append
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
     manifest = None if overwrite else bulk.manifest_of(output)
-    types, shard_rows = (manifest.types, manifest.shard_rows) if manifest else ({}, bulk.EncodeSettings.shard_rows)
+    types = manifest.types if manifest else {}
+    shard_rows = manifest.shard_rows if manifest else bulk.EncodeSettings.shard_rows
     names = files if given is None else given.text_files()
     left_out = () if given is None or given.column is None else (given.column, EMBEDDING)
     options = ReadOptions(text.text_field, text.id_field, types=types)
