@@ -27,6 +27,8 @@ from sentcli.io.weights import has_weights, weight_files
 
 MAIN = "main"
 """The branch that is taken where no revision is named."""
+CARD = "README.md"
+"""The card of a model, which states its licence."""
 ADAPTER = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 OPENVINO_GRAPHS = (HUB_GRAPHS["openvino", "fp32"], *OPENVINO_NAMES["fp32"])

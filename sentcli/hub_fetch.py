@@ -14,6 +14,7 @@ from sentcli.errors import InputError, SentcliError, interruption, one_line
 from sentcli.hub import (
     ADAPTER,
     ADAPTER_WEIGHTS,
+    CARD,
     GRAPHS,
     HubModel,
     is_commit,
@@ -30,8 +31,6 @@ from sentcli.io.weights import WEIGHT_FILES, weight_files
 T = TypeVar("T")
 SETTING_ENDINGS = (".json", ".txt", ".model")
 """The files that are fetched of a model before its weights: settings and tokenizers."""
-CARD = "README.md"
-"""The card, which states the licence and is fetched as well."""
 OTHER_RUNTIMES = ("onnx", "openvino", "coreml")
 """Folders of exports for other libraries, which are fetched only where there are no weights for torch."""
 AT_A_TIME = 8

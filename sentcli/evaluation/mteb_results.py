@@ -12,14 +12,12 @@ from pydantic import BaseModel, ConfigDict
 from sentcli import console
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.retrieval import canonical
-from sentcli.evaluation.score_kinds import AGGREGATIONS, RETRIEVAL, SIMILARITY
+from sentcli.evaluation.score_kinds import AGGREGATIONS, FULL_NAMES, RETRIEVAL, SIMILARITY
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.io.forms import LARGEST_NUMBER, Number, checked, read_json
 
 META = "model_meta.json"
 """The name of the file with the facts of a model, in its folder of results."""
-STS_NAMES = {"SICK-R": "SICKRelatedness"}
-"""Our names of mteb's tasks of similarity, where they differ."""
 
 
 class SubsetScores(BaseModel):
@@ -161,7 +159,7 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
         metrics = {key: found[their] for key, their in theirs.items() if their in found}
         protocol = {"search": "dense", "top_k": _deepest(found), "split": split}
     elif "cosine_spearman" in found:
-        kind, name = SIMILARITY, STS_NAMES.get(result.task_name, result.task_name)
+        kind, name = SIMILARITY, FULL_NAMES.get(result.task_name, result.task_name)
         theirs = {key: f"cosine_{key}" for key in ("spearman", "pearson")}
         metrics = {key: 100 * found[their] for key, their in theirs.items() if their in found}
         protocol = {"correlation": "spearman", "aggregation": AGGREGATIONS["all"].title, "similarity": "cosine"}

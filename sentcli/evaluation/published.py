@@ -14,14 +14,20 @@ import numpy as np
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import retrieval, sts, transfer
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
-from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SCORE_KINDS, SIMILARITY, TRANSFER, ScoreKind
+from sentcli.evaluation.score_kinds import (
+    FULL_NAMES,
+    IN_DOMAIN,
+    RETRIEVAL,
+    SCORE_KINDS,
+    SIMILARITY,
+    TRANSFER,
+    ScoreKind,
+)
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore, average
 from sentcli.hub import short
 from sentcli.io.forms import read_json
 from sentcli.zoo import models_folder
 
-FULL_NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
-"""The name of a task by its name in papers."""
 AFS = frozenset({"ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"})
 """The topics of the corpus of argument facet similarity, by the names of its files."""
 AVERAGES = {

@@ -9,6 +9,9 @@ from typing import Literal
 
 from sentcli.io.labelled_kinds import Kind
 
+FULL_NAMES = {"STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}
+"""The name of a task of similarity by its name in papers, which mteb takes as well."""
+
 
 @dataclass(frozen=True)
 class ScoreKind:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.hub import CARD
 from sentcli.zoo import find_entry, hub_model, local_path
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _card_in(folder: Path) -> tuple[dict[str, Any], str]:
     from huggingface_hub import ModelCard
 
     try:
-        card = ModelCard.load(folder / "README.md", ignore_metadata_errors=True)
+        card = ModelCard.load(folder / CARD, ignore_metadata_errors=True)
         return dict(vars(card.data)), str(card.text)
     except (OSError, ValueError, TypeError, AttributeError):
         return {}, ""

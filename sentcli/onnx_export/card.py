@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentcli.hub import CARD
 from sentcli.io.atomic import replacing
 from sentcli.io.weights import has_weights
 from sentcli.model.cards import SHOWN, TAGS, Source, head, public_name, similarities, source_of
@@ -51,7 +52,7 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
         shown=_shown(folder, model, exports[0]),
         citation=source.citation,
     )
-    path = folder / "README.md"
+    path = folder / CARD
     if path.exists():
         before, _, after = path.read_text("utf-8").partition(BEGIN)
         part = text.partition(BEGIN)[2].partition(END)[0]

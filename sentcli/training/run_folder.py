@@ -22,6 +22,7 @@ from torch import nn
 
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
+from sentcli.hub import CARD
 from sentcli.io.atomic import check_output, succeed, successor
 from sentcli.io.forms import checked, contents, decode, finite, write_json
 from sentcli.io.graph_files import HUB_FOLDERS, ONNX
@@ -43,7 +44,7 @@ ENVIRONMENT_KEY = "environment"
 IN_PROGRESS = (METRICS_FILE, IDENTITY_FILE, LOCK_FILE, "best-*.safetensors", "checkpoint-*", "tensorboard", "wandb")
 """The files that an interrupted run needs to continue."""
 OWN_FILES = (
-    *IN_PROGRESS, CONFIG_FILE, FAILED_BATCH, HEAD_FOLDER, "README.md", WEIGHTS_FILE, "config.json", "modules.json",
+    *IN_PROGRESS, CONFIG_FILE, FAILED_BATCH, HEAD_FOLDER, CARD, WEIGHTS_FILE, "config.json", "modules.json",
     "sentence_bert_config.json", "config_sentence_transformers.json", "*token*.json", "vocab.*", "merges.txt",
     "*.model", "[0-9]_*", EXPORT, f"{ONNX}*", *HUB_FOLDERS, ".*.partial", ".tmp*", "best.safetensors",
 )  # fmt: skip
@@ -250,7 +251,7 @@ class RunFolder:
             return
         self.metrics.close()
         write_json(self.path / CONFIG_FILE, config)
-        (self.path / "README.md").write_text(card, "utf-8")
+        (self.path / CARD).write_text(card, "utf-8")
         if any(True for _ in head.parameters()):
             (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
             save_weights(head, self.path / HEAD_FOLDER / WEIGHTS_FILE)
