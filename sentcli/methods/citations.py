@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Paper:
+class Citation:
     """A paper, as its publisher lists it."""
 
     key: str
@@ -28,14 +28,14 @@ class Paper:
         return f"@inproceedings{{{self.key},\n{fields}\n}}"
 
 
-SBERT = Paper(
+SBERT = Citation(
     "reimers2019sentencebert",
     "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks",
     "Nils Reimers and Iryna Gurevych",
     "Proceedings of EMNLP-IJCNLP",
     2019,
 )
-INFOCSE = Paper(
+INFOCSE = Citation(
     "wu2022infocse",
     "InfoCSE: Information-aggregated Contrastive Learning of Sentence Embeddings",
     "Xing Wu and Chaochen Gao and Zijia Lin and Jizhong Han and Zhongyuan Wang and Songlin Hu",
@@ -43,21 +43,21 @@ INFOCSE = Paper(
     2022,
 )
 PAPERS = {
-    "simcse": Paper(
+    "simcse": Citation(
         "gao2021simcse",
         "SimCSE: Simple Contrastive Learning of Sentence Embeddings",
         "Tianyu Gao and Xingcheng Yao and Danqi Chen",
         "Proceedings of EMNLP",
         2021,
     ),
-    "informin-cl": Paper(
+    "informin-cl": Citation(
         "chen2022informin",
         "An Information Minimization Based Contrastive Learning Model for Unsupervised Sentence Embeddings Learning",
         "Shaobin Chen and Jie Zhou and Yuling Sun and Liang He",
         "Proceedings of COLING",
         2022,
     ),
-    "micse": Paper(
+    "micse": Citation(
         "klein2023micse",
         "miCSE: Mutual Information Contrastive Learning for Low-shot Sentence Embeddings",
         "Tassilo Klein and Moin Nabi",
@@ -65,28 +65,28 @@ PAPERS = {
         2023,
     ),
     "infocse": INFOCSE,
-    "is-bert": Paper(
+    "is-bert": Citation(
         "zhang2020isbert",
         "An Unsupervised Sentence Embedding Method by Mutual Information Maximization",
         "Yan Zhang and Ruidan He and Zuozhu Liu and Kwan Hui Lim and Lidong Bing",
         "Proceedings of EMNLP",
         2020,
     ),
-    "whitenedcse": Paper(
+    "whitenedcse": Citation(
         "zhuo2023whitenedcse",
         "WhitenedCSE: Whitening-based Contrastive Learning of Sentence Embeddings",
         "Wenjie Zhuo and Yifan Sun and Xiaohan Wang and Linchao Zhu and Yi Yang",
         "Proceedings of ACL",
         2023,
     ),
-    "esimcse": Paper(
+    "esimcse": Citation(
         "wu2022esimcse",
         "ESimCSE: Enhanced Sample Building Method for Contrastive Learning of Unsupervised Sentence Embedding",
         "Xing Wu and Chaochen Gao and Liangjun Zang and Jizhong Han and Zhongyuan Wang and Songlin Hu",
         "Proceedings of COLING",
         2022,
     ),
-    "mirror-bert": Paper(
+    "mirror-bert": Citation(
         "liu2021mirrorbert",
         "Fast, Effective, and Self-Supervised: Transforming Masked Language Models into Universal Lexical and "
         "Sentence Encoders",

@@ -53,7 +53,7 @@ def without_folders(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Source:
+class StartFacts:
     """What is known of the model that another one was made of."""
 
     base_model: str | None
@@ -70,7 +70,7 @@ class Source:
     """Of such a model: how the paper of its method is cited, a part of its card."""
 
 
-def source_of(name: str, folder: Path) -> Source:
+def source_of(name: str, folder: Path) -> StartFacts:
     """Return what the list of known models and the card in a model's folder say.
 
     Args:
@@ -83,7 +83,7 @@ def source_of(name: str, folder: Path) -> Source:
     of_hub = hub_model(name) if local_path(name) is None else None
     base = of_hub.repository if of_hub is not None else None
     data_sets = [item for item in _texts(data.get("datasets")) if item.count("/") == 1]
-    source = Source(base, _licence(licence), _texts(data.get("language")), data_sets)
+    source = StartFacts(base, _licence(licence), _texts(data.get("language")), data_sets)
     if TAGS[-1] not in _texts(data.get("tags")):  # the scores in cards of others are theirs
         return source
     base = source.base_model or next(iter(_texts(data.get("base_model"))), None)
@@ -127,7 +127,7 @@ def data_sets_of(files: Iterable[str]) -> list[str]:
 
 
 def head(
-    source: Source,
+    source: StartFacts,
     *,
     library: str,
     tags: Sequence[str],

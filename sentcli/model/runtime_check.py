@@ -46,7 +46,7 @@ TOLERANCES = {"fp32": 1e-3, "fp16": 0.02, "bf16": 0.1, "int8": 0.45}
 In int8 it is what the verification of an export lets pass."""
 GPU_TOLERANCE = 0.02
 """The least tolerance on a GPU, which may round the factors of fp32 to ten bits."""
-RUNTIMES = {"onnx": "onnxruntime", "openvino": "openvino"}
+MODULE_OF_BACKEND = {"onnx": "onnxruntime", "openvino": "openvino"}
 """The module that each backend runs."""
 Ids = Annotated[tuple[Annotated[int, Ge(0), Le(2**31)], ...], MinLen(1), MaxLen(1024)]
 
@@ -133,7 +133,7 @@ def check(folder: Path, files: dict[str, str], probes: Probes | None, pad_id: in
     """
     if probes is None:
         return
-    name = RUNTIMES[backend.name]
+    name = MODULE_OF_BACKEND[backend.name]
     version = sys.modules[name].__version__
     facts = [files, probes.ids, probes.vectors, name, version, backend.device, backend.precision, processor()]
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sentcli.hub import CARD
 from sentcli.io.atomic import replacing
 from sentcli.io.weights import has_weights
-from sentcli.model.cards import SHOWN, TAGS, Source, head, public_name, similarities, source_of
+from sentcli.model.cards import SHOWN, TAGS, StartFacts, head, public_name, similarities, source_of
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import Export, exports_in
 from sentcli.onnx_export import alone
@@ -61,7 +61,7 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
         temporary.write_text(text.rstrip() + "\n", "utf-8")
 
 
-def _head(source: Source, library: str, runtimes: list[str]) -> str:
+def _head(source: StartFacts, library: str, runtimes: list[str]) -> str:
     """Return what the hub reads of the card."""
     tags = [*runtimes, *TAGS] if library == "sentence-transformers" else [*runtimes, *TAGS[1:]]
     return head(
