@@ -79,7 +79,7 @@ def train(
         stage: infocse: pretrain, its first stage.
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
         after: sts-regression: train this method first on the sentences of the pairs; its settings are --set before.KEY=VALUE.
-        pooling: As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for whitening and the method of that name, own for sts-regression.
+        pooling: As for encode, own, or auto: a finished encoder keeps its own, any other start takes its method's.
         device: auto, cpu, cuda, cuda:1, mps.
         text_field: Column of a table that holds the text.
         pair_fields: Columns of labelled data: anchor, positive and perhaps negatives, both sentences and the score or label, or text and class; by default the usual names (docs/labelled.md).

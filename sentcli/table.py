@@ -117,7 +117,7 @@ class Table:
         pattern = self.formats.get(self.columns[i], self.number)
         values = [None if r[i] is None else float(format(r[i], pattern)) for r in self.rows[:measured]]
         best = sorted({value for value in values if value is not None}, reverse=True)
-        if sum(value is not None for value in values) < 2:
+        if len(best) < 2:  # a single value, or all are equal: nobody has won
             return ""
         return "best" if values[row] == best[0] else "second" if values[row] in best[1:2] else ""
 

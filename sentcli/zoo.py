@@ -49,6 +49,8 @@ class ZooEntry:
     """The address of the page or file that states pooling, prompts and length."""
     native: bool = False
     """Whether transformers' class was written for these weights, and stands for the code that the folder names."""
+    language_model: bool = False
+    """Whether it is a raw language model, which is no sentence encoder before it is trained."""
     note: str = ""
 
 

@@ -69,6 +69,18 @@ def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> Enco
     return spec if options.normalize is None else spec.with_normalize(options.normalize)
 
 
+def finished_encoder(name: str) -> EncoderSpec | None:
+    """Return the description of a finished encoder, whose folder or entry in the list of known ones says how it pools.
+
+    It is None for any other model, such as a language model that nobody has trained to encode sentences.
+    """
+    folder, entry = zoo.resolve(name)
+    spec = read_spec(folder, native=entry is not None and entry.native)
+    if not spec.assumed_pooling:
+        return spec
+    return None if entry is None or entry.language_model else spec.with_pooling(entry.pooling)
+
+
 def load(
     name: str,
     spec: EncoderSpec,

@@ -22,6 +22,7 @@ from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
+from sentcli.io.forms import read_json
 from sentcli.io.served import Served
 from sentcli.machine import environment
 from sentcli.model import exported
@@ -174,6 +175,17 @@ class EvaluatedModel:
     def is_trained_run(self) -> bool:
         """Whether the model is the folder of a run of ``train``, known by its log."""
         return isinstance(self.spec, EncoderSpec) and (self.spec.folder / "metrics.jsonl").is_file()
+
+    @property
+    def kept_start(self) -> bool:
+        """Whether the model is the folder of a run of ``train`` whose best weights were those that it began with."""
+        if not self.is_trained_run or not isinstance(self.spec, EncoderSpec):
+            return False
+        try:
+            results = read_json(self.spec.folder / "sentcli.json", default={}).get("results", {})
+            return results.get("best_step") == 0 < results.get("steps", 0)
+        except (InputError, AttributeError, TypeError):  # another program's file of that name says nothing
+            return False
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -331,6 +343,8 @@ def score_model(
     scores.protocol = {**protocol, **jointly, **choices, **named, **counts}
     scores.environment = environment(device, choices.get("precision"), seed, named.get("revision"))
     scores.environment["trained_run"] = model.is_trained_run
+    if model.kept_start:
+        scores.environment["kept_start"] = True
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
     if any(zero):
         console.warn(f"the vectors of {sum(zero)} sentences are zero; their similarities count as 0")

@@ -155,6 +155,15 @@ class Method:
         if reserved := sorted(RESERVED & set(self.objectives)):
             raise InputError(f"{self.name}: no objective can be called {reserved[0]}; choose another name")
 
+    @property
+    def fixed_pooling(self) -> str | None:
+        """What it reads a vector from, in words, if that is a part of the method, which no ``--pooling`` replaces."""
+        if self.template is not None:
+            return "the mask token of its template"
+        if self.cnn is not None:
+            return "its own convolutions"
+        return "the first token" if self.views.joint else None
+
     def sections(self) -> dict[str, Any]:
         """Return the parts that have settings, by their names in ``--set``."""
         names = ("head", "views", "cnn", "template", "twin") if self.fit is None else ("fit", "template")

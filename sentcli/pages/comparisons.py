@@ -9,6 +9,7 @@ from typing import Any
 from sentcli.evaluation import significance
 from sentcli.evaluation.scores import AVERAGE
 from sentcli.pages import systems
+from sentcli.pages.leaders import equal_because, leaders
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
 from sentcli.table import MINUS, MISSING, Table
@@ -71,33 +72,37 @@ def verdict(tables: Sequence[ScoreTable]) -> str:
     leads = [lead for table in tables if (lead := _lead(table)) is not None]
     if not leads:
         return ""
-    best = {name for name, _ in leads}
+    best = {who for who, _ in leads}
     if len(best) == 1 and len(leads) > 1:
-        return f"{best.pop()} is best everywhere: {'; '.join(text for _, text in leads)}."
-    return f"{'; '.join(f'{name} is best {text}' for name, text in leads)}."
+        return f"{best.pop()} everywhere: {'; '.join(text for _, text in leads)}."
+    return f"{'; '.join(f'{who} {text}' for who, text in leads)}."
 
 
 def _lead(table: ScoreTable) -> tuple[str, str] | None:
-    """Return the best system by the last column, which is the average if there is one, and its lead in words."""
+    """Return who is best by the last column, which is the average if there is one, and the lead in words."""
     column = table.columns[-1]
-    means = [(mean, s) for s in table.systems if (mean := s.spread(column, table.columns)[0]) is not None]
-    if len(means) < 2:
+    leading = leaders(table, column)
+    if leading is None or len(leading.best) + len(leading.others) < 2:
         return None
-    (best, system), (next_best, other), *_ = sorted(means, key=lambda entry: -entry[0])
     where = f"on average over {len(table.tasks)} data sets" if column == AVERAGE else f"on {short(column)}"
 
     def text(value: float) -> str:
         return format(value, table.format_of(column)).replace("-", MINUS)
 
-    lead = f"{where} ({systems.axis(table.models[0])} {text(best)})"
+    lead = f"{where} ({systems.axis(table.models[0])} {text(leading.value)})"
+    if leading.everyone:
+        return f"{leading.names} are equal", f"{lead}{equal_because(leading.best)}"
+    if len(leading.best) > 1:
+        return f"{leading.names} are best and equal", f"{lead}{equal_because(leading.best)}"
+    system, other = leading.best[0], leading.others[0]
+    who, next_best = f"{system.label} is best", other.spread(column, table.columns)[0]
+    assert next_best is not None  # the others have a value
     difference = _difference(system, other, column, table.columns)
-    if best == next_best:
-        return system.label, f"{lead}, like {other.label}"
-    lead += f", {text(best - next_best)} more than {other.label}"
+    lead += f", {text(leading.value - next_best)} more than {other.label}"
     if difference is None:
-        return system.label, lead
+        return who, lead
     if difference.low is None or difference.high is None:
-        return system.label, f"{lead}, which may be chance ({difference.reason})"
+        return who, f"{lead}, which may be chance ({difference.reason})"
     doubt = ", which may be chance" if difference.low <= 0 <= difference.high else ""
     lead += f" (95 % {text(difference.low)} to {text(difference.high)}){doubt}"
     items = [task.details.get("items") for scores in table.models for task in scores.tasks if task.task == column]
@@ -105,7 +110,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
         # a difference of 2.8 standard errors is found with power 0.8, and the interval is 3.92 of them wide
         found = text((1.96 + 0.84) / 3.92 * (difference.high - difference.low))
         lead += f"; with {items[0]} {table.kind.sampled} a difference of {found} is found in four of five cases"
-    return system.label, lead
+    return who, lead
 
 
 def not_compared(table: ScoreTable) -> list[str]:

@@ -15,6 +15,7 @@ from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import TASKS
 from sentcli.model.served import Sent
 from sentcli.pages import comparisons, score_tables, systems
+from sentcli.pages.leaders import equal_because, leaders
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.pages.systems import Pattern, check_patterns
@@ -140,15 +141,19 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
 def _summary(table: ScoreTable) -> str:
     """Return a sentence that names the best model of a table."""
     column = table.columns[-1]
-    means = {system.label: system.spread(column, table.columns)[0] for system in table.systems}
-    scores = {label: mean for label, mean in means.items() if mean is not None}
-    if not scores:
+    leading = leaders(table, column)
+    if leading is None:
         return f"{table.title}: no model has all scores."
     axis = systems.axis(table.models[0])
     measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
-    best = max(scores, key=scores.__getitem__)
-    rest = f", the best of {len(scores)} models" if len(scores) > 1 else ""
-    return f"{table.title}: {best} has {scores[best]:{table.format_of(column)}} ({measure}){rest}."
+    value = f"{leading.value:{table.format_of(column)}} ({measure})"
+    count = len(leading.best) + len(leading.others)
+    if leading.everyone:
+        return f"{table.title}: all {count} models have {value}{equal_because(leading.best)}."
+    if len(leading.best) > 1:
+        return f"{table.title}: {leading.names} have {value}, the best of {count} models{equal_because(leading.best)}."
+    rest = f", the best of {count} models" if count > 1 else ""
+    return f"{table.title}: {leading.names} has {value}{rest}."
 
 
 def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:

@@ -11,6 +11,7 @@ from sentcli.evaluation.retrieval import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import style, systems
+from sentcli.pages.leaders import weights_notes
 from sentcli.pages.page import Figure
 from sentcli.pages.systems import System
 from sentcli.table import MISSING, Table, format_apart
@@ -157,6 +158,7 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
         notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")
+    notes += weights_notes(table)
     if table.grouped:
         notes.append("n: seeds of one system, shown as mean \N{PLUS-MINUS SIGN} sample standard deviation.")
     if gaps:

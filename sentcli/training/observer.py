@@ -72,6 +72,21 @@ class DevScores:
         return f"{dev_title(self.name, self.metric)} {start} -> {best} at step {self.best_step}"
 
 
+@dataclass(frozen=True)
+class OtherStart:
+    """The start model with a pooling that was not taken, on the dev set that decides."""
+
+    pooling: str
+    """A value of ``--pooling``."""
+    value: float
+
+    def logged(self, key: str) -> dict[str, float]:
+        """Return the number by its name in ``metrics.jsonl``, where the score of the run has a key of its own."""
+        return {f"{key}{WITH}{self.pooling}": self.value}
+
+
+WITH = "_with_"
+"""Stands between the name of a score and the pooling that it was measured with, where that is not the run's."""
 STSB_DEV = "STSBenchmark", "spearman"
 """Name and metric of the dev set of ``--eval-data``, Spearman times 100."""
 
@@ -133,13 +148,15 @@ class TrainResult:
     held_out_pearson: float | None = None
     held_out_perplexity: float | None = None
     """Perplexity of the kept weights on the masked words of --eval-text."""
+    other_start: OtherStart | None = None
+    """The start with the pooling that was not taken, where there is a dev set and another one could be expected."""
     ended_early: bool = False
     """Whether an observer has ended the run; the JSON form has it only then."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; STS-B dev of ``--eval-data`` has keys of its own, another dev set is under ``dev``."""
         values = dict(vars(self))
-        dev, ended = values.pop("dev"), values.pop("ended_early")
+        dev, ended, other = values.pop("dev"), values.pop("ended_early"), values.pop("other_start")
         stsb = dev if dev is not None and (dev.name, dev.metric) == STSB_DEV else None
         start, best, final = (None, None, None) if stsb is None else (stsb.start, stsb.best, stsb.final)
         return {
@@ -149,6 +166,7 @@ class TrainResult:
             "final_dev_spearman": final,
             **values,
             **({} if dev is None or stsb is not None else {"dev": vars(dev)}),
+            **({} if other is None else {"other_start": vars(other)}),
             **({"ended_early": True} if ended else {}),
         }
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import for_model
@@ -22,7 +21,6 @@ from sentcli.methods.method import changed
 from sentcli.methods.views import BatchTexts
 from sentcli.model import surgery
 from sentcli.model.cross_encoder_files import as_cross_encoder
-from sentcli.model.options import ModelOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text, position_limit
 from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
@@ -35,7 +33,8 @@ from sentcli.training.data import TrainingSentences, read_corpus, repetitions
 from sentcli.training.dev import HeldOutText
 from sentcli.training.inputs import RunInputs, read_inputs
 from sentcli.training.loop import run_order
-from sentcli.training.request import TrainRequest, fitting
+from sentcli.training.pooling import PoolingChoice, choose_pooling, pooling_of
+from sentcli.training.request import OWN, TrainRequest, fitting
 from sentcli.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ class Prepared:
     start_fingerprint: str
     """The fingerprint of the start model."""
     inputs: RunInputs
+    pooling: PoolingChoice
     held_out_text: HeldOutText | None = None
     notes: tuple[str, ...] = ()
     """Notes for the user, before the first step."""
@@ -129,7 +129,8 @@ def prepare(request: TrainRequest) -> Prepared:
     if dev_limit is not None:
         inputs = replace(inputs, dev=dev.limited(inputs.dev, dev_limit, request.model))
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
-    encoder, notes = load_encoder(method, request.model, pooling=request.pooling, device=request.device)
+    pooling = pooling_of(request, method)
+    encoder, notes = load_encoder(method, request.model, pooling=pooling, device=request.device)
     for task in (*(dev_set.task for dev_set in inputs.dev), *inputs.transfer):
         for_model(task, encoder.spec)  # refuses what a cross-encoder is not scored on
     if request.log.log_geometry and encoder.spec.scores_pairs:
@@ -156,12 +157,11 @@ def prepare(request: TrainRequest) -> Prepared:
             rows = f"{inputs.leaked} {corpus.unit} hold a text of the dev or test sets"
             notes.append(f"{rows} and were left out" if request.data.no_leak else f"{rows}; --no-leak leaves them out")
         notes += _data_notes(request, method, corpus)
-        notes += _pooling_notes(request, method, encoder)
         notes += [objective.note for objective in method.objectives.values() if objective.note]
         notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
     fingerprint = encoder.fingerprint()
     return Prepared(
-        request, method, encoder, model, tokenizer, second, fingerprint, inputs, held_out_text, tuple(notes)
+        request, method, encoder, model, tokenizer, second, fingerprint, inputs, pooling, held_out_text, tuple(notes)
     )
 
 
@@ -173,31 +173,34 @@ def seed_everything(seed: int) -> None:
 
 
 def load_encoder(
-    method: Method, model: str, *, pooling: str | None = None, device: str = "auto"
+    method: Method, model: str, *, pooling: PoolingChoice | None = None, device: str = "auto"
 ) -> tuple[SentenceEncoder, list[str]]:
-    """Load a start model with the pooling, the convolutions and the dropout of a method.
+    """Load a start model with a pooling and with the convolutions and the dropout of a method.
+
+    Args:
+        method: with its settings.
+        model: the name of the start model.
+        pooling: None takes what `choose_pooling` chooses.
+        device: as ``--device``.
 
     Returns:
         The encoder, and notes for the user.
     """
     notes: list[str] = []
     edit: Callable[[EncoderSpec], EncoderSpec] | None = None
-    pooling_name = pooling or method.pooling
-    own = None if method.template is None else "the mask token of its template"
+    pooling = pooling or choose_pooling(method, model)
     if method.cnn is not None:
-        edit, own = method.cnn.extend, "its own convolutions"
+        edit = method.cnn.extend
     elif method.views.joint:
-        edit, own = as_cross_encoder, "the first token"
-    if own is not None:
-        pooling_name = "own"
-        if pooling:
-            notes.append(f"{method.name} pools {own}; --pooling {pooling} is not used")
+        edit = as_cross_encoder
+    if pooling.unused is not None:
+        notes.append(f"{pooling.reason}; --pooling {pooling.unused} is not used")
     encoder = SentenceEncoder.load(
         model,
         backend="torch",
         device=device,
         precision="fp32",
-        pooling=None if pooling_name == "own" else pooling_name,
+        pooling=None if pooling.name == OWN else pooling.name,
         edit=edit,
         pairs=method.views.joint,
         untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
@@ -290,16 +293,6 @@ def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences
         repeats = f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one"
         return [f"{repeats}: in a batch with it they are taken for different sentences"]
     return []
-
-
-def _pooling_notes(request: TrainRequest, method: Method, encoder: SentenceEncoder) -> list[str]:
-    """Return a note if labelled pairs are to change the pooling of a sentence encoder, and nobody asked for it."""
-    if request.pooling is not None or method.views.one_sentence or method.template is not None:
-        return []
-    own = read_model(request.model, ModelOptions())
-    if own.assumed_pooling or own.pooling == encoder.spec.pooling:
-        return []
-    return [f"{request.model} pools {own.pooling}, {method.name} {encoder.spec.pooling}: --pooling own keeps it"]
 
 
 def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from sentcli.io.labelled_kinds import Kind, Layout
     from sentcli.methods.recipes import Recipe
 
+AUTO, OWN = "auto", "own"
+"""The values of ``--pooling`` in training that name no pooling: that of the model or of the method, and the model's."""
+
 
 @dataclass(frozen=True)
 class TrainRequest:
@@ -32,7 +35,8 @@ class TrainRequest:
     """The training data, as `open_source` takes them."""
     output: Path
     stage: str | None = None
-    pooling: str | None = None
+    pooling: str = AUTO
+    """A value of ``--pooling``, as `choose_pooling` takes it."""
     after: str | None = None
     """A method that is trained first, on the sentences of the pairs."""
     first_stage: dict[str, Any] | None = None
@@ -76,7 +80,7 @@ class TrainRequest:
                 raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
             get_method(self.after, None)
         method = configure(method, self.own_assignments)
-        if self.pooling is not None and self.pooling != "own":
+        if self.pooling not in (AUTO, OWN):
             check_pooling(self.pooling)
         return method
 

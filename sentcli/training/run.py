@@ -15,6 +15,7 @@ from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.score_kinds import SIMILARITY, TRANSFER
 from sentcli.evaluation.scores import average
 from sentcli.io.atomic import room_explained
+from sentcli.io.weights import has_weights
 from sentcli.machine import bytes_depend_on, environment
 from sentcli.model.cards import public_name, without_folders
 from sentcli.processes import agree, everywhere, is_first, process_count
@@ -22,9 +23,10 @@ from sentcli.training import loop
 from sentcli.training.card import model_card
 from sentcli.training.dev import dev_values
 from sentcli.training.inputs import TEXT_OF_PAIRS, read_inputs
-from sentcli.training.observer import DevScores, TrainResult
+from sentcli.training.observer import DevScores, OtherStart, TrainResult
 from sentcli.training.prepare import prepare
 from sentcli.training.records import CONFIG_FILE
+from sentcli.training.request import AUTO, OWN
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
 
 if TYPE_CHECKING:
@@ -110,6 +112,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         finally:
             encoder.local.backend.module = first_module  # type: ignore[attr-defined]
 
+    other = _other_start(prepared)
     result = loop.train(
         model,
         prepared.tokenizer,
@@ -122,7 +125,9 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         prompts=prepared.prompts,
         second_tokenizer=prepared.second_tokenizer,
         dev=next(iter(dev), None),
+        at_start={} if other is None else other.logged(dev[0].key),
     )
+    result = replace(result, other_start=other)
     if text is not None:
         perplexity = agree(text.values(encoder.torch_module)["held_out_perplexity"] if is_first() else None)
         result = replace(result, held_out_perplexity=perplexity)
@@ -131,6 +136,26 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     card = model_card(config, encoder, prepared.request)
     everywhere(lambda: folder.finish(encoder, model.head, config, card, model.kept()))
     return result
+
+
+def _other_start(prepared: Prepared) -> OtherStart | None:
+    """Score the start model with the pooling that was not taken, on the dev set that decides."""
+    other, request = prepared.pooling.other, prepared.request
+    if other is None or not prepared.inputs.dev or not has_weights(prepared.encoder.local.spec.folder):
+        return None
+    first, value = prepared.inputs.dev[0], None
+    if is_first():
+        encoder = SentenceEncoder.load(
+            request.model,
+            backend="torch",
+            device=request.device,
+            precision="fp32",
+            pooling=None if other == OWN else other,
+        )
+        value = dev_values(encoder, [first])[first.key]
+    agreed = agree(value)
+    assert agreed is not None
+    return OtherStart(other, agreed)
 
 
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
@@ -153,7 +178,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
             observer.scored(0, values, False)
         return values
 
-    before = score(prepared.encoder)
+    before, other = score(prepared.encoder), _other_start(prepared)
     began, sentences = time.perf_counter(), prepared.corpus.sentences
     encoder = prepared.method.fit.fit(prepared.encoder, list(sentences))
     speed = len(sentences) / (time.perf_counter() - began)
@@ -162,7 +187,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     if before is not None and after is not None:
         last = after[dev[0].key]
         scores = DevScores(dev[0].name, dev[0].metric, before[dev[0].key], last, 0, last)
-    result = _with_test_scores(prepared, encoder, TrainResult(scores, 0, 0, speed, 0))
+    result = _with_test_scores(prepared, encoder, TrainResult(scores, 0, 0, speed, 0, other_start=other))
     folder = _folder(prepared)  # this may replace an older folder: everything that can fail comes before
     for values, fitted in ((before, False), (after, True)):
         if values is not None:
@@ -223,7 +248,7 @@ def first_stage(request: TrainRequest) -> Prepared | None:
         output=output.with_name(f"{output.name}-{request.after}"),
         stage=None,
         recipe=None,
-        pooling=None,
+        pooling=AUTO,
         data=replace(
             request.data,
             text_of=TEXT_OF_PAIRS,
@@ -243,7 +268,6 @@ def after_first_stage(request: TrainRequest, first: Prepared) -> TrainRequest:
     return replace(
         request,
         model=str(first.request.output),
-        pooling=request.pooling or "own",
         after=None,
         assignments=request.own_assignments,
         first_stage={

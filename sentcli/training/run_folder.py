@@ -93,6 +93,20 @@ def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
     return any(path.match(pattern) for pattern in patterns)
 
 
+def kept_identity(path: Path, *, overwrite: bool) -> dict[str, Any]:
+    """Return the identity of the run that a folder holds, without opening it for writing; empty if there is none.
+
+    Args:
+        path: of the folder.
+        overwrite: whether a run that replaces the one in the folder comes first, as `RunFolder` looks for it.
+    """
+    folders = [successor(path.resolve())] if overwrite else []
+    for folder in (*folders, path):
+        with suppress(InputError):  # there is none, or it is damaged, which is said when the run starts
+            return _read(folder / IDENTITY_FILE)
+    return {}
+
+
 class RunFolder:
     """The folder that one run writes to. With several processes, only the first one writes.
 

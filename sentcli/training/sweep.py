@@ -33,7 +33,7 @@ from sentcli.training import run as runs
 from sentcli.training.observer import Observer
 from sentcli.training.prepare import Prepared, prepare
 from sentcli.training.records import IDENTITY_FILE, append_record, read_results
-from sentcli.training.request import TrainRequest
+from sentcli.training.request import AUTO, TrainRequest
 from sentcli.training.run_folder import LockedError
 from sentcli.zoo import models_folder
 
@@ -218,7 +218,9 @@ def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path)
     recipe = request.recipe
     if "recipe" in settings:
         recipe = load_recipe(str(settings["recipe"]))
-        options = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage, "pooling": recipe.pooling}
+        options = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage}
+        if request.pooling == AUTO:
+            options["pooling"] = recipe.pooling
         settings = {**{key: value for key, value in options.items() if value is not None}, **settings}
     assignments = [(k, v) for k, v in settings.items() if k not in (*OF_REQUEST, *OF_DATA, "recipe")]
     chosen: dict[str, Any] = {key: str(settings[key]) for key in OF_REQUEST if key in settings}

@@ -65,8 +65,7 @@ def train(
         output: The folder of the trained model.
         data: Text, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
-        pooling: As for encode; own is what the folder says. By default cls, but is-bert's CNN, first-last-avg for
-            whitening and the method of that name, own for sts-regression.
+        pooling: As for encode, own, or auto: a finished encoder keeps its own, any other start takes its method's.
         device: auto, cpu, cuda, cuda:1, mps.
 
     \b
@@ -93,7 +92,7 @@ def train(
     from sentcli.methods.recipes import load_recipe
     from sentcli.processes import is_first, together
     from sentcli.training.records import RESULTS_FILE
-    from sentcli.training.request import TrainRequest, methods_for
+    from sentcli.training.request import AUTO, TrainRequest, methods_for
     from sentcli.verbs.start_check import check_start
     from sentcli.verbs.train_runs import run_many, run_one, sweep_of
 
@@ -125,7 +124,7 @@ def train(
             files=files,
             output=output,
             stage=changes.stage or (recipe.stage if recipe else None),
-            pooling=pooling or (recipe.pooling if recipe else None),
+            pooling=pooling or (recipe and recipe.pooling) or AUTO,
             after=changes.after,
             device=device,
             data=reading,

@@ -83,6 +83,10 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
         console.warn(f"{name} failed: {message}")
     for name in ran.locked:
         console.warn(f"{name} is being run by another process")
+    unmoved = sum(training_view.kept_start(record["results"]) for record in ran.records)
+    if unmoved:
+        runs = "this run" if len(ran.records) == 1 else f"{unmoved} of {len(ran.records)} runs"
+        console.warn(f"no step of {runs} was better than the start, whose weights were kept. {training_view.REMEDY}")
     where = f"; their results are in {results}" if ran.records else ""
     console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
     summaries = summarize(ran.records)
@@ -179,6 +183,7 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
     encoder, method = prepared.encoder, prepared.method
     return {
         **encoder.describe(),
+        "pooling_reason": prepared.pooling.reason,
         **encoder.provenance(),
         "encoding_max_length": encoder.spec.max_length,
         "method": method.name,

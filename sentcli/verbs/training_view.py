@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.table import Table
+from sentcli.training.observer import WITH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
+REMEDY = (
+    "Try another --learning-rate; sentcli analyze similarity shows by what the vectors of the start model distinguish "
+    "sentences"
+)
+"""What to do where training does not help."""
 LOG_EVERY = 100
 """Steps between two lines if there is no live table; slow steps have one every `console.EVERY` seconds."""
 
@@ -71,14 +77,27 @@ class TrainingView:
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Print the numbers of an evaluation."""
         scores = {dev.key: dev.shown(values[dev.key]) for dev in self.sets if dev.key in values}
-        others = [f"{key.replace('_', '-')} {value:.3f}" for key, value in values.items() if key not in scores]
-        parts = [*scores.values(), *others]
+        with_others = [key for key in values if WITH in key]
+        others = [key for key in values if key not in scores and key not in with_others]
+        parts = [*scores.values(), *(f"{key.replace('_', '-')} {values[key]:.3f}" for key in others)]
         if scores:
             self.dev = f"{parts[0]}, "
             parts[0] += " (best so far)" if best and step else ""
         console.note(f"step {step}: {', '.join(parts)}")
+        for key in with_others:
+            self._compare_poolings(key, values)
         for tracker in self.trackers:
             tracker.scored(step, values, best)
+
+    def _compare_poolings(self, key: str, values: Mapping[str, float]) -> None:
+        """Say what the start has with the pooling that was not taken, and warn if it is better."""
+        of_set, _, pooling = key.partition(WITH)
+        dev = next(dev for dev in self.sets if dev.key == of_set)
+        said = f"with --pooling {pooling} the start has {dev.shown(values[key])}"
+        if values[key] > values[of_set]:
+            console.warn(f"{said}, which is more")
+        else:
+            console.note(said)
 
     def table(self) -> Any:
         """Return the table above the progress bar."""
@@ -127,7 +146,8 @@ def _introduce(prepared: Prepared) -> None:
     work = f"{prepared.steps} steps of {batch}" if prepared.model else "fitted"
     terms = " + ".join(f"{o.weight:g} x {name}" if o.weight != 1 else name for name, o in method.objectives.items())
     console.note(
-        f"{method.name}{f' ({terms})' if terms else ''} from {request.model}, pooling {encoder.spec.pooling}: "
+        f"{method.name}{f' ({terms})' if terms else ''} from {request.model}, pooling {encoder.spec.pooling} "
+        f"({prepared.pooling.reason}): "
         f"{len(prepared.corpus.sentences)} {prepared.corpus.unit}, {work} on {encoder.backend.device}"
     )
     device = torch.device(encoder.backend.device)
@@ -160,11 +180,13 @@ def summary(result: TrainResult, output: Path) -> None:
     if result.senteval_average is not None:
         scores += f"; transfer average {result.senteval_average:.2f} ({', '.join(result.senteval or ())})"
     console.note(f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s{scores}; model in {output}")
-    if result.best_step == 0 < result.steps:
-        console.warn(
-            "no step was better than the start, whose weights are in the model. Try another --learning-rate; "
-            "sentcli analyze similarity shows by what the vectors of the start model distinguish sentences"
-        )
+    if kept_start(result.to_dict()):
+        console.warn(f"no step was better than the start, whose weights are in the model. {REMEDY}")
+
+
+def kept_start(results: Mapping[str, Any]) -> bool:
+    """Tell by its results whether a run has trained, and no step was better than its start."""
+    return results.get("best_step") == 0 < (results.get("steps") or 0)
 
 
 def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
@@ -189,13 +211,20 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
     rows = []
     for summary in summaries:
         seeds = zip(summary.seeds, summary.runs, strict=True)
-        shown = [f"{seed} (ended early)" if result.get("ended_early") else str(seed) for seed, result in seeds]
+        shown = [f"{seed}{_mark(result)}" for seed, result in seeds]
         rows.append([*settings(summary.point), ", ".join(shown), *(_mean_and_sd(summary, key) for key in columns)])
     for part in IN_TURN:
         for mean in parts_means(summaries, part):
             numbers = (f"{mean.numbers[key]:.2f}" if key in mean.numbers else "" for key in columns)
             rows.append([*settings({**mean.point, part: "mean"}), "", *numbers])
     return Table(title, [*head, "seeds", *columns.values()], rows)
+
+
+def _mark(results: Mapping[str, Any]) -> str:
+    """Return what a table of runs says behind the seed of a run that did not end as others do."""
+    if kept_start(results):
+        return " (start kept)"
+    return " (ended early)" if results.get("ended_early") else ""
 
 
 def _mean_and_sd(summary: Summary, key: str) -> str:

@@ -1,15 +1,21 @@
 import importlib.util
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.retrieval import averaged
 from sentcli.evaluation.transfer import AVERAGED
 from sentcli.methods import configure, get_method
+from sentcli.methods.method import changed
 from sentcli.methods.recipes import load_recipe, recipe_names
 from sentcli.training.batches import Order
+from sentcli.training.pooling import choose_pooling
+from sentcli.training.request import TrainRequest
+from sentcli.training.sweep import read_sweep, request_at, sweep_names
 from sentcli.zoo import models_folder, zoo
 
 ROOT = Path(__file__).parent.parent.parent
@@ -218,3 +224,29 @@ def test_the_page_of_the_documentation_is_up_to_date():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (ROOT / "docs" / "recipes.md").read_text("utf-8") == module.page(), "run 'python docs/make_recipes.py'"
+
+
+RESOLVED = json.loads((Path(__file__).parent / "recipes_resolved.json").read_text("utf-8"))
+"""What each recipe and each run of the papers' sweeps came to before ``--pooling`` was ``auto``."""
+
+
+def resolved(request, start):
+    method = request.configured()
+    pooling = choose_pooling(method, start, request.pooling).name
+    limit = request.data.limit or (request.recipe.limit if request.recipe else None)
+    described = method.describe(changed_only=True)
+    facts = {"model": request.model, "pooling": pooling, "stage": request.stage, "limit": limit}
+    return json.loads(json.dumps({**facts, **described, "settings": changed(method.settings)}))
+
+
+def test_a_finished_encoder_as_start_moves_nothing_of_recipes_and_papers_sweeps(tmp_path, tiny_bert):
+    start = str(tmp_path / "finished")
+    SentenceEncoder.load(str(tiny_bert), backend="torch", pooling="lasttoken").save(start)
+    nothing, points = TrainRequest("", "", [], tmp_path), {name: {"recipe": name} for name in recipe_names()}
+    for name in sweep_names():
+        sweep = read_sweep(Path(name))
+        seed = {"seed": sweep.seeds[0]} if sweep.seeds else {}
+        points |= {f"{name} {number}": {**point, **seed} for number, point in enumerate(sweep.points, 1)}
+    assert set(points) == set(RESOLVED)
+    for name, point in points.items():
+        assert resolved(request_at(nothing, point, tmp_path), start) == RESOLVED[name], name

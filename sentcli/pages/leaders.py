@@ -1,0 +1,102 @@
+"""Which rows of a table are best, which of them are equal, and which are the same weights under several names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sentcli.pages.systems import DIGESTS, model_choices
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.scores import ModelScores
+    from sentcli.pages.score_tables import ScoreTable
+    from sentcli.pages.systems import System
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The systems of a table that have its best value, as the table prints it."""
+
+    best: tuple[System, ...]
+    value: float
+    others: tuple[System, ...]
+    """The rest of those that have a value, the best one first."""
+
+    @property
+    def everyone(self) -> bool:
+        """Whether several systems are compared and all have the same value."""
+        return len(self.best) > 1 and not self.others
+
+    @property
+    def names(self) -> str:
+        """The labels of the best systems."""
+        return listed([system.label for system in self.best])
+
+
+def leaders(table: ScoreTable, column: str) -> Leaders | None:
+    """Return the best systems of a column, equal where the printed numbers are; None if no system has a value."""
+    means = [(mean, s) for s in table.systems if (mean := s.spread(column, table.columns)[0]) is not None]
+    if not means:
+        return None
+    ordered = sorted(means, key=lambda entry: -entry[0])
+    pattern, value = table.format_of(column), ordered[0][0]
+    best = [system for mean, system in ordered if format(mean, pattern) == format(value, pattern)]
+    return Leaders(tuple(best), value, tuple(system for _, system in ordered[len(best) :]))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return ``a``, ``a and b``, or ``a, b and c``."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def same_weights(systems: Sequence[System]) -> list[tuple[System, ...]]:
+    """Return the systems that are the same weights used in the same way, each group of two or more.
+
+    Files of earlier versions do not say which weights a model had; nothing is said of them.
+    """
+    groups: dict[str, list[System]] = {}
+    for system in systems:
+        weights = {_identity(scores) for scores in system.seeds}
+        if None not in weights and len(weights) == 1:
+            groups.setdefault(str(weights.pop()), []).append(system)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def weights_notes(table: ScoreTable) -> list[str]:
+    """Return a sentence for each group of rows, and for each group of seeds, that are the same weights."""
+    notes = []
+    for group in same_weights(table.systems):
+        who = "all models" if len(group) == len(table.systems) else listed([system.label for system in group])
+        notes.append(f"{who}: the same weights{_of_start(group)}.")
+    said = [system for group in same_weights(table.systems) for system in group]
+    for system in table.systems:
+        weights = {_identity(scores) for scores in system.seeds}
+        if len(system.seeds) > 1 and len(weights) == 1 and None not in weights and system not in said:
+            notes.append(f"{system.label}: its {len(system.seeds)} runs have the same weights{_of_start((system,))}.")
+    return [note[0].upper() + note[1:] if note.startswith("all ") else note for note in notes]
+
+
+def equal_because(group: Sequence[System]) -> str:
+    """Return why the scores of systems are equal, if it is known: a clause that begins with a colon, or nothing."""
+    if not any(set(group) <= set(same) for same in same_weights(group)):
+        return ""
+    return f": they have the same weights{_of_start(group)}"
+
+
+def _identity(scores: ModelScores) -> str | None:
+    """Return what two names of one model share, or None if the weights are not known."""
+    if scores.protocol.get("weights") is None:
+        return None
+    choices = {key: value for key, value in model_choices(scores).items() if key not in DIGESTS}
+    choices.pop("revision", None)
+    digests = [scores.protocol.get(key) for key in DIGESTS]
+    return repr((digests, sorted(choices.items(), key=str)))
+
+
+def _of_start(group: Sequence[System]) -> str:
+    """Return a clause if the weights are those that a training began with, since no step of it was better."""
+    kept = [scores.environment.get("kept_start") for system in group for scores in system.seeds]
+    return ", those of the start, since no step was better" if any(kept) else ""

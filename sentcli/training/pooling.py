@@ -1,0 +1,77 @@
+"""Which pooling a run takes: a finished encoder keeps its own, any other start takes its method's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sentcli.encoder.loading import finished_encoder
+from sentcli.methods.modules import PoolingOnly
+from sentcli.model.spec import POOLINGS
+from sentcli.training.request import AUTO, OWN
+from sentcli.training.run_folder import kept_identity
+
+if TYPE_CHECKING:
+    from sentcli.methods import Method
+    from sentcli.training.request import TrainRequest
+
+ASSUMED = "mean"
+"""The pooling that other programs assume for a model that states none, as `read_spec` does."""
+
+
+@dataclass(frozen=True)
+class PoolingChoice:
+    """A pooling, and why it was taken."""
+
+    name: str
+    """A value of ``--pooling``; ``own`` is what the start model has."""
+    reason: str
+    other: str | None = None
+    """The value that a user may have expected instead; its start is scored once beside the one that was taken."""
+    unused: str | None = None
+    """The pooling that was asked for, if the method has no use for it."""
+
+
+def choose_pooling(method: Method, model: str, asked: str = AUTO) -> PoolingChoice:
+    """Return the pooling of a run.
+
+    Args:
+        method: with its settings.
+        model: the name of the start model.
+        asked: the value of ``--pooling``, or the one that a recipe names.
+    """
+    if fixed := method.fixed_pooling:
+        unused = None if asked in (AUTO, OWN) else asked
+        return PoolingChoice(OWN, f"{method.name} pools {fixed}", unused=unused)
+    if asked == AUTO and isinstance(method.fit, PoolingOnly):
+        return PoolingChoice(method.pooling, "it is all that the method changes")
+    if asked == OWN or (asked == AUTO and method.pooling == OWN):
+        return PoolingChoice(OWN, "the start model's own")
+    finished = finished_encoder(model)
+    if asked != AUTO:
+        other = OWN if finished is not None and finished.pooling != asked else None
+        return PoolingChoice(asked, "it was asked for", other)
+    if finished is None:
+        other = ASSUMED if method.pooling != ASSUMED else None
+        return PoolingChoice(method.pooling, f"that of {method.name}, since the start model states none", other)
+    other = None if finished.is_static or finished.pooling == method.pooling else method.pooling
+    return PoolingChoice(OWN, "the start model's own, since it is a finished encoder", other)
+
+
+def pooling_of(request: TrainRequest, method: Method) -> PoolingChoice:
+    """Return the pooling of a run; one that is resumed keeps what it began with, unless another is asked for.
+
+    Earlier versions took the method's pooling for every start.
+    """
+    choice = choose_pooling(method, request.model, request.pooling)
+    if request.pooling != AUTO or not request.log.resume or method.fixed_pooling:
+        return choice
+    encoder = kept_identity(request.output, overwrite=request.log.overwrite).get("encoder")
+    begun = encoder.get("pooling") if isinstance(encoder, dict) else None
+    finished = finished_encoder(request.model)
+    own = None if finished is None else finished.pooling
+    if begun == (own if choice.name == OWN else choice.name):
+        return choice
+    if begun is not None and begun == own:
+        return PoolingChoice(OWN, "the run began with it")
+    return PoolingChoice(begun, "the run began with it") if begun in POOLINGS else choice
