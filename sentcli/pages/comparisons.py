@@ -81,7 +81,7 @@ def verdict(tables: Sequence[ScoreTable]) -> str:
 def _lead(table: ScoreTable) -> tuple[str, str] | None:
     """Return who is best by the last column, which is the average if there is one, and the lead in words."""
     column = table.columns[-1]
-    leading = leaders(table, column)
+    leading = leaders(table.systems, column, table.columns, table.format_of(column))
     if leading is None or len(leading.best) + len(leading.others) < 2:
         return None
     where = f"on average over {len(table.tasks)} data sets" if column == AVERAGE else f"on {short(column)}"

@@ -10,7 +10,6 @@ from sentcli.pages.systems import DIGESTS, model_choices
 
 if TYPE_CHECKING:
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import System
 
 
@@ -34,13 +33,20 @@ class Leaders:
         return listed([system.label for system in self.best])
 
 
-def leaders(table: ScoreTable, column: str) -> Leaders | None:
-    """Return the best systems of a column, equal where the printed numbers are; None if no system has a value."""
-    means = [(mean, s) for s in table.systems if (mean := s.spread(column, table.columns)[0]) is not None]
+def leaders(systems: Sequence[System], column: str, columns: Sequence[str], pattern: str) -> Leaders | None:
+    """Return the best systems of a column of a table; None if no system has a value.
+
+    Args:
+        systems: of the table.
+        column: a task, or ``average``.
+        columns: all columns of the table.
+        pattern: the format of the column, in which values are equal or not.
+    """
+    means = [(mean, system) for system in systems if (mean := system.spread(column, columns)[0]) is not None]
     if not means:
         return None
     ordered = sorted(means, key=lambda entry: -entry[0])
-    pattern, value = table.format_of(column), ordered[0][0]
+    value = ordered[0][0]
     best = [system for mean, system in ordered if format(mean, pattern) == format(value, pattern)]
     return Leaders(tuple(best), value, tuple(system for _, system in ordered[len(best) :]))
 
@@ -59,31 +65,40 @@ def same_weights(systems: Sequence[System]) -> list[tuple[System, ...]]:
     """
     groups: dict[str, list[System]] = {}
     for system in systems:
-        weights = {_identity(scores) for scores in system.seeds}
-        if None not in weights and len(weights) == 1:
-            groups.setdefault(str(weights.pop()), []).append(system)
+        weights = _weights_of(system)
+        if weights is not None:
+            groups.setdefault(weights, []).append(system)
     return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-def weights_notes(table: ScoreTable) -> list[str]:
+def weights_notes(systems: Sequence[System]) -> list[str]:
     """Return a sentence for each group of rows, and for each group of seeds, that are the same weights."""
+    groups = same_weights(systems)
     notes = []
-    for group in same_weights(table.systems):
-        who = "all models" if len(group) == len(table.systems) else listed([system.label for system in group])
+    for group in groups:
+        everyone = len(group) == len(systems)
+        who = "All models" if everyone else listed([system.label for system in group])
         notes.append(f"{who}: the same weights{_of_start(group)}.")
-    said = [system for group in same_weights(table.systems) for system in group]
-    for system in table.systems:
-        weights = {_identity(scores) for scores in system.seeds}
-        if len(system.seeds) > 1 and len(weights) == 1 and None not in weights and system not in said:
-            notes.append(f"{system.label}: its {len(system.seeds)} runs have the same weights{_of_start((system,))}.")
-    return [note[0].upper() + note[1:] if note.startswith("all ") else note for note in notes]
+    said = [system.label for group in groups for system in group]
+    for system in systems:
+        seeds = len(system.seeds)
+        if seeds > 1 and _weights_of(system) is not None and system.label not in said:
+            notes.append(f"{system.label}: its {seeds} runs have the same weights{_of_start((system,))}.")
+    return notes
 
 
 def equal_because(group: Sequence[System]) -> str:
     """Return why the scores of systems are equal, if it is known: a clause that begins with a colon, or nothing."""
-    if not any(set(group) <= set(same) for same in same_weights(group)):
+    weights = {_weights_of(system) for system in group}
+    if len(weights) > 1 or None in weights:
         return ""
     return f": they have the same weights{_of_start(group)}"
+
+
+def _weights_of(system: System) -> str | None:
+    """Return the `_identity` that all seeds of a system share, or None if they differ or it is not known."""
+    identities = {_identity(scores) for scores in system.seeds}
+    return identities.pop() if len(identities) == 1 else None
 
 
 def _identity(scores: ModelScores) -> str | None:

@@ -141,7 +141,7 @@ def cost_table(runs: Sequence[ModelScores]) -> Table | None:
 def _summary(table: ScoreTable) -> str:
     """Return a sentence that names the best model of a table."""
     column = table.columns[-1]
-    leading = leaders(table, column)
+    leading = leaders(table.systems, column, table.columns, table.format_of(column))
     if leading is None:
         return f"{table.title}: no model has all scores."
     axis = systems.axis(table.models[0])

@@ -158,7 +158,7 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
         notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")
-    notes += weights_notes(table)
+    notes += weights_notes(table.systems)
     if table.grouped:
         notes.append("n: seeds of one system, shown as mean \N{PLUS-MINUS SIGN} sample standard deviation.")
     if gaps:

@@ -79,16 +79,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
             ran = _run_on_ray(planned, results, view, cluster, request.device, varied.asha)
     if not is_first():
         return outcome
-    for name, message in ran.failed.items():
-        console.warn(f"{name} failed: {message}")
-    for name in ran.locked:
-        console.warn(f"{name} is being run by another process")
-    unmoved = sum(training_view.kept_start(record["results"]) for record in ran.records)
-    if unmoved:
-        runs = "this run" if len(ran.records) == 1 else f"{unmoved} of {len(ran.records)} runs"
-        console.warn(f"no step of {runs} was better than the start, whose weights were kept. {training_view.REMEDY}")
-    where = f"; their results are in {results}" if ran.records else ""
-    console.note(f"{len(ran.records)} of {len(planned)} runs have finished{where}")
+    _say_what_happened(ran, len(planned), results)
     summaries = summarize(ran.records)
     results_by_point = [summary.to_dict() for summary in summaries]
     report: dict[str, Any] = {"points": results_by_point}
@@ -110,6 +101,21 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
         others = f"; the others are in {results}" if ran.records else ""
         raise outcome.failed(f"{len(ran.failed)} of {len(planned)} runs failed{others}")
     return outcome
+
+
+def _say_what_happened(ran: SweepResult, planned: int, results: Path) -> None:
+    """Say how many runs of a sweep have finished, which have failed, and which have kept their start."""
+    for name, message in ran.failed.items():
+        console.warn(f"{name} failed: {message}")
+    for name in ran.locked:
+        console.warn(f"{name} is being run by another process")
+    finished = len(ran.records)
+    unmoved = sum(training_view.kept_start(record["results"]) for record in ran.records)
+    if unmoved:
+        kept = "no step was better than the start, whose weights were kept"
+        console.warn(f"{unmoved} of {finished} runs: {kept}. {training_view.REMEDY}")
+    where = f"; their results are in {results}" if ran.records else ""
+    console.note(f"{finished} of {planned} runs have finished{where}")
 
 
 def _run_on_ray(
