@@ -160,6 +160,11 @@ class Canaries:
             raise InputError(f"{title}: its vectors of fixed texts are damaged; make it again") from error
 
     @property
+    def in_int8(self) -> bool:
+        """Whether the model computed in int8."""
+        return self.precision.endswith(" int8")
+
+    @property
     def _numbers(self) -> npt.NDArray[np.float64]:
         return np.frombuffer(base64.b64decode(self.vectors), "<f4").reshape(len(TEXTS), WIDTH).astype(np.float64)
 

@@ -18,6 +18,7 @@ from sentcli.errors import InputError
 from sentcli.io.places import is_remote
 from sentcli.io.readers import OnNull
 from sentcli.io.served import Served
+from sentcli.io.weights import has_weights
 from sentcli.model.canaries import Canaries
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
@@ -103,6 +104,20 @@ class Origin(VectorFacts):
         }
         return replace(options, **changed)
 
+    def in_their_precision(self, model: str, options: LoadOptions) -> LoadOptions:
+        """Return options that load a model in the precision of these vectors, unless they say another one.
+
+        A query in fp32 does not meet its own text among int8 vectors. The half precisions differ from fp32 by rounding
+        alone, and not every machine computes in them: queries of such vectors are encoded in fp32.
+        """
+        made_in_int8 = self.canaries is not None and self.canaries.in_int8
+        free_to_choose = options.precision == "auto" and options.backend != "torch"
+        if not (made_in_int8 and free_to_choose) or Served.parse(model) is not None:
+            return options
+        if not has_weights(read_model(model, options).folder):  # an export has a precision of its own
+            return options
+        return replace(options, precision="int8")
+
     @property
     def bits(self) -> bool:
         """Whether a byte holds eight signs."""
@@ -180,7 +195,9 @@ class Origin(VectorFacts):
             if kinship in ("another model", "another pooling or prompt"):
                 raise InputError(f"{self.name}: {encoder.model} makes other vectors now: {sentence}")
             if kinship == "another precision":
-                console.note(f"{self.name}: {sentence}")
+                in_int8 = self.canaries.in_int8 or encoder.backend.precision == "int8"
+                say = console.note if in_int8 else console.detail
+                say(f"{self.name}: {sentence}")
 
     def check_same_rows(self, full: Origin) -> None:
         """Refuse full vectors that are not those of the same rows, as far as both say what was encoded.

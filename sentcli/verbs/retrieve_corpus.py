@@ -174,12 +174,14 @@ def load_query_encoder(models: Sequence[str], corpus: Corpus, options: LoadOptio
     if models:
         if origin is not None and not origin.known:
             console.note(f"{corpus.title} does not say which model made its vectors; it has to be {models[0]}")
+        if origin is not None:
+            options = origin.in_their_precision(models[0], options)
         return load_encoder(models[0], options)
     if origin is None:
         raise InputError(f"{corpus.title} holds texts, which are encoded first: give the model with -m")
     model = origin.named_model()
     console.detail(f"{corpus.title} was encoded with {model}, which is taken")
-    return load_encoder(model, origin.load_options(options))
+    return load_encoder(model, origin.in_their_precision(model, origin.load_options(options)))
 
 
 def _selected(corpus: Corpus, options: CorpusOptions, result: Result) -> Corpus:
