@@ -8,7 +8,9 @@ Every verb of the command line is a function here, with the long names of its op
 from typing import Any
 
 from sentcli.version import __version__
+from sentcli.waiting import wait_passively
 
+wait_passively()
 VERBS = ("train", "encode", "export", "evaluate", "sts_eval", "senteval", "retrieve", "index", "report", "analyze")
 __all__ = ["SentenceEncoder", "__version__", *VERBS]
 

@@ -15,6 +15,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import SERVED_HELP, ClusterOptions, Format, IdField, Overwrite, TextField, open_encoder
 from sentcli.verbs.result import Result
+from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
@@ -137,6 +138,7 @@ def encode(
     from sentcli.cluster import check_address
     from sentcli.io.dataset import ShardShare
     from sentcli.io.writers import output_kind
+    from sentcli.machine import threads
     from sentcli.smaller import Smaller
 
     if not inputs or not model or (output is None and not estimate):
@@ -180,6 +182,8 @@ def encode(
             append=writing.append,
             part=share,
         )
+        if encoder.backend.device == "cpu" and pool is None and (busy := busy_note(threads())):
+            console.note(busy)
         with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long)

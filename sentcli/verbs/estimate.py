@@ -12,9 +12,11 @@ import numpy as np
 from sentcli import console
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.served import Served
+from sentcli.machine import threads
 from sentcli.model.options import LoadOptions
 from sentcli.table import Table
 from sentcli.verbs.result import Result
+from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
     from sentcli.bulk import Inputs
@@ -95,6 +97,7 @@ def estimate(
     counts = {"rows": files.survey.rows, "distinct": encoded, "duplicates": files.survey.rows - encoded}
     result = Result("encode", ", ".join(models), {"estimate": True, "sample": len(texts), **smaller.protocol()})
     estimates: list[Estimate] = []
+    busy = busy_note(threads())
     for model in models:
         for precision in ("fp32", "int8") if options.precision == "auto" and options.on_cpu else (options.precision,):
             try:
@@ -109,6 +112,8 @@ def estimate(
         f"{counts['rows']:,} rows, of which {counts['duplicates']:,} repeat another one and are not encoded again; "
         f"measured on {len(texts):,} of them, on this machine as it is busy now. Nothing was written."
     ]
+    if busy is not None:
+        notes.append(f"{busy.capitalize()}.")
     models_json = [asdict(entry) for entry in estimates]
     return result.finish({**counts, "models": models_json}, [_table(estimates, notes)])
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.table import Table
 from sentcli.training.observer import WITH
+from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,6 +157,8 @@ def _introduce(prepared: Prepared) -> None:
     for section, values in {**method.describe(), "settings": vars(settings)}.items():
         if isinstance(values, dict):
             console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
+    if busy := busy_note(torch.get_num_threads()):
+        console.note(busy)
     for taken in prepared.corpus.taken:
         console.note(taken)
     for note in prepared.notes:

@@ -1,0 +1,80 @@
+"""How the threads of matrix products wait, and how much of the processor other programs leave.
+
+OpenMP reads its environment once, when torch is imported. Threads that have done their part of a product spin for some
+milliseconds before they sleep. Beside another busy program the spinning takes the core that the last thread of the same
+product needs: benchmarks/waiting.py measures several times the speed for threads that sleep at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+CHOSEN_BY = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+"""The variables by which a user chooses how threads wait."""
+LONGEST = 60.0
+"""Seconds after which an average over the time since the last look says nothing of now."""
+GLANCE = 0.2
+"""Seconds for which the processor is looked at then."""
+WORTH_SAYING = 0.5
+"""The share of a core that others have to take before it is said."""
+
+
+def wait_passively() -> None:
+    """Let threads of OpenMP sleep while they wait, unless the user has chosen or torch has been imported."""
+    if "torch" not in sys.modules and not any(name in os.environ for name in CHOSEN_BY):
+        os.environ["OMP_WAIT_POLICY"] = "passive"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The seconds that processors have worked up to a moment."""
+
+    moment: float
+    everyone: float
+    this_process: float
+
+    @classmethod
+    def now(cls) -> _Look | None:
+        """Return the seconds up to now; None where the system does not tell (it is no Linux)."""
+        with suppress(OSError, ValueError, AttributeError):
+            head = Path("/proc/stat").read_text("ascii").splitlines()[0].split()
+            user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, head[1:9])
+            ticks = user + nice + system + interrupts + soft + stolen
+            return cls(time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), time.process_time())
+        return None
+
+    def others_until(self, later: _Look) -> float:
+        """Return how many cores other processes have kept busy since."""
+        worked = (later.everyone - self.everyone) - (later.this_process - self.this_process)
+        return max(0.0, worked / (later.moment - self.moment))
+
+
+_last = _Look.now()
+
+
+def cores_of_others() -> float | None:
+    """Return how many cores other processes have kept busy since the last call; None if it is not known."""
+    global _last
+    before, now = _last, _Look.now()
+    if before is None or now is None:
+        return None
+    if not GLANCE <= now.moment - before.moment <= LONGEST:
+        before = now
+        time.sleep(GLANCE)
+        now = _Look.now()
+        assert now is not None
+    _last = now
+    return before.others_until(now)
+
+
+def busy_note(threads: int) -> str | None:
+    """Return a sentence if other programs leave fewer cores than the threads that are to compute; else None."""
+    others, cores = cores_of_others(), os.cpu_count() or 1
+    if others is None or others < WORTH_SAYING or others + threads <= cores:
+        return None
+    return f"other programs keep {others:.1f} of {cores} cores busy: this takes longer than alone"
