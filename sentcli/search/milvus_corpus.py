@@ -54,6 +54,11 @@ class MilvusCorpus:
         return self.collection.record.schema()
 
     def __len__(self) -> int:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> int:
+        """The number of rows that meet the condition; Milvus Lite needs half a second to count them."""
         return self.collection.count(self.condition)
 
     def select(self, condition: Condition) -> MilvusCorpus:

@@ -338,7 +338,7 @@ def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
     """Return the hits of a query for the console, several ways side by side.
 
     A hit has its rank, id, score, and the beginning of its title and text with the words of the query marked, also
-    with other endings.
+    with other endings. A text that several hits share is shown with the first of them.
     """
     from rich.table import Table as Grid
     from rich.text import Text
@@ -351,15 +351,20 @@ def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
         table.add_column("text", overflow="fold", ratio=1)
     words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= 4}
     longest_first = "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word))))
+    shown: dict[str, dict[tuple[Any, str], int]] = {way: {} for way in hits_by_way}
     for hits in zip_longest(*hits_by_way.values()):
         cells: list[str | Text] = []
-        for hit in hits:
+        for hit, ranks in zip(hits, shown.values(), strict=True):
             if hit is None:
                 cells += ["", "", ""]
                 continue
             title = hit.row.columns.get("title")
-            text = Text(f"{_beginning(str(title))}\n" if title else "", "bold")
-            text.append(_beginning(hit.row.text), "not bold")
+            first = ranks.setdefault((title, hit.row.text), hit.rank)
+            if first < hit.rank:
+                text = Text(f"the same text as rank {first}", "dim not bold")
+            else:
+                text = Text(f"{_beginning(str(title))}\n" if title else "", "bold")
+                text.append(_beginning(hit.row.text), "not bold")
             for name, value in hit.row.columns.items() if len(hits_by_way) == 1 else ():
                 if value is not None and value != "" and name != "title":
                     text.append(f"\n{safe(name)}: {_beginning(str(value))}", "dim not bold")

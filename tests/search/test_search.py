@@ -365,3 +365,14 @@ def test_an_index_that_finds_fewer_rows_than_asked_for_says_so(capsys):
     assert (corpus.nearest(vectors[:3], 1000).positions < 0).any()
     said = capsys.readouterr().err
     assert "ivf" in said and "nprobe 1" in said and "fewer than 1,000 rows for 3 of 3 queries" in said
+
+
+def test_a_text_that_several_hits_share_is_shown_once_with_all_their_ids(invoke, tiny_bert, tmp_path):
+    texts = ["the big cat", "the big cat", "a small dog"]
+    rows = ({"id": f"key{i}", "text": text} for i, text in enumerate(texts))
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call = ["retrieve", "-m", tiny_bert, "--corpus", tmp_path / "c.jsonl", "--query", "cats"]
+    shown = invoke(*call, check=0).stdout
+    assert shown.count(texts[0]) == 1 and all(f"key{i}" in shown for i in range(3))
+    (found,) = json.loads(invoke(*call, "--json", "-", check=0).stdout)["results"]
+    assert sorted(hit["text"] for hit in found["hits"]) == sorted(texts)
