@@ -3,7 +3,7 @@
 import json
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 import torch
 import transformers
@@ -77,11 +77,14 @@ FAMILIES = (
 )  # fmt: skip
 """Architectures that transformers builds without code from the folder."""
 
+MADE = TemporaryDirectory(prefix="sentcli-test-folders-")
+"""Holds the folders of `plain`; it goes with the process."""
+
 
 @cache
 def plain(kind="bert", padding="right", limit=64):
     """A plain transformers folder with random weights, made once."""
-    folder = Path(mkdtemp(prefix=f"{kind}-"))
+    folder = Path(mkdtemp(prefix=f"{kind}-", dir=MADE.name))
     torch.manual_seed(0)
     made = tokenizer(padding, ending=kind in LAST_TOKEN, limit=limit)
     common = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
