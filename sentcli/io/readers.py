@@ -308,19 +308,6 @@ def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:
     return block
 
 
-def drawn(texts: Iterable[str], count: int) -> tuple[list[str], int]:
-    """Draw at most `count` of some texts, the same each time, and count all of them (Vitter's algorithm R)."""
-    random, sample, seen = np.random.default_rng(0), list[str](), 0
-    for text in texts:
-        place = seen if seen < count else int(random.integers(0, seen + 1))
-        seen += 1
-        if place < len(sample):
-            sample[place] = text
-        elif place < count:
-            sample.append(text)
-    return sample, seen
-
-
 def pair_files(name: str) -> list[str]:
     """Return the tables in a folder of pairs in the order of their names, or the name itself if it is a file."""
     folder = Path(name)

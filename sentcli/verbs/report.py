@@ -125,7 +125,7 @@ def report(
     has_inputs = data is not None or texts is not None
     if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    rows = shared.read_rows(texts, text_field)[0] if texts is not None else {}
+    rows = shared.read_rows(texts, text_field) if texts is not None else None
     models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
     if data is not None and models:
         tasks = shared.sts_tasks(data)
@@ -188,7 +188,7 @@ def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
 
 
 def _model_sections(
-    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, rows: dict[str, shared.FirstRow]
+    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, rows: shared.TextRows | None
 ) -> list[Section]:
     """Return the geometry of models; with data also cosines against gold scores, and with texts maps of them.
 
@@ -196,7 +196,7 @@ def _model_sections(
         models: to measure.
         data: SentEval's folder.
         texts: the file of texts.
-        rows: its distinct texts.
+        rows: its distinct texts; None without the file.
     """
     from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import geometry, similarity
@@ -207,7 +207,7 @@ def _model_sections(
         return []
     names = shared.short_names([model.name for model in models])
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
-    inputs = geometry.GeometryInputs(pairs, list(rows), sts=shared.sts_tasks(data) if data is not None else {})
+    inputs = geometry.GeometryInputs(pairs, rows, sts=shared.sts_tasks(data) if data is not None else {})
     sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
     if data is not None:
         ((name, subsets),) = shared.read_stsb(data, None, "test").items()
@@ -216,13 +216,14 @@ def _model_sections(
         for model in models:
             gold_pairs.measure(model, names[model.name])
         sections += gold_pairs.sections()
-    if texts is not None:
-        lines = list(rows)[:2000]  # texts of ``--texts`` that are mapped
-        maps = mapping.Maps(MapTexts([rows[line].id for line in lines], lines), MapSettings())
+    if rows is not None:
+        settings = MapSettings()
+        mapped = rows.drawn(2000, settings.seed)
+        maps = mapping.Maps(MapTexts([row.id for row in mapped.first.values()], mapped.texts, mapped.sample), settings)
         for model in models:
             maps.add(names[model.name], model)
-        note = f"The first {len(lines):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
-        sections += maps.sections(f"{note} of k-means.")
+        note = f"{mapped.sample.words} of {texts}, by t-SNE; {settings.clusters} clusters of k-means."
+        sections += maps.sections(note)
     return sections
 
 
