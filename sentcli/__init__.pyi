@@ -134,6 +134,7 @@ def encode(
     id_field: str | None = None,
     input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet', 'arrow'] | None = None,
     types: list[str] | str | None = None,
+    null: list[str] | str | None = None,
     on_null: Literal['error', 'empty', 'skip'] = 'error',
     on_long: Literal['truncate', 'error', 'chunk-mean'] = 'truncate',
     prompt_name: str | None = None,
@@ -167,13 +168,14 @@ def encode(
     """Turn text files into vectors: row i of the output is row i of the input.
 
     Args:
-        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; - is standard input.
+        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; folders of them, or what encode wrote, for another model; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         input_format: Read every input as this, whatever its suffix.
         types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of text, int, float, bool, date, timestamp, timestamp-utc.
+        null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
         prompt_name: Put one of the model's prompts in front of each text, such as query.

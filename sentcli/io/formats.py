@@ -67,12 +67,16 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
     except UnicodeDecodeError as error:
         if number == 1 and not source.packed and (kind := binary_kind(source.path)) is not None:
             raise DataError(source.name, f"no text: it is {kind}") from error
-        encoding = "utf-16" if b"\0" in raw else "latin1"
-        problem = (
-            f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
-            f"convert the file first, for example: iconv -f {encoding} -t utf-8"
-        )
-        raise DataError(source.name, problem, line=number) from error
+        problem = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8"
+        advice = f"convert the file first, for example: iconv -f {_other_encoding(raw)} -t utf-8"
+        raise DataError(source.name, f"{problem}; {advice}", line=number) from error
+
+
+def _other_encoding(raw: bytes) -> str:
+    """Return the encoding that a line which is no UTF-8 probably has; cp1252 is latin1 with more quotation marks."""
+    if b"\0" in raw:
+        return "utf-16"
+    return "ENCODING" if re.search(rb"[\x81\x8d\x8f\x90\x9d]", raw) else "cp1252"
 
 
 def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -232,11 +233,12 @@ def read_rows(
     """
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sampling import DistinctTexts
-    from sentcli.io.sources import open_source
+    from sentcli.io.text_inputs import text_sources
 
     distinct, total = DistinctTexts[FirstRow](limit, seed), 0
     options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip")
-    for line, row in enumerate(rows(open_source(file), options), 1):
+    found = chain.from_iterable(rows(source, options) for source in text_sources([file]))
+    for line, row in enumerate(found, 1):
         if row is None:  # a null, of which encode --on-null skip makes no vector
             continue
         if row.text.strip():
