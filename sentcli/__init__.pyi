@@ -168,8 +168,8 @@ def encode(
     """Turn text files into vectors: row i of the output is row i of the input.
 
     Args:
-        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; folders of them, or what encode wrote, for another model; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
+        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; folders of them; what encode wrote; - is standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://, az://), or - (JSON Lines).
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
@@ -598,6 +598,7 @@ def report(
     name: list[str] | str | None = None,
     bold: bool = True,
     intervals: bool | None = None,
+    only: Literal['scores'] | None = None,
     data: Path | str | None = None,
     texts: str | None = None,
     text_field: str = 'text',
@@ -617,14 +618,15 @@ def report(
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb, also folders; training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb; training runs; sweeps; models.
         output: A .html, .md or .tex file; several are written.
         paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
         title: Title of the page.
-        group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and may have *.
+        group: Models or files that are seeds of one system, shown as mean and deviation; NAME may have *.
         name: Label of a model or file.
         bold: Mark the best of each column.
-        intervals: 95 % intervals; default: in HTML only, where there is room.
+        intervals: 95 % intervals; default: in HTML only.
+        only: Tables of scores alone, for another document.
         data: A SentEval data/downstream folder, or sts once it is fetched: its STS-B pairs.
         texts: Texts, one a line or a row of a table.
         text_field: Column of a table that holds the text.

@@ -110,9 +110,9 @@ def encode(
 
     Args:
         inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https://
-            or here; folders of them, or what encode wrote, for another model; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs://
-            or az://), or - (JSON Lines).
+            or here; folders of them; what encode wrote; - is standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://,
+            az://), or - (JSON Lines).
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
@@ -126,7 +126,6 @@ def encode(
       sentcli encode a.csv b.csv.gz --text-field body -o vectors.parquet -m minilm
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
-      sentcli encode corpus.jsonl -o corpus-vectors -m minilm --ray auto --resume
       sentcli encode corpus-vectors -o new-vectors -m my-model
       sentcli encode --check corpus-vectors -m minilm
       sentcli encode corpus.jsonl --estimate -m minilm -m my-model
