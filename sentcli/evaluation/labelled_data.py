@@ -24,7 +24,7 @@ from sentcli.evaluation.scores import AVERAGE
 from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
-from sentcli.io.sources import input_files, open_source
+from sentcli.io.sources import Source, input_files, open_source
 
 LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
@@ -105,12 +105,18 @@ def _names(paths: Sequence[str]) -> list[str]:
     return names
 
 
-def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpty) -> LabelledTable:
+def own_table(
+    file: str | Source,
+    kind: Kind | None,
+    fields: str | None,
+    on_empty: OnEmpty,
+    problems: list[InputError] | None = None,
+) -> LabelledTable:
     """Read a table of the user, which may have STS-B's layout; the arguments are those of `read_table`."""
-    source = open_source(path)
+    source = open_source(file) if isinstance(file, str) else file
     if fields is None and kind in (None, "scored") and is_stsb(source):
         return read_stsb_layout(source)
-    return read_table(source, kind=kind, fields=fields, on_empty=on_empty)
+    return read_table(source, kind=kind, fields=fields, on_empty=on_empty, problems=problems)
 
 
 def _read(

@@ -108,7 +108,12 @@ class LabelledTable:
 
 
 def read_table(
-    file: str | Source, *, kind: Kind | None = None, fields: str | None = None, on_empty: OnEmpty = "keep"
+    file: str | Source,
+    *,
+    kind: Kind | None = None,
+    fields: str | None = None,
+    on_empty: OnEmpty = "keep",
+    problems: list[InputError] | None = None,
 ) -> LabelledTable:
     """Read a table of labelled text.
 
@@ -121,6 +126,7 @@ def read_table(
             all values of the third decide between 0/1 pairs, scored pairs and triplets.
         on_empty: what becomes of rows with an empty cell in one of the columns: texts are kept, all are an error, or
             the rows are left out and counted.
+        problems: receives the errors of rows, which are left out; None raises the first one.
 
     Raises:
         InputError: if there is no such file, it has no columns, or `fields` does not fit the kind.
@@ -141,21 +147,34 @@ def read_table(
             if on_empty != "keep" and (lacking := [n for n, cell in zip(names, row, strict=True) if is_empty(cell)]):
                 empty += [(line, name) for name in lacking]
                 continue
-            for column, name, cell in zip(texts, names, row, strict=False):
-                if not isinstance(cell, str):
-                    raise ValueError(f"{name} is {_shown(cell)}, expected a text")
-                say_quoted(source, cell)
-                column.append(cell)
-            if values is not None:
-                values.append(_label(row[-1], names[-1], layout))
+            cells = [_text(cell, name, source) for name, cell in zip(names, row[: len(texts)], strict=False)]
+            label = None if values is None else _label(row[-1], names[-1], layout)
         except ValueError as error:
-            raise DataError(source.name, str(error), line=line, unit=source.unit) from None
+            problem = DataError(source.name, str(error), line=line, unit=source.unit)
+            if problems is None:
+                raise problem from None
+            problems.append(problem)
+            continue
+        for column, cell in zip(texts, cells, strict=True):
+            column.append(cell)
+        if values is not None:
+            values.append(label)
         lines.append(line)
+    if not lines and not empty:
+        raise DataError(source.name, "no row can be read")
     if not lines or (empty and on_empty == "error"):
         raise empty_cells(source, empty)
     word = next((word for word, value in layout.words.items() if value == 1), "1")
     of_rows = (tuple(texts), values, lines, source.unit)
     return LabelledTable(source.name, kind, names, *of_rows, positive_word=word, empty=tuple(empty))
+
+
+def _text(cell: Any, name: str, source: Source) -> str:
+    """Return a cell that has to be a text."""
+    if not isinstance(cell, str):
+        raise ValueError(f"{name} is {_shown(cell)}, expected a text")
+    say_quoted(source, cell)
+    return cell
 
 
 def is_empty(value: Any) -> bool:

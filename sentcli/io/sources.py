@@ -88,6 +88,8 @@ class Source(Place):
     """How the file is compressed, one of the values of PACKED, or nothing."""
     without: tuple[str, ...] = ()
     """Columns of a Parquet or Arrow file that are not read, such as vectors."""
+    lenient: bool = False
+    """Whether lines that are no UTF-8 are taken for what they probably are, instead of an error."""
 
     @property
     def unit(self) -> Literal["line", "row"]:
