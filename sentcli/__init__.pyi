@@ -260,6 +260,7 @@ def evaluate(
     kind: Literal['scored', 'binary', 'classed-pairs', 'pairs', 'triplets', 'retrieval', 'labels'] | None = None,
     pair_fields: str | None = None,
     skip_empty: bool = False,
+    group_by: str | None = None,
     group: list[str] | str | None = None,
     by: str | None = None,
     variants: str | None = None,
@@ -291,6 +292,7 @@ def evaluate(
         kind: The kind of the tables; default: told from columns and values.
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
         skip_empty: Leave out rows with an empty cell, and count them.
+        group_by: Keep texts of one value, such as an author, in one fold.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts, or the ways that a file names (docs/evaluate.md).

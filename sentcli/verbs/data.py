@@ -192,7 +192,7 @@ def check(
     source, broken = without_broken_lines(open_source(file))
     wrong: list[InputError] = []
     try:
-        table = own_table(source, kind, pair_fields, "skip", wrong)
+        table = own_table(source, kind, pair_fields, "skip", problems=wrong)
     except InputError as error:
         raise together([*broken, *wrong, error]) from error
     counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
