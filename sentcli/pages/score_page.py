@@ -218,7 +218,7 @@ def command_line(scores: ModelScores) -> str:
         columns = protocol.get("pair_fields")
         parts += [*(task.task for task in scores.tasks), "-m", scores.model]
         parts += ["--pair-fields", columns] if columns else []
-        group_by = protocol.get("kinds", {}).get("labels", {}).get("group_by")
+        group_by = protocol.get("group_by")
         parts += ["--group-by", group_by] if group_by else []
         options, names = {}, {}
     elif scores.command == "retrieve":
