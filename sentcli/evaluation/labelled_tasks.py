@@ -340,16 +340,25 @@ class LabelsTask(TableTask):
         """The number of texts of each class, in the order of their names."""
         return dict(sorted(Counter(map(str, self.table.values or [])).items()))
 
+    @property
+    def _groups(self) -> Sequence[int | None]:
+        """The number of the group of each row; None for all rows if they have no groups."""
+        names = self.table.groups
+        if names is None:
+            return [None] * len(self.table)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return [numbers[name] for name in names]
+
     @cached_property
     def _examples(self) -> transfer.Examples:
         numbers = {label: number for number, label in enumerate(self._classes)}
-        groups: Sequence[str | None] = self.table.groups or [None] * len(self.table)
-        known: dict[str | None, int | None] = {name: number for number, name in enumerate(dict.fromkeys(groups))}
-        known[None] = None
-        rows = zip(self.table.texts[0], map(str, self.table.values or []), groups, strict=True)
-        examples = [transfer.Example((text,), numbers[label], known[group]) for text, label, group in rows]
-        ordered = sorted(examples, key=lambda example: example.order)
-        return transfer.Examples(self.name, len(numbers), "folds", {"all": ordered})
+        labels = map(str, self.table.values or [])
+        examples = [
+            transfer.Example((text,), numbers[label], group)
+            for text, label, group in zip(self.table.texts[0], labels, self._groups, strict=True)
+        ]
+        examples.sort(key=lambda example: example.order)
+        return transfer.Examples(self.name, len(numbers), "folds", {"all": examples})
 
     def copies_across_folds(self) -> dict[str, int]:
         """Count the texts that stand in another fold as well: equal, or equal but for case, digits and signs.
@@ -364,7 +373,8 @@ class LabelsTask(TableTask):
         for fold, (_, test) in enumerate(transfer.outer_folds(TRAINER, self._examples)):
             fold_of[test] = fold
         equal = _in_several_folds(texts, fold_of)
-        near = _in_several_folds([re.sub(r"[\W\d_]+", " ", text.casefold()).strip() or text for text in texts], fold_of)
+        letters = [re.sub(r"[\W\d_]+", " ", text.casefold()).strip() for text in texts]
+        near = _in_several_folds([key or text for key, text in zip(letters, texts, strict=True)], fold_of)
         return {"equal": int(equal.sum()), "nearly_equal": int((near & ~equal).sum())}
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:

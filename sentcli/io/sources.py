@@ -173,7 +173,8 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     if path.is_dir() and table_folders.is_table(path):
         return Source(name, table_folders.as_file(path, name), "arrow")
     if path.is_dir():
-        raise InputError(f"{path} is a folder, and one file is read here: name it, or a pattern such as '{path}/*'")
+        several = f"where several are taken a pattern, such as '{path}/*.jsonl'"
+        raise InputError(f"{path} is a folder, and files are read here: name one, or {several}")
     if not path.exists():
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         if "://" in name:

@@ -147,14 +147,17 @@ def _read_row(source: Source, documents: Documents, taken: _Columns, record: dic
     Raises:
         DataError: if it has no text, or the id of another one.
     """
-    text, title = record.get(taken.text), record.get(taken.title) if taken.title else None
-    for name, value in ((taken.text, text), (taken.title, title or "")):
+    text, title = record.get(taken.text), ""
+    if taken.title:
+        title = record.get(taken.title) or ""
+    for name, value in ((taken.text, text), (taken.title, title)):
         if not isinstance(value, str):
             problem = "is missing or null" if value is None else f"is {kind_of(value)}, not a string"
             raise DataError(source.name, f"{name!r} {problem}", line=line, unit=source.unit)
-    key = free_id(source, record.get(taken.id) if taken.id else len(documents.ids) + 1, documents.places, line)
+    given = record.get(taken.id) if taken.id else len(documents.ids) + 1
+    key = free_id(source, given, documents.places, line)
     say_quoted(source, str(text))
-    documents.add(key, (title or "").strip(), str(text), taken.structure)
+    documents.add(key, title.strip(), str(text), taken.structure)
 
 
 def free_id(source: Source, value: Any, taken: Container[str], line: int | None = None) -> str:

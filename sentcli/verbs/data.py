@@ -196,7 +196,7 @@ def check(
     except InputError as error:
         raise together([*broken, *wrong, error]) from error
     counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
-    groups, unit = table.contradictions(), table.unit
+    groups = table.contradictions()
     methods = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon", "classed-pairs": "sbert-nli"}
     options = f"{f' --pair-fields {quote(pair_fields)}' if pair_fields else ''}{f' --kind {kind}' if kind else ''}"
     name, encoder = quote(table.name), quote(model or "MODEL")
@@ -218,26 +218,35 @@ def check(
             f"sentcli train --method {methods.get(table.kind, 'simcse')} -m {encoder} --data {name}{options} -o DIR",
         ],
     }
-    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS])
-    differing = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in results["contradictions"]["first"])
-    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in counts.most_common(NAMED_ROWS))
-    lines = [
-        ["read as", table.taken],
-        ["rows", results["rows"]],
-        ["empty cells", f"{len(table.empty):,}{f': {places}' if places else ''}"],
-        ["equal texts with different labels", f"{len(groups):,}{f': {differing}' if differing else ''}"],
-        *([CHECK_TITLES[what], _found_words(each, unit)] for what, each in found.items()),
-        ["labels", f"{len(counts):,} different: {labels}" if labels else "none"],
-        ["lengths", ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)],
-        *(["command", command] for command in results["commands"]),
-    ]
-    result.finish(results, [Table(file, ["what", "value"], lines, wide=["value"])])
+    result.finish(results, [_check_table(file, table, results, found)])
     if problems := [*broken, *wrong]:
         result.show()
         refused = together(problems)
         refused.outcome = result
         raise refused
     return result
+
+
+def _check_table(file: str, table: LabelledTable, results: dict[str, Any], found: dict[str, Found]) -> Table:
+    """Return what was found in a table of the user, a row for each fact."""
+    from sentcli.io.labelled import NAMED_ROWS
+
+    unit, counts, differing = table.unit, results["labels"], results["contradictions"]
+    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS])
+    same = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in differing["first"])
+    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in list(counts.items())[:NAMED_ROWS])
+    lengths = ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)
+    lines = [
+        ["read as", table.taken],
+        ["rows", results["rows"]],
+        ["empty cells", f"{len(table.empty):,}{f': {places}' if places else ''}"],
+        ["equal texts with different labels", f"{differing['count']:,}{f': {same}' if same else ''}"],
+        *([CHECK_TITLES[what], _found_words(each, unit)] for what, each in found.items()),
+        ["labels", f"{len(counts):,} different: {labels}" if labels else "none"],
+        ["lengths", lengths],
+        *(["command", command] for command in results["commands"]),
+    ]
+    return Table(file, ["what", "value"], lines, wide=["value"])
 
 
 CHECK_TITLES = {"equal_rows": "equal rows", "repeated_ids": "repeated ids", **TITLES}

@@ -310,7 +310,7 @@ def test_a_missing_file_names_the_nearest(tmp_path):
 
 
 def test_a_directory_is_refused_with_a_way_out(tmp_path):
-    with pytest.raises(InputError, match=rf"{tmp_path} .*'{tmp_path}/\*'"):
+    with pytest.raises(InputError, match=rf"{tmp_path} .*'{tmp_path}/\*\.jsonl'"):
         open_source(str(tmp_path))
 
 
