@@ -134,6 +134,7 @@ def encode(
     id_field: str | None = None,
     input_format: Literal['txt', 'csv', 'tsv', 'jsonl', 'parquet', 'arrow'] | None = None,
     types: list[str] | str | None = None,
+    null: list[str] | str | None = None,
     on_null: Literal['error', 'empty', 'skip'] = 'error',
     on_long: Literal['truncate', 'error', 'chunk-mean'] = 'truncate',
     prompt_name: str | None = None,
@@ -167,13 +168,14 @@ def encode(
     """Turn text files into vectors: row i of the output is row i of the input.
 
     Args:
-        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs:// or az://), or - (JSON Lines).
+        inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; folders of them; what encode wrote; - is standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://, az://) or - (JSON Lines).
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.
         input_format: Read every input as this, whatever its suffix.
         types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of text, int, float, bool, date, timestamp, timestamp-utc.
+        null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
         prompt_name: Put one of the model's prompts in front of each text, such as query.
@@ -258,6 +260,7 @@ def evaluate(
     kind: Literal['scored', 'binary', 'classed-pairs', 'pairs', 'triplets', 'retrieval', 'labels'] | None = None,
     pair_fields: str | None = None,
     skip_empty: bool = False,
+    group_by: str | None = None,
     group: list[str] | str | None = None,
     by: str | None = None,
     variants: str | None = None,
@@ -289,6 +292,7 @@ def evaluate(
         kind: The kind of the tables; default: told from columns and values.
         pair_fields: Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label.
         skip_empty: Leave out rows with an empty cell, and count them.
+        group_by: Keep texts of one value, such as an author, in one fold.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts, or the ways that a file names (docs/evaluate.md).
@@ -596,6 +600,7 @@ def report(
     name: list[str] | str | None = None,
     bold: bool = True,
     intervals: bool | None = None,
+    only: Literal['scores'] | None = None,
     data: Path | str | None = None,
     texts: str | None = None,
     text_field: str = 'text',
@@ -615,14 +620,15 @@ def report(
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb, also folders; training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb; training runs; sweeps; models.
         output: A .html, .md or .tex file; several are written.
         paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
         title: Title of the page.
-        group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and may have *.
+        group: Models or files that are seeds of one system, shown as mean and deviation; NAME may have *.
         name: Label of a model or file.
         bold: Mark the best of each column.
-        intervals: 95 % intervals; default: in HTML only, where there is room.
+        intervals: 95 % intervals; default: in HTML only.
+        only: Tables of scores alone, for another document.
         data: A SentEval data/downstream folder, or sts once it is fetched: its STS-B pairs.
         texts: Texts, one a line or a row of a table.
         text_field: Column of a table that holds the text.

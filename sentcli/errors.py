@@ -6,7 +6,7 @@ import errno
 import re
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -48,9 +48,31 @@ class DataError(InputError):
     """Bad input at a known place: ``FILE, line N: what is wrong``."""
 
     def __init__(self, path: Path | str, problem: str, *, line: int | None = None, unit: str = "line") -> None:
-        self.problem = problem
+        self.path, self.problem = str(path), problem
         place = f"{path}" if line is None else f"{path}, {unit} {line}"
         super().__init__(f"{place}: {problem}")
+
+
+ALIKE_PROBLEMS, MOST_PROBLEMS = 10, 100
+"""How many problems of one kind in a file, and of all kinds and files, are named in one message."""
+
+
+def together(problems: Sequence[InputError]) -> InputError:
+    """Return one error of several, each on a line; of those of a file that differ in numbers alone, the first ones."""
+    if len(problems) == 1:
+        return problems[0]
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for problem in problems:
+        file, words = (problem.path, problem.problem) if isinstance(problem, DataError) else ("", str(problem))
+        kinds.setdefault((file, re.sub(r"'[^']*'|0x\w+|\d+", "", words)), []).append(str(problem))
+    lines: list[str] = []
+    for alike in kinds.values():
+        lines += alike[:ALIKE_PROBLEMS]
+        more = len(alike) - ALIKE_PROBLEMS
+        lines += [f"and {more:,} more like the last one"] if more > 0 else []
+    more = len(lines) - MOST_PROBLEMS
+    lines[MOST_PROBLEMS:] = [f"and {more:,} more lines"] if more > 0 else []
+    return InputError("\n  ".join([f"{len(problems):,} problems:", *lines]))
 
 
 class MissingExtraError(SentcliError):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import DataError, InputError, import_problem, one_line, required
+from sentcli.io.sampling import DistinctTexts
 
 if TYPE_CHECKING:
     Word = tuple[str, int, str]
@@ -24,17 +25,18 @@ def linearised(words: Iterable[Word]) -> str:
     return " ".join(f"{part}<{head}:{relation}" for part, head, relation in words)
 
 
-def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
+def read_conllu(path: Path, limit: int | None = None, seed: int = 0) -> DistinctTexts[str]:
     """Read the sentences of a CoNLL-U file with their trees, by universal part of speech and relation.
 
     A tree has the words of multi-word tokens, but neither these tokens nor empty nodes.
 
     Args:
         path: of a file in which each sentence has a line ``# text = ...``.
-        limit: the greatest number of distinct sentences.
+        limit: the greatest number of distinct sentences; of more a sample is drawn.
+        seed: of the sample.
 
     Returns:
-        The tree of each distinct text.
+        The distinct texts, each with its tree.
 
     Raises:
         DataError: for a sentence without text or tree.
@@ -42,23 +44,21 @@ def read_conllu(path: Path, limit: int | None = None) -> dict[str, str]:
         MissingExtraError: if conllu is not installed.
     """
     conllu = required("conllu", "conllu", "trees", "reading CoNLL-U")
-    trees: dict[str, str] = {}
+    distinct = DistinctTexts[str](limit, seed)
     try:
         with path.open(encoding="utf-8-sig") as handle:
             for number, sentence in _sentences(conllu, handle, path):
                 text = sentence.metadata.get("text")
                 if not text:
                     raise DataError(path, "it has no line '# text = ...'", line=number, unit="sentence")
-                trees.setdefault(text, linearised(_words(sentence, path, number)))
-                if len(trees) == limit:
-                    break
+                distinct.add(text, linearised(_words(sentence, path, number)))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(path, "not UTF-8 text") from error
-    if not trees:
+    if not distinct.kept:
         raise InputError(f"{path} holds no sentence")
-    return trees
+    return distinct
 
 
 def _sentences(conllu: Any, handle: Any, path: Path) -> Iterator[tuple[int, Any]]:

@@ -239,5 +239,6 @@ def _settings_of(
         "text_field": inputs.options.text_field,
         "id_field": inputs.options.id_field,
         "on_null": inputs.options.on_null,
+        **({"null": list(inputs.options.nulls)} if inputs.options.nulls else {}),
         **({} if kind == "directory" else {"inputs": inputs.identity()}),
     }

@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
 from sentcli.io.folder import open_folder
+from sentcli.io.formats import say_once
 from sentcli.io.places import is_remote
 from sentcli.io.readers import ReadOptions, Survey, rows, survey
-from sentcli.io.sources import Source, open_sources
+from sentcli.io.sources import Source
+from sentcli.io.text_inputs import text_sources
+from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, schema_of
 from sentcli.io.writers import output_kind
 
 
@@ -54,12 +58,14 @@ def read_inputs(
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
-    sources = [replace(source, without=without) for source in open_sources(names, input_format)]
+    sources = [_without_vectors(source, without) for source in text_sources(names, input_format)]
     target = Path(output).resolve()
     for source in sources:
         if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
             raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
     surveyed = survey(sources, options)
+    if surveyed.repeated_ids:
+        console.warn(f"{surveyed.repeated_ids:,} rows have the id of an earlier row: {surveyed.repeated}")
     if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
         surveyed.column_types = {}
     if reserved := [name for name in surveyed.column_types if name in ("id", "text", "embedding")]:
@@ -68,6 +74,15 @@ def read_inputs(
         advice = "rename it in the input or leave it out; an output .npy or .safetensors has no other columns"
         raise InputError(f"{_holding(reserved[0], sources, options)}: {problem}: {advice}")
     return Inputs(sources, options, surveyed)
+
+
+def _without_vectors(source: Source, without: tuple[str, ...]) -> Source:
+    """Return a source without columns that are not read, among them the vectors of a table that `encode` wrote."""
+    is_table = source.format == "parquet" and not source.packed
+    if is_table and RECORD in metadata_of(source) and EMBEDDING in dict(schema_of(source)):
+        without = (*without, EMBEDDING)
+        say_once(f"{source.name} was written by encode: its texts are taken, and its vectors are left out")
+    return replace(source, without=without)
 
 
 def _holding(column: str, sources: Sequence[Source], options: ReadOptions) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sentcli.evaluation.scores import AVERAGE
 from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
-from sentcli.io.sources import input_files, open_source
+from sentcli.io.sources import Source, input_files, open_source
 
 LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
@@ -40,6 +41,7 @@ def load_tasks(
     score_range: tuple[float, float] | None = None,
     draws: int = significance.DRAWS,
     skip_empty: bool = False,
+    group_by: str | None = None,
 ) -> list[OwnTask]:
     """Read and check tables of labelled text and retrieval sets.
 
@@ -50,6 +52,7 @@ def load_tasks(
         score_range: the lowest and the highest score that a table may have; None takes any, and tells the range.
         draws: samples of the items, for intervals and comparisons; 0 leaves them out.
         skip_empty: leave out rows with an empty cell, which are an error otherwise.
+        group_by: a column of texts with a class: rows with one value are in one fold.
 
     Returns:
         A task for each table and set, whose names are unique.
@@ -70,7 +73,7 @@ def load_tasks(
         if path in sets:
             tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), draws))
         else:
-            table, caveats = _read(path, kind, fields, skip_empty=skip_empty)
+            table, caveats = _read(path, kind, fields, group_by, skip_empty=skip_empty)
             tasks.append(_task(table, name, draws, score_range, caveats))
     return tasks
 
@@ -105,20 +108,29 @@ def _names(paths: Sequence[str]) -> list[str]:
     return names
 
 
-def own_table(path: str, kind: Kind | None, fields: str | None, on_empty: OnEmpty) -> LabelledTable:
+def own_table(
+    file: str | Source,
+    kind: Kind | None,
+    fields: str | None,
+    on_empty: OnEmpty,
+    group_by: str | None = None,
+    problems: list[InputError] | None = None,
+) -> LabelledTable:
     """Read a table of the user, which may have STS-B's layout; the arguments are those of `read_table`."""
-    source = open_source(path)
+    source = open_source(file) if isinstance(file, str) else file
     if fields is None and kind in (None, "scored") and is_stsb(source):
         return read_stsb_layout(source)
-    return read_table(source, kind=kind, fields=fields, on_empty=on_empty)
+    return read_table(source, kind=kind, fields=fields, on_empty=on_empty, group_by=group_by, problems=problems)
 
 
 def _read(
-    path: str, kind: Kind | None, fields: str | None, *, skip_empty: bool
+    path: str, kind: Kind | None, fields: str | None, group_by: str | None, *, skip_empty: bool
 ) -> tuple[LabelledTable, Mapping[str, Any]]:
     """Read a table that has enough rows and no empty cell, say what it was taken for, and count what is wrong in it."""
-    table = own_table(path, kind, fields, on_empty="skip" if skip_empty else "error")
+    table = own_table(path, kind, fields, "skip" if skip_empty else "error", group_by)
     name = table.name
+    if group_by is not None and table.kind != "labels":
+        raise InputError(f"--group-by {group_by} is of texts with a class (--kind labels), and {name} has {table.kind}")
     if table.kind == "classed-pairs":
         classes = ", ".join(repr(value)[:40] for value in list(dict.fromkeys(table.values or []))[:5])
         raise DataError(
@@ -155,7 +167,8 @@ def _task(
         return sts.SimilarityTask(name, [pairs], draws, ends=(low, high), caveats=caveats)
     if table.kind in ("binary", "labels"):
         _check_labels(table)
-        return (BinaryTask if table.kind == "binary" else LabelsTask)(name, table, draws, caveats)
+        of_binary = table.kind == "binary"
+        return BinaryTask(name, table, draws, caveats) if of_binary else _labels_task(table, name, draws, caveats)
     anchors, positives, *negatives = table.texts
     if table.kind == "pairs":
         _enough(table.name, len(set(anchors)), "different anchors")
@@ -167,6 +180,20 @@ def _task(
             if positive == negative:
                 raise table.error(row, f"{column} equals {table.columns[1]}: {positive[:60]!r}")
     return TripletsTask(name, table, draws, caveats)
+
+
+def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[str, Any]) -> LabelsTask:
+    """Return the task of texts with a class, and say how many of them stand in another fold as well."""
+    task = LabelsTask(name, table, draws)
+    copies = task.copies_across_folds()
+    if any(copies.values()):
+        equal, near = f"{copies['equal']:,} of {len(table):,} texts", f"{copies['nearly_equal']:,} more"
+        console.warn(
+            f"{table.name}: {equal} stand in another fold as well, and {near} do but for case, digits and signs: the "
+            "accuracy is too high. --group-by COLUMN keeps in one fold what belongs together; analyze duplicates "
+            "--write leaves copies out"
+        )
+    return replace(task, caveats={**caveats, "copies_across_folds": copies})
 
 
 def _check_labels(table: LabelledTable) -> None:

@@ -7,6 +7,7 @@ a `positives.PairsTask`.
 
 from __future__ import annotations
 
+import re
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -74,7 +75,8 @@ class TableTask(ABC):
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        content = digest([self.table.texts, self.table.values])
+        groups = [] if self.table.groups is None else [self.table.groups]
+        content = digest([self.table.texts, self.table.values, *groups])
         return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, content]
 
     @property
@@ -330,21 +332,50 @@ class LabelsTask(TableTask):
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
         choices = {key: value for key, value in TRAINER.describe().items() if "test set" not in key}
-        return {"features": "vectors as the model gives them", **choices}
+        grouped = {} if self.table.groups is None else {"group_by": self.table.group_by}
+        return {"features": "vectors as the model gives them", **choices, **grouped}
 
     @cached_property
     def _classes(self) -> dict[str, int]:
         """The number of texts of each class, in the order of their names."""
         return dict(sorted(Counter(map(str, self.table.values or [])).items()))
 
+    @property
+    def _groups(self) -> Sequence[int | None]:
+        """The number of the group of each row; None for all rows if they have no groups."""
+        names = self.table.groups
+        if names is None:
+            return [None] * len(self.table)
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return [numbers[name] for name in names]
+
     @cached_property
     def _examples(self) -> transfer.Examples:
         numbers = {label: number for number, label in enumerate(self._classes)}
-        pairs = zip(self.table.texts[0], map(str, self.table.values or []), strict=True)
-        ordered = sorted(
-            (transfer.Example((text,), numbers[label]) for text, label in pairs), key=lambda example: example.order
-        )
-        return transfer.Examples(self.name, len(numbers), "folds", {"all": ordered})
+        labels = map(str, self.table.values or [])
+        examples = [
+            transfer.Example((text,), numbers[label], group)
+            for text, label, group in zip(self.table.texts[0], labels, self._groups, strict=True)
+        ]
+        examples.sort(key=lambda example: example.order)
+        return transfer.Examples(self.name, len(numbers), "folds", {"all": examples})
+
+    def copies_across_folds(self) -> dict[str, int]:
+        """Count the texts that stand in another fold as well: equal, or equal but for case, digits and signs.
+
+        The classifier that is tested on such a text has learned it, and its accuracy is too high.
+
+        Raises:
+            InputError: if there are too few texts of a class, or groups, for the folds.
+        """
+        texts = [example.texts[0] for example in self._examples.splits["all"]]
+        fold_of = np.zeros(len(texts), np.int64)
+        for fold, (_, test) in enumerate(transfer.outer_folds(TRAINER, self._examples)):
+            fold_of[test] = fold
+        equal = _in_several_folds(texts, fold_of)
+        letters = [re.sub(r"[\W\d_]+", " ", text.casefold()).strip() for text in texts]
+        near = _in_several_folds([key or text for key, text in zip(letters, texts, strict=True)], fold_of)
+        return {"equal": int(equal.sum()), "nearly_equal": int((near & ~equal).sum())}
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""
@@ -357,3 +388,11 @@ class LabelsTask(TableTask):
         details |= {"truncated": trained.details["truncated"]}
         score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), details, **self.of_answers(trained.correct))
         return score.of_own_data(len(self.table))
+
+
+def _in_several_folds(keys: Sequence[str], fold_of: Rows) -> npt.NDArray[np.bool_]:
+    """Tell of each key whether it stands in several folds ``[n]``."""
+    folds: dict[str, set[int]] = {}
+    for key, fold in zip(keys, fold_of.tolist(), strict=True):
+        folds.setdefault(key, set()).add(fold)
+    return np.array([len(folds[key]) > 1 for key in keys])

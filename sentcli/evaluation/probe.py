@@ -123,17 +123,30 @@ def first_weights(width: int, outputs: int) -> Tensor:
     return torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1)
 
 
-def stratified(y: Rows, folds: int) -> list[tuple[Rows, Rows]]:
+def stratified(y: Rows, folds: int, groups: Rows | None = None) -> list[tuple[Rows, Rows]]:
     """Return the stratified folds of the toolkit, each as rows to train on and rows to test on.
 
+    Args:
+        y: the class of each row ``[n]``.
+        folds: their number.
+        groups: a number for each row; rows of one number are in one fold, and the folds are scikit-learn's
+            `StratifiedGroupKFold` ``[n]``.
+
     Raises:
-        InputError: if a class has fewer examples than there are folds.
+        InputError: if a class has fewer examples than there are folds, or there are too few groups.
     """
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     fewest = int(np.bincount(y).min())
     if fewest < folds:
         raise InputError(f"a class has {fewest} training examples, too few for {folds} folds")
+    if groups is not None:
+        count = len(np.unique(groups))
+        grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=TOOLKIT_SEED)
+        found = list(grouped.split(np.zeros(len(y)), y, groups)) if count >= folds else []
+        if not found or not all(len(test) for _, test in found):
+            raise InputError(f"{count} groups to train and test on are too few, or too unequal, for {folds} folds")
+        return found
     return list(StratifiedKFold(folds, shuffle=True, random_state=TOOLKIT_SEED).split(np.zeros(len(y)), y))
 
 

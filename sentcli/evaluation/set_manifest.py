@@ -33,6 +33,10 @@ class SetManifest:
     taken: list[str]
     """What columns and files were taken for."""
     settings: dict[str, Any]
+    corpus: list[str] = field(default_factory=list)
+    """Its files and folders, as they were named; the documents of the set are without what became a query."""
+    text_field: str = "text"
+    """The column of the texts of a table, if all tables have them in the same one."""
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the files of the set."""
     sentcli: str = __version__
@@ -61,3 +65,14 @@ class SetManifest:
         """Return the names of files that have changed since the set was made."""
         present = {name: folder / name for name in self.files}
         return [name for name, path in present.items() if not path.is_file() or file_digest(path) != self.files[name]]
+
+
+def corpus_arguments(corpus: Path) -> list[str]:
+    """Return the arguments of `encode` for the documents of a retrieval set.
+
+    They name what the set was made of, if that is there: the documents of the set are without what became a query.
+    """
+    manifest = SetManifest.read(corpus.parent)
+    if manifest is None or not manifest.corpus or not all(Path(name).exists() for name in manifest.corpus):
+        return [str(corpus)]
+    return [*manifest.corpus, *([] if manifest.text_field == "text" else ["--text-field", manifest.text_field])]

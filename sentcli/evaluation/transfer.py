@@ -43,6 +43,8 @@ class Example:
 
     texts: tuple[str, ...]
     label: int
+    group: int | None = None
+    """Examples of one group are in one fold; None stands for a group of its own."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -67,6 +69,12 @@ class Examples:
     def texts(self) -> list[str]:
         """Every text of every example."""
         return [text for examples in self.splits.values() for example in examples for text in example.texts]
+
+    @property
+    def groups(self) -> Rows | None:
+        """The group of each example of the first split; None if they have none."""
+        groups = [example.group for example in next(iter(self.splits.values()))]
+        return None if None in groups else np.array(groups, np.int64)
 
     @property
     def content(self) -> list[Any]:
@@ -294,10 +302,10 @@ times 100; the chosen penalty of each outer fold, the weight of L2 or scikit-lea
 and the predicted classes of the test examples, in the toolkit's order."""
 
 
-def _stratified(task: Examples, y: Rows, folds: int) -> list[tuple[Rows, Rows]]:
+def _stratified(task: Examples, y: Rows, folds: int, groups: Rows | None = None) -> list[tuple[Rows, Rows]]:
     """Return the folds of a task's examples; the error of too few names their files."""
     try:
-        return stratified(y, folds)
+        return stratified(y, folds, groups)
     except InputError as error:
         raise InputError(f"{task.name}: {task.files}: {error}" if task.files else f"{task.name}: {error}") from error
 
@@ -322,11 +330,23 @@ def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, 
     return 100 * float((predicted == test).mean()), dev_accuracy, [penalties[chosen]], predicted
 
 
+def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Rows, Rows]]:
+    """Return the folds of a task without splits, each as rows to train on and rows to test on.
+
+    Raises:
+        InputError: if a class has too few examples, or there are too few groups.
+    """
+    return _stratified(task, labels(task)["all"], trainer.folds, task.groups)
+
+
 def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[str, Rows], finished: Step) -> _Tested:
     x, y = xs["all"], ys["all"]
     penalties = trainer.penalties(has_test=task.validation == "test")
-    outer = _stratified(task, y, trainer.folds)
-    inner = [Fold(rows[fit], rows[dev]) for rows, _ in outer for fit, dev in _stratified(task, y[rows], trainer.folds)]
+    groups, outer = task.groups, outer_folds(trainer, task)
+    inner = []
+    for rows, _ in outer:
+        within = _stratified(task, y[rows], trainer.folds, None if groups is None else groups[rows])
+        inner += [Fold(rows[fit], rows[dev]) for fit, dev in within]
     grid = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
     choices = [best(accuracy) for accuracy in grid.accuracy.reshape(len(outer), trainer.folds, -1)]
     chosen = [penalties[choice] for choice, _ in choices]

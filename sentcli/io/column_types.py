@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TEXT = "text"
+NAMED_VALUES = 10
+"""How many values that a given type does not hold are named of a column."""
+FEW_NULLS = 3
+"""So many different values that a given type does not hold may all stand for missing ones."""
 BATCH_VALUES = 16_384
 """How many values of a column are looked at together."""
 PATTERNS = {
@@ -77,6 +82,27 @@ def parse_types(items: Sequence[str]) -> dict[str, str]:
 
 
 @dataclass
+class Offenders:
+    """Values that a type does not hold, counted, with the first places."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often each value occurs."""
+    places: list[str] = field(default_factory=list)
+    """The first `NAMED_VALUES` of them in words."""
+    first: tuple[str, int] = ("", 0)
+    """The input and the line of the first."""
+
+    def add(self, value: object, source: str, line: int) -> None:
+        """Count a value at a place."""
+        shown = f"{value!r:.60}"
+        if not self.counts:
+            self.first = (source, line)
+        self.counts[shown] += 1
+        if len(self.places) < NAMED_VALUES:
+            self.places.append(f"{shown} (line {line})")
+
+
+@dataclass
 class Column:
     """The texts in a column, read once from the first to the last, and the types that hold all of them."""
 
@@ -91,17 +117,15 @@ class Column:
     """The number of values that look like a number, a date, true or false."""
     odd: str = ""
     """The first value that no type holds with those before it, and its place."""
+    wrong: Offenders = field(default_factory=Offenders)
+    """The values that the given type does not hold."""
     values: list[str] = field(default_factory=list)
     """Values that are not looked at yet."""
     places: list[tuple[str, int]] = field(default_factory=list)
     """The input and the line of each."""
 
     def add(self, value: str, source: str, line: int) -> None:
-        """Take a value at a place; an empty one is a missing value.
-
-        Raises:
-            DataError: if the given type does not hold it, or one of the values before.
-        """
+        """Take a value at a place; an empty one is a missing value."""
         if value:
             self.values.append(value)
             self.places.append((source, line))
@@ -109,11 +133,7 @@ class Column:
                 self._look()
 
     def kind(self) -> str:
-        """Return the name of the type.
-
-        Raises:
-            DataError: if the given type does not hold all values.
-        """
+        """Return the name of the type."""
         self._look()
         return self.given or (self.candidates or [TEXT])[0]
 
@@ -133,9 +153,9 @@ class Column:
         array = pa.array(self.values, pa.string())
         if self.given is not None:
             if not _holds(self.given, array, as_given=True):
-                wrong = next(i for i in range(len(array)) if not _holds(self.given, array[i : i + 1], as_given=True))
-                source, line = self.places[wrong]
-                raise DataError(source, f"{self.name!r} is {self.values[wrong]!r}, no {self.given}", line=line)
+                for place, value, one in zip(self.places, self.values, range(len(array)), strict=True):
+                    if not _holds(self.given, array[one : one + 1], as_given=True):
+                        self.wrong.add(value, *place)
         elif self.candidates != [] or self.typed:
             before = self.candidates
             if before is None:
@@ -182,17 +202,58 @@ def cast(values: list[Any], kind: Any) -> list[Any]:
     return result
 
 
-def check_held(column: str, given: str, value: object, source: str, line: int) -> None:
-    """Refuse a value of JSON Lines or Parquet that a given type does not hold.
+@dataclass
+class Columns:
+    """The columns of tables that are read once, from the first row to the last, and their types."""
 
-    Raises:
-        DataError: which names the place.
-    """
-    if given != TEXT and not kinds_of(value) <= types()[given][2]:
-        raise DataError(source, f"{column!r} is {value!r:.60}, no {given}", line=line)
+    given: Mapping[str, str] = field(default_factory=dict)
+    """The types that the user gave, or the output has, by the names of columns."""
+    texts: dict[str, Column] = field(default_factory=dict)
+    """The columns that have texts to be converted."""
+    kinds: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The kinds of all other values of each column."""
+    wrong: defaultdict[str, Offenders] = field(default_factory=lambda: defaultdict(Offenders))
+    """The values of JSON Lines or Parquet that the given type of their column does not hold."""
+
+    def add(self, name: str, value: Any, source: str, line: int, *, untyped: bool) -> None:
+        """Take a value at a place; `untyped` is whether texts of its format may stand for values of other types."""
+        given, kinds = self.given.get(name), self.kinds[name]
+        if isinstance(value, str) and (untyped or given is not None):
+            self.texts.setdefault(name, Column(name, given)).add(value, source, line)
+            return
+        if given not in (None, TEXT) and not kinds_of(value) <= types()[given][2]:
+            self.wrong[name].add(value, source, line)
+        kinds |= kinds_of(value)
+
+    def types(self) -> dict[str, Any]:
+        """Return the Arrow type of each column.
+
+        Raises:
+            DataError: for values that given types do not hold, of all columns.
+        """
+        texts = self.texts
+        found = {name: _column_type(name, texts.get(name), kinds, self.given) for name, kinds in self.kinds.items()}
+        wrong = [*self.wrong.items(), *((name, column.wrong) for name, column in self.texts.items())]
+        problems = [(name, offenders) for name, offenders in wrong if offenders.counts]
+        if problems:
+            raise self._refused(problems)
+        return found
+
+    def _refused(self, problems: Sequence[tuple[str, Offenders]]) -> DataError:
+        """Return the error that names every column with values that its given type does not hold."""
+        listed = []
+        for name, offenders in problems:
+            count = offenders.counts.total()
+            more = f", and {count - NAMED_VALUES:,} more" if count > NAMED_VALUES else ""
+            listed.append(f"{name!r} is {', '.join(offenders.places)}{more}, no {self.given[name]}")
+        values = list(dict.fromkeys(value for _, offenders in problems for value in offenders.counts))
+        few = len(values) <= FEW_NULLS and all(value.startswith("'") for value in values)
+        advice = f"; {' '.join(f'--null {value}' for value in values)} makes these missing values" if few else ""
+        source, line = problems[0][1].first
+        return DataError(source, "; ".join(listed) + advice, line=line)
 
 
-def column_type(column: str, texts: Column | None, kinds: set[str], given: Mapping[str, str]) -> Any:
+def _column_type(column: str, texts: Column | None, kinds: set[str], given: Mapping[str, str]) -> Any:
     """Return the Arrow type of a column, from its texts in CSV files and from the kinds of its other values."""
     if column in given:
         if texts is not None:

@@ -200,6 +200,11 @@ def remedy(folder: Path) -> str:
     return f"sentcli encode --check {folder} says how it is made again"
 
 
+def holds_manifest(names: Iterable[str]) -> bool:
+    """Tell whether a folder with files of these names was written by `encode`, be it finished or not."""
+    return any(name == MANIFEST or PART.fullmatch(name) for name in names)
+
+
 def is_own(name: str) -> bool:
     """Tell whether a file of a directory is one of those that `encode` writes: a shard, a manifest or a lock."""
     partial = PARTIAL.fullmatch(name)

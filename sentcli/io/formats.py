@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
@@ -23,10 +24,12 @@ from sentcli.io.arrow_tables import arrow_records
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sheets import SheetError, sheet_names_and_rows
-from sentcli.io.sources import BOM, Cursor, Source, binary_kind
+from sentcli.io.sources import BOM, OF_BINARY, Cursor, Source, binary_kind
 
 LONGEST_LINE = 2**28
 """The most bytes of a line; a few bytes of gzip may become a line without end."""
+_UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+"""The bytes that are no character of cp1252."""
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 
 
@@ -65,14 +68,36 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
+        if source.lenient:
+            return raw.decode("latin1" if _UNDEFINED.search(raw) else "cp1252")
         if number == 1 and not source.packed and (kind := binary_kind(source.path)) is not None:
             raise DataError(source.name, f"no text: it is {kind}") from error
-        encoding = "utf-16" if b"\0" in raw else "latin1"
-        problem = (
-            f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8; "
-            f"convert the file first, for example: iconv -f {encoding} -t utf-8"
-        )
-        raise DataError(source.name, problem, line=number) from error
+        problem = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8"
+        advice = f"convert the file first, for example: iconv -f {_other_encoding(raw)} -t utf-8"
+        raise DataError(source.name, f"{problem}; {advice}", line=number) from error
+
+
+def _other_encoding(raw: bytes) -> str:
+    """Return the encoding that a line which is no UTF-8 probably has; cp1252 is latin1 with more quotation marks."""
+    if b"\0" in raw:
+        return "utf-16"
+    return "ENCODING" if _UNDEFINED.search(raw) else "cp1252"
+
+
+def without_broken_lines(source: Source) -> tuple[Source, list[DataError]]:
+    """Return a source that can be read to its end, and the errors of all lines that are no UTF-8.
+
+    These are read as cp1252, which they probably are, so that what else is wrong in the file is found as well.
+    """
+    broken: list[DataError] = []
+    if source.format not in OF_BINARY:
+        with source.open() as handle:
+            for number, raw in enumerate(handle, 1):
+                try:
+                    _decoded(raw, source, number)
+                except DataError as error:
+                    broken.append(error)
+    return replace(source, lenient=bool(broken)), broken
 
 
 def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:

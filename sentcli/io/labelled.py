@@ -57,6 +57,9 @@ class LabelledTable:
     """The text that stands for 1 in the column of labels of 0/1 pairs."""
     empty: tuple[tuple[int, str], ...] = ()
     """The line and the column of each empty cell, if their rows were left out."""
+    groups: list[str] | None = None
+    """The value of each row in the column `group_by`; rows of one value belong together."""
+    group_by: str = ""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -65,7 +68,8 @@ class LabelledTable:
         """Return the table with some of its rows, given by their positions from 0."""
         texts = tuple([column[row] for row in rows] for column in self.texts)
         values: Any = None if self.values is None else [self.values[row] for row in rows]
-        return replace(self, texts=texts, values=values, lines=[self.lines[row] for row in rows])
+        groups = None if self.groups is None else [self.groups[row] for row in rows]
+        return replace(self, texts=texts, values=values, lines=[self.lines[row] for row in rows], groups=groups)
 
     @property
     def taken(self) -> str:
@@ -108,7 +112,13 @@ class LabelledTable:
 
 
 def read_table(
-    file: str | Source, *, kind: Kind | None = None, fields: str | None = None, on_empty: OnEmpty = "keep"
+    file: str | Source,
+    *,
+    kind: Kind | None = None,
+    fields: str | None = None,
+    on_empty: OnEmpty = "keep",
+    group_by: str | None = None,
+    problems: list[InputError] | None = None,
 ) -> LabelledTable:
     """Read a table of labelled text.
 
@@ -121,6 +131,8 @@ def read_table(
             all values of the third decide between 0/1 pairs, scored pairs and triplets.
         on_empty: what becomes of rows with an empty cell in one of the columns: texts are kept, all are an error, or
             the rows are left out and counted.
+        group_by: a column whose equal values name the rows that belong together.
+        problems: receives the errors of rows, which are left out; None raises the first one.
 
     Raises:
         InputError: if there is no such file, it has no columns, or `fields` does not fit the kind.
@@ -132,30 +144,63 @@ def read_table(
     texts: list[list[str]] = [[] for _ in range(text_columns(kind, names))]
     values: list[Any] | None = [] if len(texts) < len(names) else None
     lines: list[int] = []
+    groups: list[str] = []
     empty: list[tuple[int, str]] = []
     for line, record in labelled_records(source, fields):
         try:
-            row = [_value(record, name, names, present) for name in names]
-            if source.format == "sheet":  # as an empty cell of csv
-                row = ["" if cell is None else cell for cell in row]
+            row = _row(record, names, present, source)
             if on_empty != "keep" and (lacking := [n for n, cell in zip(names, row, strict=True) if is_empty(cell)]):
                 empty += [(line, name) for name in lacking]
                 continue
-            for column, name, cell in zip(texts, names, row, strict=False):
-                if not isinstance(cell, str):
-                    raise ValueError(f"{name} is {_shown(cell)}, expected a text")
-                say_quoted(source, cell)
-                column.append(cell)
-            if values is not None:
-                values.append(_label(row[-1], names[-1], layout))
+            cells = [_text(cell, name, source) for name, cell in zip(names, row[: len(texts)], strict=False)]
+            label = None if values is None else _label(row[-1], names[-1], layout)
+            group = _group(record, group_by)
         except ValueError as error:
-            raise DataError(source.name, str(error), line=line, unit=source.unit) from None
+            problem = DataError(source.name, str(error), line=line, unit=source.unit)
+            if problems is None:
+                raise problem from None
+            problems.append(problem)
+            continue
+        for column, cell in zip(texts, cells, strict=True):
+            column.append(cell)
+        if values is not None:
+            values.append(label)
+        if group is not None:
+            groups.append(group)
         lines.append(line)
+    if not lines and not empty:
+        raise DataError(source.name, "no row can be read")
     if not lines or (empty and on_empty == "error"):
         raise empty_cells(source, empty)
     word = next((word for word, value in layout.words.items() if value == 1), "1")
     of_rows = (tuple(texts), values, lines, source.unit)
-    return LabelledTable(source.name, kind, names, *of_rows, positive_word=word, empty=tuple(empty))
+    table = LabelledTable(source.name, kind, names, *of_rows, positive_word=word, empty=tuple(empty))
+    return table if group_by is None else replace(table, groups=groups, group_by=group_by)
+
+
+def _text(cell: Any, name: str, source: Source) -> str:
+    """Return a cell that has to be a text."""
+    if not isinstance(cell, str):
+        raise ValueError(f"{name} is {_shown(cell)}, expected a text")
+    say_quoted(source, cell)
+    return cell
+
+
+def _row(record: dict[str, Any], names: Sequence[str], present: Sequence[str], source: Source) -> list[Any]:
+    """Return the cells of a row; an empty one of a spreadsheet is an empty text, as in csv."""
+    row = [_value(record, name, names, present) for name in names]
+    return ["" if cell is None else cell for cell in row] if source.format == "sheet" else row
+
+
+def _group(record: dict[str, Any], name: str | None) -> str | None:
+    """Return the value of the column of groups as text, if there is one."""
+    if name is None:
+        return None
+    if name not in record:
+        raise ValueError(f"no column {name!r} of groups{nearest(name, list(record))}; it has {', '.join(record)}")
+    if is_null(record[name]):
+        raise ValueError(f"{name} is {kind_of(record[name])}, and names the group of the row")
+    return str(as_text(record[name]))
 
 
 def is_empty(value: Any) -> bool:

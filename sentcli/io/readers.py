@@ -11,7 +11,6 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.column_types import TEXT, Column, cast, check_held, column_type, kinds_of, name_of
+from sentcli.io.column_types import TEXT, Columns, cast, name_of
 from sentcli.io.formats import as_text, header, headless, id_of, is_null, kind_of, lines_and_places, records, say_quoted
 from sentcli.io.packed import PACKED
 from sentcli.io.sources import FORMATS, OF_BINARY, Cursor, Source
@@ -41,6 +40,8 @@ class ReadOptions:
     on_null: OnNull = "error"
     null_hint: str = ""
     """The end of the error message about a null, for commands whose users can choose `on_null`."""
+    nulls: tuple[str, ...] = ()
+    """Texts that stand for a missing value in other columns than those of text and id."""
     types: Mapping[str, str] = field(default_factory=dict)
     """The types of columns by `column_types.types`; those of others are found in their values."""
 
@@ -97,6 +98,10 @@ class Survey:
     """The type that was found in the texts of each column of CSV and TSV files, by its name."""
     mixed: dict[str, str] = field(default_factory=dict)
     """The columns that stay text because they mix values of a type with others, with the first other value."""
+    repeated_ids: int = 0
+    """The number of rows with the id of an earlier row."""
+    repeated: str = ""
+    """The first such id, and where it stands."""
     marks: list[Mark] = field(default_factory=list)
     """Places at which `blocks` can begin: the start of each input, and one after each `BLOCK_ROWS` rows."""
 
@@ -153,12 +158,20 @@ def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> 
         row_id = None
         if id_field:
             row_id = _converted(id_of, record.get(id_field), id_field, source, line)
-        extras = {name: value for name, value in record.items() if name not in (text_field, id_field)}
+        extras = _extras(record, (text_field, id_field), options.nulls)
         if source.format in OF_BINARY:
             _without_bytes(extras, source, line)
         yield Row(row_id, text, extras, line)
     if number >= 0 and not has_text_field:  # the name is probably misspelt
         raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
+
+
+def _extras(record: dict[str, Any], fields: tuple[str | None, ...], nulls: Sequence[str]) -> dict[str, Any]:
+    """Return the other columns of a record, with None for what stands for a missing value."""
+    extras = {name: value for name, value in record.items() if name not in fields}
+    for name, value in extras.items() if nulls else ():
+        extras[name] = None if value in nulls else value
+    return extras
 
 
 def _without_bytes(extras: dict[str, Any], source: Source, line: int) -> None:
@@ -203,9 +216,8 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     Raises:
         DataError: for a broken row, or a file without rows.
     """
-    surveyed = Survey()
-    kinds: defaultdict[str, set[str]] = defaultdict(set)
-    columns: dict[str, Column] = {}
+    surveyed, columns = Survey(), Columns(options.types)
+    ids = array("q")  # a hash of each
     for which, source in enumerate(sources):
         before = surveyed.rows + surveyed.nulls
         untyped = source.format in ("csv", "tsv")
@@ -216,25 +228,37 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
                 surveyed.nulls += 1
                 continue
             surveyed.rows += 1
+            if row.id is not None:
+                ids.append(hash(row.id))
             if not surveyed.rows % BLOCK_ROWS:
                 surveyed.marks.append(Mark(which, place, replace(cursor), surveyed.rows, before + place))
             for name, value in row.extras.items():
-                given, held = options.types.get(name), kinds[name]
-                if isinstance(value, str) and (untyped or given is not None):
-                    columns.setdefault(name, Column(name, given)).add(value, source.name, row.line)
-                    continue
-                if given is not None:
-                    check_held(name, given, value, source.name, row.line)
-                held |= kinds_of(value)
+                columns.add(name, value, source.name, row.line, untyped=untyped)
         if surveyed.rows + surveyed.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
-    for name, values in kinds.items():
-        surveyed.column_types[name] = column_type(name, columns.get(name), values, options.types)
+    surveyed.column_types = columns.types()
     is_text = {name for name, kind in surveyed.column_types.items() if name_of(kind) == TEXT}
-    surveyed.casts = {name: kind for name, kind in surveyed.column_types.items() if name in {*columns} - is_text}
-    surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns if name not in options.types}
-    surveyed.mixed = {name: column.mixed for name, column in columns.items() if column.mixed}
+    surveyed.casts = {name: surveyed.column_types[name] for name in columns.texts.keys() - is_text}
+    surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns.texts if name not in options.types}
+    surveyed.mixed = {name: column.mixed for name, column in columns.texts.items() if column.mixed}
+    surveyed.repeated_ids = len(ids) - len(np.unique(np.array(ids)))
+    if surveyed.repeated_ids:
+        surveyed.repeated = _first_repeated(sources, options)
     return surveyed
+
+
+def _first_repeated(sources: Sequence[Source], options: ReadOptions) -> str:
+    """Return the first id that an earlier row has, with both places."""
+    first: dict[str, str] = {}
+    for source in sources:
+        for row in rows(source, options):
+            if row is None or row.id is None:
+                continue
+            place = f"{source.name}, {source.unit} {row.line}"
+            if row.id in first:
+                return f"{row.id!r:.60} ({first[row.id]}, and {place})"
+            first[row.id] = place
+    return ""
 
 
 def blocks(
@@ -306,19 +330,6 @@ def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:
     for name in block.columns.keys() & casts.keys():
         block.columns[name] = cast(block.columns[name], casts[name])
     return block
-
-
-def drawn(texts: Iterable[str], count: int) -> tuple[list[str], int]:
-    """Draw at most `count` of some texts, the same each time, and count all of them (Vitter's algorithm R)."""
-    random, sample, seen = np.random.default_rng(0), list[str](), 0
-    for text in texts:
-        place = seen if seen < count else int(random.integers(0, seen + 1))
-        seen += 1
-        if place < len(sample):
-            sample[place] = text
-        elif place < count:
-            sample.append(text)
-    return sample, seen
 
 
 def pair_files(name: str) -> list[str]:

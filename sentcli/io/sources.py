@@ -88,6 +88,8 @@ class Source(Place):
     """How the file is compressed, one of the values of PACKED, or nothing."""
     without: tuple[str, ...] = ()
     """Columns of a Parquet or Arrow file that are not read, such as vectors."""
+    lenient: bool = False
+    """Whether lines that are no UTF-8 are taken for what they probably are, instead of an error."""
 
     @property
     def unit(self) -> Literal["line", "row"]:
@@ -171,7 +173,8 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     if path.is_dir() and table_folders.is_table(path):
         return Source(name, table_folders.as_file(path, name), "arrow")
     if path.is_dir():
-        raise InputError(f"{path} is a directory; name its files, for example {path}/*.jsonl")
+        several = f"where several are taken a pattern, such as '{path}/*.jsonl'"
+        raise InputError(f"{path} is a folder, and files are read here: name one, or {several}")
     if not path.exists():
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         if "://" in name:
@@ -211,11 +214,6 @@ def _matching(name: str) -> list[str]:
     if not files:
         raise InputError(f"no file matches {name}")
     return files
-
-
-def open_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:
-    """Find inputs as `open_source` does, after `input_files`."""
-    return [open_source(file, file_format) for file in input_files(names)]
 
 
 def _refuse_binary(place: Place, suffix: str, *, is_text: bool) -> None:

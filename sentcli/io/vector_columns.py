@@ -18,6 +18,8 @@ from sentcli.io.sources import Source
 Array = npt.NDArray[Any]
 EMBEDDING = "embedding"
 """The column of the vectors in files that `encode` wrote."""
+RECORD = b"sentcli"
+"""The key of the settings of `encode` in the head of a table that it wrote."""
 OF_ARROW = ("parquet", "arrow")
 """The formats whose columns have types."""
 

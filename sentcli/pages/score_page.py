@@ -45,6 +45,8 @@ class Choices:
     style: Style = PLAIN
     summary: tuple[str, ...] = ()
     """Sentences of the summary behind those about the scores."""
+    bare: bool = False
+    """Show the tables of scores alone, for another document."""
 
 
 def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -> list[ScoreTable]:
@@ -93,6 +95,9 @@ def score_page(
         figures: draw the scores.
     """
     tables = score_tables_of(runs, choices)
+    if choices.bare:
+        of_scores = [Section(table.title, table=score_tables.score_table(table)) for table in tables]
+        return Page(choices.title or "Scores", [*of_scores, *more], bare=True)
     sections: list[Section] = []
     for table in tables:
         sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)
@@ -218,6 +223,8 @@ def command_line(scores: ModelScores) -> str:
         columns = protocol.get("pair_fields")
         parts += [*(task.task for task in scores.tasks), "-m", scores.model]
         parts += ["--pair-fields", columns] if columns else []
+        group_by = protocol.get("group_by")
+        parts += ["--group-by", group_by] if group_by else []
         options, names = {}, {}
     elif scores.command == "retrieve":
         parts += _searches(scores)

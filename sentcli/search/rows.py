@@ -17,7 +17,7 @@ from sentcli.io.atomic import check_output, regular, replacing
 from sentcli.io.dataset import check_rows, remedy
 from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions, blocks, survey
-from sentcli.io.sources import open_sources
+from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING
 from sentcli.io.writers import arrow_column, as_json, as_text
 from sentcli.search.conditions import Condition
@@ -300,7 +300,7 @@ def read_rows(names: Sequence[str], options: ReadOptions, *, without: str | None
         DataError: for a broken row, or an empty file.
     """
     vectors = {EMBEDDING, without or EMBEDDING}
-    sources = [replace(source, without=tuple(vectors)) for source in open_sources(names)]
+    sources = [replace(source, without=tuple(vectors)) for source in text_sources(names)]
     surveyed = survey(sources, options)
     columns = [name for name in surveyed.column_types if name not in vectors]
     rows = [

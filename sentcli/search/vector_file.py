@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import DataError, InputError, library_errors, one_line
 from sentcli.io.atomic import regular
+from sentcli.io.dataset import holds_manifest
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
 from sentcli.io.forms import decode
@@ -21,7 +22,7 @@ from sentcli.io.places import Place, is_remote
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
-from sentcli.io.vector_columns import EMBEDDING, metadata_of, read_vectors, vector_column
+from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
 from sentcli.io.writers import mapped_array
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 TENSOR = "embeddings"
 """The tensor of the vectors in a safetensors file."""
-RECORD_KEY = b"sentcli"
-"""The key of the settings in the metadata of a Parquet file."""
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".parquet", ".arrow", ".feather", *JSON_LINES)
 """The suffixes of tables whose columns may hold vectors."""
@@ -199,7 +198,7 @@ def open_stored(
         vectors.origin.check_numbers(to_search=to_search)
         console.detail(f"{name}: {len(vectors.rows):,} rows")
         return vectors
-    is_store = place.path.is_dir() and not is_table_folder(place.path)
+    is_store = place.path.is_dir() and holds_manifest(path.name for path in place.path.iterdir())
     stored = Store.open(place.path, place.name, to_search=to_search) if is_store else None
     if texts is not None:
         raise _holds_texts(name)
@@ -294,7 +293,7 @@ def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
 def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:
     source = open_source(place.name)
     has_record = source.format == "parquet" and column == EMBEDDING  # other columns are not encode's
-    record = metadata_of(source).get(RECORD_KEY) if has_record else None
+    record = metadata_of(source).get(RECORD) if has_record else None
     return read_vectors(source, column), _settings(place, record)
 
 

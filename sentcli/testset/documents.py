@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections import Counter
@@ -12,11 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from sentcli.errors import DataError, InputError
+from sentcli.errors import DataError, InputError, together
 from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
-from sentcli.io.formats import header, id_of, kind_of, records, say_quoted
-from sentcli.io.sources import Source, open_source
+from sentcli.io.dataset import holds_manifest
+from sentcli.io.formats import header, id_of, kind_of, records, say_quoted, without_broken_lines
+from sentcli.io.sources import Source
+from sentcli.io.text_inputs import MARKDOWN_SUFFIXES, text_sources, visible_files
 from sentcli.search.words import MARKS
 
 Structure = Literal["title", "question", "heading", "link", "file name", "summary", "first sentence"]
@@ -29,7 +30,7 @@ TITLE_FIELDS: dict[str, Structure] = {
     **dict.fromkeys(("title", "headline", "heading", "subject", "name"), "title"),
     "question": "question",
 }
-MARKDOWN_SUFFIXES, TEXT_SUFFIXES = (".md", ".markdown"), (".txt",)
+TEXT_SUFFIXES = (".txt",)
 SENTENCE = re.compile(r"(.+?(?:[.!?؟۔।]['\")\]”’»]*+\s++|[。！？][」』”’）]*+))\s*+(?=\S)", re.DOTALL)
 """The first sentence of a text that has others; nothing is tried twice, so that long blanks take no time."""
 
@@ -60,6 +61,12 @@ class Documents:
     """Name, size and SHA-256 of each file."""
     taken: list[str] = field(default_factory=list)
     """What columns and files were taken for."""
+    names: list[str] = field(default_factory=list)
+    """The files and folders, as they were named."""
+    problems: list[InputError] = field(default_factory=list)
+    """Rows and files that cannot be read."""
+    text_fields: dict[str, None] = field(default_factory=dict)
+    """The columns of the texts of tables."""
     places: dict[str, int] = field(default_factory=dict)
     """The position of each id."""
 
@@ -88,19 +95,21 @@ def read_documents(corpus: Sequence[str], text_field: str | None = None, title_f
 
     Raises:
         InputError: if the columns cannot be told from their names, or there is no document.
-        DataError: for a row without text, an id that is there twice, or a file that is no UTF-8.
+        DataError: for rows without text, ids that are there twice, and files that cannot be read; it names all of them.
     """
-    documents = Documents()
+    documents = Documents(names=list(corpus))
     for name in corpus:
-        folder = Path(name)
-        if folder.is_dir() and not is_beir(folder):
+        path = Path(name)
+        if _holds_pages(path):
             if text_field or title_field:
-                raise InputError(f"--text-field and --title-field are of tables, and {name} is a folder of files")
-            _read_folder(folder, documents, f"{folder.resolve().name}/" if len(corpus) > 1 else "")
+                raise InputError(f"--text-field and --title-field are of tables, and {name} holds pages")
+            _read_folder(path, documents, f"{path.resolve().name}/" if len(corpus) > 1 and path.is_dir() else "")
             continue
-        source = open_source(str(beir_file(folder, "corpus.jsonl") or name))
-        documents.origins.append(source.identity())
-        _read_table(source, documents, text_field, title_field)
+        for source in text_sources([str(beir_file(path, "corpus.jsonl") or name)]):
+            documents.origins.append(source.identity())
+            _read_table(source, documents, text_field, title_field)
+    if documents.problems:
+        raise together(documents.problems)
     if not documents.ids:
         raise InputError(f"{', '.join(corpus)}: there is no document")
     for position, text in enumerate(documents.texts):
@@ -109,21 +118,46 @@ def read_documents(corpus: Sequence[str], text_field: str | None = None, title_f
     return documents
 
 
+def _holds_pages(path: Path) -> bool:
+    """Tell whether a path is a Markdown file, or a folder of Markdown and text files."""
+    if not path.is_dir():
+        return path.suffix.lower() in MARKDOWN_SUFFIXES
+    return not is_beir(path) and not holds_manifest(file.name for file in path.iterdir())
+
+
 def _read_table(source: Source, documents: Documents, text_field: str | None, title_field: str | None) -> None:
-    taken, unit = None, source.unit
+    taken = None
+    source, broken = without_broken_lines(source)
+    documents.problems += broken
     for line, record in records(source):
         taken = taken or _columns(source, header(source) or list(record), text_field, title_field)
-        text, title = record.get(taken.text), record.get(taken.title) if taken.title else None
-        for name, value in ((taken.text, text), (taken.title, title or "")):
-            if not isinstance(value, str):
-                problem = "is missing or null" if value is None else f"is {kind_of(value)}, not a string"
-                raise DataError(source.name, f"{name!r} {problem}", line=line, unit=unit)
-        key = free_id(source, record.get(taken.id) if taken.id else len(documents.ids) + 1, documents.places, line)
-        say_quoted(source, str(text))
-        documents.add(key, (title or "").strip(), str(text), taken.structure)
+        try:
+            _read_row(source, documents, taken, record, line)
+        except DataError as error:
+            documents.problems.append(error)
     if taken is not None:
+        documents.text_fields[taken.text] = None
         above = f", {taken.structure} from {taken.title!r}" if taken.title else ", nothing that stands above it"
         documents.taken.append(f"{source.name}: text from {taken.text!r}{above}")
+
+
+def _read_row(source: Source, documents: Documents, taken: _Columns, record: dict[str, Any], line: int) -> None:
+    """Add the document of a row.
+
+    Raises:
+        DataError: if it has no text, or the id of another one.
+    """
+    text, title = record.get(taken.text), ""
+    if taken.title:
+        title = record.get(taken.title) or ""
+    for name, value in ((taken.text, text), (taken.title, title)):
+        if not isinstance(value, str):
+            problem = "is missing or null" if value is None else f"is {kind_of(value)}, not a string"
+            raise DataError(source.name, f"{name!r} {problem}", line=line, unit=source.unit)
+    given = record.get(taken.id) if taken.id else len(documents.ids) + 1
+    key = free_id(source, given, documents.places, line)
+    say_quoted(source, str(text))
+    documents.add(key, title.strip(), str(text), taken.structure)
 
 
 def free_id(source: Source, value: Any, taken: Container[str], line: int | None = None) -> str:
@@ -179,24 +213,30 @@ def _single(source: Source, option: str, choices: Sequence[str], names: Sequence
 
 
 def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
-    """Read the Markdown and text files of a folder: a section is a document, and a file without headings is one.
+    """Read the Markdown and text files of a folder, or one Markdown file: a section is a document, or the whole file.
 
     The ids of documents are the paths of their files in the folder, after a prefix.
     """
-    paths = sorted(path for path in _visible(folder) if path.suffix.lower() in (*MARKDOWN_SUFFIXES, *TEXT_SUFFIXES))
+    suffixes = (*MARKDOWN_SUFFIXES, *TEXT_SUFFIXES)
+    files = visible_files(folder) if folder.is_dir() else [folder]
+    paths = [path for path in files if path.suffix.lower() in suffixes]
+    folder = folder if folder.is_dir() else folder.parent
     if not paths:
-        raise InputError(
-            f"{folder} has no files {', '.join((*MARKDOWN_SUFFIXES, *TEXT_SUFFIXES))} and is not in BEIR layout"
-        )
+        raise InputError(f"{folder} has no files {', '.join(suffixes)} and is not in BEIR layout")
     before = len(documents.ids)
     links: list[tuple[str, tuple[str, str]]] = []
     targets: dict[tuple[str, str], int] = {}  # the document at each page and anchor
     for path in paths:
-        regular(path)
         page = path.relative_to(folder).as_posix()
         source = Source(str(path), path, "txt")
-        documents.origins.append(source.identity() | {"name": page})
-        text = "\n".join(record["text"] for _, record in records(source))
+        try:
+            regular(path)
+            documents.origins.append(source.identity() | {"name": page})
+            text = "\n".join(record["text"] for _, record in records(source))
+        except (OSError, InputError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            documents.problems.append(error if isinstance(error, InputError) else DataError(path, f"{reason or error}"))
+            continue
         if path.suffix.lower() in TEXT_SUFFIXES:
             name = re.sub(rf"[^\w{MARKS}]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
             if text.strip():
@@ -213,17 +253,6 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
         f"{folder}: {len(paths):,} files, {len(documents.ids) - before:,} sections or files with a text"
     )
     documents.candidates += [Candidate(words, targets[goal], "link") for words, goal in links if goal in targets]
-
-
-def _visible(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that are not hidden; one below it that cannot be read is an error."""
-
-    def refuse(error: OSError) -> None:
-        raise error
-
-    for place, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(place, name) for name in names if not name.startswith("."))
 
 
 def _target(page: str, address: str) -> tuple[str, str] | None:

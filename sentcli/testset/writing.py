@@ -44,6 +44,8 @@ def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) ->
         made_from=documents.origins,
         taken=documents.taken,
         settings=settings,
+        corpus=documents.names,
+        text_field=next(iter(documents.text_fields)) if len(documents.text_fields) == 1 else "text",
     )
     manifest.write(folder)
     return manifest

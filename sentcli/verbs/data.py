@@ -14,6 +14,7 @@ from annotated_doc import Doc
 from sentcli import console
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.labelled_kinds import Kind
+from sentcli.io.text_checks import TITLES
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.options import OptionalModel, PairFields
@@ -22,6 +23,9 @@ from sentcli.verbs.result import Result
 if TYPE_CHECKING:
     from sentcli.data.get import FetchResult
     from sentcli.data.registry import DataSet
+    from sentcli.io.labelled import LabelledTable
+    from sentcli.io.sources import Source
+    from sentcli.io.text_checks import Found
 
 DataDir = Annotated[
     Path | None,
@@ -163,9 +167,10 @@ def check(
 ) -> Result:
     """Say what a table of your own holds, before it trains or scores a model.
 
-    Its kind, columns and rows, empty cells, equal texts with different labels,
-    lengths, labels, and the commands that would use it. A value that does not
-    fit is an error with its line, as it is for these commands.
+    Its kind, columns and rows, empty cells, equal rows, repeated ids, equal texts
+    with different labels, broken characters, markup of HTML, lengths, labels, and
+    the commands that would use it. Lines that are no UTF-8 and values that do not
+    fit are errors, as they are for these commands, and all are named at once.
 
     Args:
         file: A table: csv, tsv, jsonl, parquet, arrow, feather, xlsx or ods.
@@ -177,23 +182,35 @@ def check(
       sentcli data check faq.csv
       sentcli data check pairs.xlsx --pair-fields question1,question2,is_duplicate -m minilm --json -
     """  # noqa: D301
+    from sentcli.errors import together
     from sentcli.evaluation.labelled_data import own_table
+    from sentcli.io.formats import without_broken_lines
     from sentcli.io.labelled import NAMED_ROWS
+    from sentcli.io.sources import open_source
 
     result = Result("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
-    table = own_table(file, kind, pair_fields, "skip")
+    source, broken = without_broken_lines(open_source(file))
+    wrong: list[InputError] = []
+    try:
+        table = own_table(source, kind, pair_fields, "skip", problems=wrong)
+    except InputError as error:
+        raise together([*broken, *wrong, error]) from error
     counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
-    groups, unit = table.contradictions(), table.unit
+    groups = table.contradictions()
     methods = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon", "classed-pairs": "sbert-nli"}
     options = f"{f' --pair-fields {quote(pair_fields)}' if pair_fields else ''}{f' --kind {kind}' if kind else ''}"
     name, encoder = quote(table.name), quote(model or "MODEL")
     evaluate = f"sentcli evaluate {name} -m {encoder}{options}{' --skip-empty' if table.empty else ''}"
+    found = _checks(source, table)
     results: dict[str, Any] = {
         "kind": table.kind,
         "columns": list(table.columns),
-        "rows": len(table) + table.skipped,
+        "rows": len(table) + table.skipped + len(wrong),
+        "broken_lines": len(broken),
+        "wrong_values": len(wrong),
         "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:NAMED_ROWS]},
         "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:NAMED_ROWS]]},
+        **{what: each.to_dict() for what, each in found.items()},
         "labels": dict(counts.most_common()),
         "lengths": _lengths([text for column in table.texts for text in column], model),
         "commands": [
@@ -201,19 +218,60 @@ def check(
             f"sentcli train --method {methods.get(table.kind, 'simcse')} -m {encoder} --data {name}{options} -o DIR",
         ],
     }
+    result.finish(results, [_check_table(file, table, results, found)])
+    if problems := [*broken, *wrong]:
+        result.show()
+        refused = together(problems)
+        refused.outcome = result
+        raise refused
+    return result
+
+
+def _check_table(file: str, table: LabelledTable, results: dict[str, Any], found: dict[str, Found]) -> Table:
+    """Return what was found in a table of the user, a row for each fact."""
+    from sentcli.io.labelled import NAMED_ROWS
+
+    unit, counts, differing = table.unit, results["labels"], results["contradictions"]
     places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS])
-    differing = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in results["contradictions"]["first"])
-    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in counts.most_common(NAMED_ROWS))
+    same = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in differing["first"])
+    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in list(counts.items())[:NAMED_ROWS])
+    lengths = ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)
     lines = [
         ["read as", table.taken],
         ["rows", results["rows"]],
         ["empty cells", f"{len(table.empty):,}{f': {places}' if places else ''}"],
-        ["equal texts with different labels", f"{len(groups):,}{f': {differing}' if differing else ''}"],
+        ["equal texts with different labels", f"{differing['count']:,}{f': {same}' if same else ''}"],
+        *([CHECK_TITLES[what], _found_words(each, unit)] for what, each in found.items()),
         ["labels", f"{len(counts):,} different: {labels}" if labels else "none"],
-        ["lengths", ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)],
+        ["lengths", lengths],
         *(["command", command] for command in results["commands"]),
     ]
-    return result.finish(results, [Table(file, ["what", "value"], lines, wide=["value"])])
+    return Table(file, ["what", "value"], lines, wide=["value"])
+
+
+CHECK_TITLES = {"equal_rows": "equal rows", "repeated_ids": "repeated ids", **TITLES}
+
+
+def _checks(source: Source, table: LabelledTable) -> dict[str, Found]:
+    """Return what may be wrong with the rows of a table, and where first: line and column, or two lines."""
+    from sentcli.io.formats import records
+    from sentcli.io.text_checks import TextChecks, repeated
+
+    values = table.values or [None] * len(table)
+    rows = zip(zip(*table.texts, values, strict=True), table.lines, strict=True)
+    ids = ((record.get("id", record.get("_id")), line) for line, record in records(source))
+    checks = TextChecks()
+    for column, texts in zip(table.columns, table.texts, strict=False):
+        for line, text in zip(table.lines, texts, strict=True):
+            checks.look(text, [line, column])
+    of_ids = repeated((str(key), line) for key, line in ids if key is not None)
+    return {"equal_rows": repeated(rows), "repeated_ids": of_ids, **checks.found}
+
+
+def _found_words(found: Found, unit: str) -> str:
+    """Return how often something was found, and where."""
+    places = (f"{unit} {a} ({b})" if isinstance(b, str) else f"{unit}s {a} and {b}" for a, b in found.first)
+    return f"{found.count:,}: {', '.join(places)}" if found.count else "0"
 
 
 def _lengths(texts: list[str], model: str | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class InputOptions:
         input_format: Read every input as this, whatever its suffix.
         types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of
             text, int, float, bool, date, timestamp, timestamp-utc.
+        null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
         on_null: What to do with a row that has no text.
         on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
     """
@@ -39,6 +40,7 @@ class InputOptions:
     id_field: IdField = None
     input_format: Format | None = None
     types: Annotated[list[str] | None, Flag(metavar="COLUMN=TYPE,...")] = None
+    null: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
     on_null: Literal["error", "empty", "skip"] = "error"
     on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
 
@@ -109,9 +111,9 @@ def encode(
 
     Args:
         inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https://
-            or here; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; here or at s3://, gs://
-            or az://), or - (JSON Lines).
+            or here; folders of them; what encode wrote; - is standard input.
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://,
+            az://) or - (JSON Lines).
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
@@ -125,7 +127,7 @@ def encode(
       sentcli encode a.csv b.csv.gz --text-field body -o vectors.parquet -m minilm
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
-      sentcli encode corpus.jsonl -o corpus-vectors -m minilm --ray auto --resume
+      sentcli encode corpus-vectors -o new-vectors -m my-model
       sentcli encode --check corpus-vectors -m minilm
       sentcli encode corpus.jsonl --estimate -m minilm -m my-model
       sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
@@ -186,7 +188,7 @@ def encode(
             console.note(busy)
         with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
-        results = _summarise(summary, encoder, reading.on_long)
+        results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
         result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
@@ -237,6 +239,7 @@ def _read_inputs(inputs: list[str], output: str, reading: InputOptions, writing:
         reading.id_field,
         reading.on_null,
         "; --on-null empty or skip accepts such rows",
+        nulls=tuple(reading.null or []),
         types={**(manifest.types if manifest is not None else {}), **types},
     )
     files = bulk.read_inputs(inputs, options, reading.input_format, output=output)
@@ -249,7 +252,8 @@ def _read_inputs(inputs: list[str], output: str, reading: InputOptions, writing:
         console.note(f"types of the columns: {listed} (--types chooses others)")
     for name, odd in files.survey.mixed.items():
         if name in kept:
-            console.warn(f"column {name!r} stays text: most of its values are of another type, but not {odd}")
+            problem = f"most of its values are of another type, but not {odd}"
+            console.warn(f"column {name!r} stays text: {problem} (--null TEXT names missing values)")
     default = manifest.shard_rows if manifest is not None else bulk.EncodeSettings.shard_rows
     return files, writing.shard_rows or default
 

@@ -56,7 +56,8 @@ def sample_rows(files: Inputs, shard_rows: int) -> tuple[list[str], int]:
 
     Of texts that are equal within a shard the first one is encoded. At most `SAMPLE` are drawn.
     """
-    from sentcli.io.readers import blocks, drawn
+    from sentcli.io.readers import blocks
+    from sentcli.io.sampling import drawn
 
     def encoded(progress: Callable[[int], object]) -> Iterator[str]:
         shard, seen = -1, set[int]()

@@ -120,7 +120,7 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     "evaluate",
     pages=True,
     common=(
-        "files model kind pair_fields skip_empty by variants rerank save_baseline baseline allow format "
+        "files model kind pair_fields skip_empty group_by by variants rerank save_baseline baseline allow format "
         "max_length backend precision json report"
     ),
 )
@@ -130,6 +130,7 @@ def evaluate(
     kind: Kind | None = None,
     pair_fields: PairFields = None,
     skip_empty: bool = False,
+    group_by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
     group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None,
     by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
     variants: Annotated[str | None, Flag(metavar="[FILE.toml]", bare="default")] = None,
@@ -147,13 +148,13 @@ def evaluate(
     best F1); anchor, positive (MRR@10, recall@k among all positives); anchor,
     positive, negative (accuracy); text, label (accuracy of a logistic
     regression, by ten folds). A folder in BEIR layout is a retrieval set
-    (nDCG@10 of its split dev, or of its only one). Everything is checked before
-    anything is encoded.
+    (nDCG@10 of its split dev, or of its only one). All is checked beforehand.
 
     Args:
         files: Tables (csv, tsv, jsonl, parquet, arrow, xlsx or ods), folders of them, or folders in BEIR layout.
         kind: The kind of the tables; default: told from columns and values.
         skip_empty: Leave out rows with an empty cell, and count them.
+        group_by: Keep texts of one value, such as an author, in one fold.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts,
             or the ways that a file names (docs/evaluate.md).
@@ -164,7 +165,7 @@ def evaluate(
     Examples:
       sentcli evaluate dev.tsv -m minilm -m runs/simcse
       sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2,is_duplicate
-      sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m my-model --report models.html
+      sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m other --report all.html
       sentcli evaluate faq-set -m minilm --variants --report savings.html
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
@@ -184,7 +185,7 @@ def evaluate(
         check_output(draws, overwrite=overwrite)
     groups = tuple(Pattern.parse("--group", value) for value in group or [])
     check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
-    tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty)
+    tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
     reranker = reranking.load(options, rerun=scoring.rerun)
     reranked = [] if reranker is None else [t.reranked(reranker) for t in retrieval_tasks(tasks, "--rerank")]
     baseline = gate.read(model, files, tasks, overwrite=overwrite)

@@ -151,7 +151,8 @@ def export(
 
 def _sample(file: str, text_field: str) -> list[str]:
     """Draw `SAMPLED` of the texts of a file, and return the different ones among them."""
-    from sentcli.io.readers import ReadOptions, drawn, rows
+    from sentcli.io.readers import ReadOptions, rows
+    from sentcli.io.sampling import drawn
     from sentcli.io.sources import open_source
 
     found = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))

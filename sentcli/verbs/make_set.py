@@ -103,6 +103,7 @@ def make_set(
     documents = read_documents(corpus, text_field, title_field)
     for taken in documents.taken:
         console.note(taken)
+    found = _checks(documents)
     answers = None if write_with is None else answers_of(served or write_with, documents, limit, seed)
     made, trust = _made(corpus, documents, answers, result.protocol)
     with replacing(output) as folder:
@@ -119,8 +120,28 @@ def make_set(
     elif len(made.queries) < FEW_ITEMS:
         console.warn(f"{len(made.queries)} queries tell only large differences between models")
     told = ("documents", "queries", "judgements", "queries_from", "left_out", "near_equal_pairs", "trust")
-    facts = {key: getattr(manifest, key) for key in told}
+    facts = {**{key: getattr(manifest, key) for key in told}, "checks": found}
     return result.finish({"output": str(output), **facts, "commands": commands}, [_table(output, manifest)])
+
+
+def _checks(documents: Documents) -> dict[str, Any]:
+    """Count what may be wrong with the documents, warn of it, and return it as JSON."""
+    from sentcli.io.text_checks import TITLES, TextChecks, repeated
+
+    checks = TextChecks()
+    whole = [documents.whole(place) for place in range(len(documents.ids))]
+    for key, text in zip(documents.ids, whole, strict=True):
+        checks.look(text, key)
+    found = {TITLES[what]: each for what, each in checks.found.items()}
+    found["the text of an earlier one"] = repeated(zip(whole, documents.ids, strict=True))
+    for title, each in found.items():
+        if each.count:
+            places = (" and ".join(place) if isinstance(place, list) else place for place in each.first[:3])
+            console.warn(f"{each.count:,} documents have {title}, first {', '.join(places)}")
+    if blank := sum(not text.strip() for text in documents.texts):
+        console.warn(f"{blank:,} documents have an empty text")
+    found_json = {what: each.to_dict() for what, each in checks.found.items()}
+    return {**found_json, "equal": found["the text of an earlier one"].to_dict(), "empty": blank}
 
 
 def _made(

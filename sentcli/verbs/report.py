@@ -6,7 +6,7 @@ import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli import console
 from sentcli.errors import InputError
@@ -23,6 +23,7 @@ from sentcli.verbs.scoring import ScoringOptions, compare_models
 if TYPE_CHECKING:
     from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.training.records import Summary
 
 RESULTS = {
     "start": "dev at the start",
@@ -47,11 +48,11 @@ class PageOptions:
 
     Attributes:
         title: Title of the page.
-        group: Models that are seeds of one system, shown as mean and standard deviation: NAME is of models or files and
-            may have *.
+        group: Models or files that are seeds of one system, shown as mean and deviation; NAME may have *.
         name: Label of a model or file.
         bold: Mark the best of each column.
-        intervals: 95 % intervals; default: in HTML only, where there is room.
+        intervals: 95 % intervals; default: in HTML only.
+        only: Tables of scores alone, for another document.
     """
 
     title: str | None = None
@@ -59,6 +60,7 @@ class PageOptions:
     name: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None
     bold: bool = True
     intervals: bool | None = None
+    only: Literal["scores"] | None = None
 
 
 @verb("report")
@@ -79,12 +81,13 @@ def report(
     Of files that sts-eval, senteval, retrieve and evaluate wrote with --json:
     rows are models, columns tasks. Numbers of different protocols stand in
     different tables, and each table says its protocol. Of training runs:
-    curves, results, configuration and environment. Of models and finished runs:
-    with --data the seven STS tasks, geometry and similarity, with --texts a map.
+    curves, results, configuration and environment; of a sweep (its folder or
+    results.jsonl) its table. Of models and finished runs: with --data the seven
+    STS tasks, geometry and similarity, with --texts a map.
     --paper shows a paper's tables, figures and settings with their commands.
 
     Args:
-        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb, also folders; training runs; models.
+        names: JSON of sts-eval, senteval, retrieve, evaluate; results of mteb; training runs; sweeps; models.
         output: A .html, .md or .tex file; several are written.
         paper: informin-cl, micse, infocse, is-bert or whitenedcse: what of it can be repeated, and what cannot.
 
@@ -92,10 +95,11 @@ def report(
     Examples:
       sentcli report sts.json senteval.json -o report.html
       sentcli report runs/simcse runs/micse minilm --data downstream --texts sentences.txt -o report.html
-      sentcli report a.json b.json -o table.tex -o table.md --name "ours=runs/my-model"
+      sentcli report a.json b.json -o table.tex --only scores --name "ours=runs/my-model"
       sentcli report seed-*.json minilm.json -o report.html --group "SimCSE=seed-*.json"
       sentcli report --paper micse
     """  # noqa: D301
+    from sentcli.analysis.sweeps import read_runs
     from sentcli.evaluation.published import with_titles
     from sentcli.evaluation.score_files import model_json, read_scores
     from sentcli.evaluation.score_kinds import SIMILARITY
@@ -104,6 +108,7 @@ def report(
     from sentcli.pages.score_page import Choices, score_page, write_score_page
     from sentcli.pages.systems import Pattern
     from sentcli.pages.write import check_suffix
+    from sentcli.training.records import summarize
     from sentcli.verbs.sts_eval import score_similarity
 
     targets = output or []
@@ -115,7 +120,7 @@ def report(
     if not names or not targets:
         raise InputError("give results, runs or models and -o FILE, or --paper NAME")
     result = Result("report", on_console=False)
-    files, runs, model_names = _sort(names)
+    files, runs, sweeps, model_names = _sort(names)
     for target in targets:
         if target.resolve() in {file.resolve() for file in files}:
             raise InputError(f"-o {target} would replace an input; choose another file")
@@ -125,22 +130,33 @@ def report(
     has_inputs = data is not None or texts is not None
     if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    rows = shared.read_rows(texts, text_field)[0] if texts is not None else {}
+    rows = shared.read_rows(texts, text_field) if texts is not None else None
     models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
     if data is not None and models:
         tasks = shared.sts_tasks(data)
         published = scoring.published(SIMILARITY, tasks)
         scores += compare_models([score_similarity(model, tasks) for model in models], published, SIMILARITY)
-    of_runs, summary = _run_sections(runs) if runs else ([], ())
-    more_sections = [*_model_sections(models, data, texts, rows), *of_runs]
-    short, patterns = shared.short_names(model_names), [*groups, *labels]
+    summaries = {_sweep_name(path): summarize(run.record for run in read_runs([path])) for path in sweeps}
+    of_sweeps = [_sweep_section(name, points) for name, points in summaries.items()]
+    bare = choices.only is not None
+    if bare and not (scores or of_sweeps):
+        raise InputError(f"--only scores: there are none in {', '.join(names)}")
+    of_runs, summary = _run_sections(runs) if runs and not bare else ([], ())
+    of_models = [] if bare else _model_sections(models, data, texts, rows)
+    more_sections = [*of_sweeps, *of_models, *of_runs]
+    named = [*model_names, *(score.model for score in scores)] if bare else model_names  # other documents have no paths
+    short, patterns = shared.short_names(list(dict.fromkeys(named))), [*groups, *labels]
     unlabelled = {score.model for score in scores} - {s.model for s in scores if any(p.matches(s) for p in patterns)}
     paths = sorted(model for model in unlabelled if short.get(model, model) != model)
     labels += [Pattern("--name", short[model], glob.escape(model)) for model in paths]
-    page_choices = Choices(choices.title, tuple(groups), tuple(labels), Style(choices.bold, choices.intervals), summary)
+    style = Style(choices.bold, choices.intervals)
+    page_choices = Choices(choices.title, tuple(groups), tuple(labels), style, summary, bare)
     write_score_page(scores, targets, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, targets))}")
-    result.finish({"files": list(map(str, targets)), "scores": [model_json(score) for score in scores]})
+    found: dict[str, Any] = {"scores": [model_json(score) for score in scores]}
+    if summaries:
+        found["sweeps"] = {name: [point.to_dict() for point in points] for name, points in summaries.items()}
+    result.finish({"files": list(map(str, targets)), **found})
     result.sections = score_page(scores, page_choices, more_sections).sections
     result.models, result.rows = scores, [row for score in scores for row in score.rows()]
     return result
@@ -166,29 +182,45 @@ def _paper(name: str, targets: Sequence[Path]) -> Result:
     return result
 
 
-def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[str]]:
-    """Return files of results, folders of training runs, and models; a finished run is a model, too."""
+def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[Path], list[str]]:
+    """Return files of results, folders of training runs, sweeps, and models; a finished run is a model, too."""
     from sentcli.analysis.runs import is_run
     from sentcli.evaluation.mteb_results import holds_mteb
     from sentcli.model.spec_files import is_model_folder
+    from sentcli.training.records import RESULTS_FILE
 
     if twice := next((name for name in names if list(names).count(name) > 1), None):
         raise InputError(f"{twice} is named twice")
-    files, runs, models = [], [], []
+    files, runs, sweeps, models = [], [], [], []
     for name in names:
         path = Path(name)
-        if path.is_file() or path.suffix == ".json" or (path.is_dir() and holds_mteb(path)):
+        if (path.is_file() and path.suffix == ".jsonl") or (path / RESULTS_FILE).is_file():
+            sweeps.append(path)
+        elif path.is_file() or path.suffix == ".json" or (path.is_dir() and holds_mteb(path)):
             files.append(path)
         elif path.is_dir() and is_run(path):
             runs.append(path)
             models += [name] if is_model_folder(path) else []
         else:
             models.append(name)
-    return files, runs, models
+    return files, runs, sweeps, models
+
+
+def _sweep_name(path: Path) -> str:
+    """Return the name of a sweep's folder, of which a path may name the file of results."""
+    return (path.parent if path.is_file() else path).resolve().name
+
+
+def _sweep_section(name: str, points: Sequence[Summary]) -> Section:
+    """Return the table of a sweep, which `train` prints at its end: mean and standard deviation of each point."""
+    from sentcli.verbs.training_view import sweep_table
+
+    runs = sum(len(point.runs) for point in points)
+    return Section(f"Sweep {name}", table=sweep_table(f"Sweep {name}: {runs:,} runs", points))
 
 
 def _model_sections(
-    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, rows: dict[str, shared.FirstRow]
+    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, rows: shared.TextRows | None
 ) -> list[Section]:
     """Return the geometry of models; with data also cosines against gold scores, and with texts maps of them.
 
@@ -196,7 +228,7 @@ def _model_sections(
         models: to measure.
         data: SentEval's folder.
         texts: the file of texts.
-        rows: its distinct texts.
+        rows: its distinct texts; None without the file.
     """
     from sentcli.analysis.maps import MapSettings
     from sentcli.verbs.kinds import geometry, similarity
@@ -207,7 +239,7 @@ def _model_sections(
         return []
     names = shared.short_names([model.name for model in models])
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
-    inputs = geometry.GeometryInputs(pairs, list(rows), sts=shared.sts_tasks(data) if data is not None else {})
+    inputs = geometry.GeometryInputs(pairs, rows, sts=shared.sts_tasks(data) if data is not None else {})
     sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
     if data is not None:
         ((name, subsets),) = shared.read_stsb(data, None, "test").items()
@@ -216,13 +248,14 @@ def _model_sections(
         for model in models:
             gold_pairs.measure(model, names[model.name])
         sections += gold_pairs.sections()
-    if texts is not None:
-        lines = list(rows)[:2000]  # texts of ``--texts`` that are mapped
-        maps = mapping.Maps(MapTexts([rows[line].id for line in lines], lines), MapSettings())
+    if rows is not None:
+        settings = MapSettings()
+        mapped = rows.drawn(2000, settings.seed)
+        maps = mapping.Maps(MapTexts([row.id for row in mapped.first.values()], mapped.texts, mapped.sample), settings)
         for model in models:
             maps.add(names[model.name], model)
-        note = f"The first {len(lines):,} distinct texts of {texts}, by t-SNE; {maps.settings.clusters} clusters"
-        sections += maps.sections(f"{note} of k-means.")
+        note = f"{mapped.sample.words} of {texts}, by t-SNE; {settings.clusters} clusters of k-means."
+        sections += maps.sections(note)
     return sections
 
 

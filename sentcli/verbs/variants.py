@@ -77,6 +77,7 @@ class Savings:
 
     def commands(self, variant: Variant, model: str, name: str) -> list[str]:
         """Return the commands that make the vectors of a way, and its index."""
+        from sentcli.evaluation.set_manifest import corpus_arguments
         from sentcli.smaller import Smaller
 
         storage, folder = variant.storage, f"{name}-vectors"
@@ -89,7 +90,8 @@ class Savings:
 
         def encode(output: str, smaller: Smaller) -> str:
             flags = [*load, *prompt, *_flags(smaller.protocol(), Smaller().protocol())]
-            return shlex.join(["sentcli", "encode", str(self.sets[name].corpus), "-o", output, "-m", model, *flags])
+            corpus = corpus_arguments(self.sets[name].corpus)
+            return shlex.join(["sentcli", "encode", *corpus, "-o", output, "-m", model, *flags])
 
         commands = [encode(folder, storage.smaller)]
         if storage.rescored:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from sentcli.io.sampling import DistinctTexts
 from tests.analysis.test_attention import spacy_stand_in
 from tests.analysis.test_objectives_of_runs import steps, write_run
 from tests.conftest import save_backbone
@@ -58,6 +59,7 @@ def test_a_model_and_its_folder(attention, tiny_bert, tmp_path):
     assert next(iter(protocol)) == "kind"
     assert protocol["layers"] == [1, 2] and protocol["max_length"] == 32 and protocol["backend"] == "torch"
     assert (results["texts"], results["positives"]["pairs"], results["negatives"]["pairs"]) == (30, 30, 30)
+    assert protocol["texts"] == 30 < protocol["of"]
     assert [len(row) for row in results["mi"]] == [4, 4]
     assert results["positives"]["mean_cosine"] > results["negatives"]["mean_cosine"]
     assert results["sentence"]["tokens"] >= 8
@@ -87,7 +89,10 @@ def test_several_models_are_compared(attention, tiny_bert, tiny_roberta, tmp_pat
 def test_a_sentence_by_its_number_and_other_heads(attention, tiny_bert, text, tmp_path):
     attention("-m", tiny_bert, "--limit", 12, "--sentence", 3, "--first-head", 3, "--slicing", "head-pairs")
     shown = result(tmp_path / "out")["results"]["sentence"]
-    assert shown["text"] == text.read_text("utf-8").splitlines()[2]
+    taken = DistinctTexts(12, 0)
+    for line in text.read_text("utf-8").splitlines():
+        taken.add(line, None)
+    assert shown["text"] == list(taken.kept)[2]
     assert [part["head"] for part in shown["slices"]] == [3, 4, 3, 4]
 
 
@@ -175,7 +180,7 @@ def test_a_model_that_does_not_give_its_attention(attention, tiny_bert, monkeypa
     monkeypatch.setattr(recorded, "install", lambda backbone: False)
     done = attention("-m", tiny_bert, "--pooling", "cls", "--limit", 12, check=2)
     assert re.search("/tiny-bert: .*bert.*attention", done.stderr)
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(done.stderr.strip().splitlines()) == 2, "what is taken, and the error"
 
 
 def test_conllu_is_an_extra(attention, tiny_bert, tmp_path, monkeypatch):

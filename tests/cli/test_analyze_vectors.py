@@ -120,14 +120,17 @@ def test_a_map_of_stored_vectors_is_that_of_their_texts_and_names_each_point(inv
         if not model:
             invoke("encode", table, "-o", tmp_path / name, "-m", tiny_bert, check=0)
         out = tmp_path / f"{name}-map"
-        invoke("analyze", "map", tmp_path / name, *model, *MAP, "-o", out, "--json", "-", check=0)
+        done = invoke("analyze", "map", tmp_path / name, *model, *MAP, "--limit", 30, "-o", out, "--json", "-", check=0)
+        protocol = json.loads(done.stdout)["protocol"]
+        assert {key: protocol[key] for key in ("texts", "of", "seed")} == {"texts": 30, "of": 40, "seed": 42}
+        assert all("30 of 40" in said for said in (done.stderr, (out / "index.html").read_text("utf-8")))
         drawn = [row for row in rows_of(out / "map.csv") if row["series"] != "clusters"]
         found[name] = {row["id"]: (row["text"], row["cluster"], row["cluster_name"]) for row in drawn}
         (names,) = ({row["cluster"]: row["name"] for row in rows_of(path)} for path in [out / "clusters-1.csv"])
         assert all(name == names[cluster] for _, cluster, name in found[name].values())
-    assert {key: text for key, (text, _, _) in found["t"].items()} == {
-        row["id"]: row["text"] for row in [rows[0], *rows[2:-1]]
-    }
+    texts = {key: text for key, (text, _, _) in found["t"].items()}
+    assert texts.items() <= {row["id"]: row["text"] for row in [rows[0], *rows[2:-1]]}.items()
+    assert len(texts) == 30 and not {"d38", "d39", "d40"}.isdisjoint(texts), "not the first"
     assert all(one == found["t"] for one in found.values())
     call = ("analyze", "map", tmp_path / "t.parquet", "--label-field", "topic", *MAP, "-o", tmp_path / "labelled")
     invoke(*call, check=0)

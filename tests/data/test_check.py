@@ -80,3 +80,55 @@ def test_a_table_of_no_kind_and_a_wrong_value_are_errors(invoke, tmp_path):
 def test_the_options_are_those_of_the_contract():
     command = get_command(app).get_command(None, "data").get_command(None, "check")
     assert {"--pair-fields", "--kind", "--json"} <= {name for p in command.params for name in p.opts}
+
+
+def test_everything_that_is_wrong_is_named_at_once(invoke, tmp_path):
+    """Encoding, labels, markup, characters, repeated rows and ids: of one file, in one run, which then is refused."""
+    rows = [[str(i), f"how is door {i}", f"where is key {i}", "yes" if i % 3 else "no"] for i in range(40)]
+    rows[3][1] = "caf\xe9 \u201cquoted\u201d"
+    rows[7][3] = rows[8][3] = "perhaps"
+    rows[11][2], rows[12][2] = "<p>where &amp; when</p>", "it\xe2\u20ac\u2122s here"
+    rows[15][0] = "14"
+    rows.append(["40", *rows[20][1:]])
+    text = "".join(",".join(row) + "\n" for row in [["id", *NAMES], *rows])
+    lines = text.splitlines(keepends=True)
+    broken = [line.encode("cp1252" if number == 4 else "utf-8") for number, line in enumerate(lines)]
+    (tmp_path / "t.csv").write_bytes(b"".join(broken))
+    report = tmp_path / "t.json"
+    failed = invoke("data", "check", tmp_path / "t.csv", "--json", report, check=2)
+    said = " ".join(failed.stderr.split())
+    for words in ("t.csv, line 5: byte 0xe9", "line 9: the label 'perhaps'", "line 10: the label"):
+        assert words in said
+    assert "iconv -f cp1252" in said and "3 problems" in said
+    found = json.loads(report.read_text())["results"]
+    assert (found["rows"], found["broken_lines"], found["wrong_values"]) == (41, 1, 2)
+    assert found["html"] == {"count": 1, "first": [[13, "question2"]]}
+    assert found["mojibake"] == {"count": 1, "first": [[14, "question2"]]}
+    assert found["repeated_ids"] == {"count": 1, "first": [[16, 17]]}
+    assert found["equal_rows"] == {"count": 1, "first": [[22, 42]]}
+    assert found["control_characters"]["count"] == found["replacement_characters"]["count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("caf\x85", "control_characters"),
+        ("caf\ufffd", "replacement_characters"),
+        *(
+            (text.encode().decode("cp1252"), "mojibake")
+            for text in ("café", "it’s", "10 €", "Straße", "naïve", "привет")
+        ),
+        *((text.encode().decode("latin1"), "mojibake") for text in ("il était", "你好", "\N{GRINNING FACE} so")),
+        ("a<br/>b", "html"),
+        ("Tom &amp; Jerry", "html"),
+        ("CAFÉ», à l’école — “NÃO”, São Paulo, ÂGE, Ñandú, Straße, «É»", ""),
+        ("tab\tand\nline, 3 < 4 > 2, a<b and AT&T; привет, 你好, café…", ""),
+    ],
+)
+def test_what_is_found_in_a_text(text, found):
+    from sentcli.io.text_checks import TextChecks
+
+    checks = TextChecks()
+    checks.look(text, 1)
+    kinds = {what for what, each in checks.found.items() if each.count}
+    assert kinds - ({"control_characters"} if found == "mojibake" else set()) == ({found} if found else set())

@@ -176,25 +176,32 @@ def test_numbers_that_are_not_finite_have_no_score(bad):
             call()
 
 
-def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path):
+@pytest.mark.filterwarnings("ignore:The groups parameter")
+@pytest.mark.parametrize("grouped", [False, True])
+def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path, grouped):
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     random = np.random.default_rng(2)
     classes = [("bad", "fair", "good")[i % 3] for i in range(90)]
     vectors = (random.normal(size=(90, 3)) + 1.3 * np.eye(3)[np.arange(90) % 3]).astype(np.float32)
     texts = [f"{'word ' * (i % 7)}{i}" for i in range(90)]
-    (task,) = load_tasks([write(tmp_path / "l.tsv", ["text", "label"], zip(texts, classes, strict=True))])
+    authors = [f"author {i * i % 41}" for i in range(90)]
+    file = write(tmp_path / "l.tsv", ["text", "label", "author"], zip(texts, classes, authors, strict=True))
+    (task,) = load_tasks([file], group_by="author" if grouped else None)
     score = task.score(None, of_vectors(texts, vectors))
     order = sorted(range(90), key=lambda i: (len(texts[i].split()), ("bad", "fair", "good").index(classes[i])))
-    x, y = vectors[order], np.array(classes)[order]
-    folds = StratifiedKFold(10, shuffle=True, random_state=1111)
+    x, y, groups = vectors[order], np.array(classes)[order], np.array([authors.index(authors[i]) for i in order])
+    shuffled = {"shuffle": True, "random_state": 1111}
+    folds = StratifiedGroupKFold(10, **shuffled) if grouped else StratifiedKFold(10, **shuffled)
+    groups = groups if grouped else np.arange(90)
     accuracies = []
-    for train, test in folds.split(x, y):
+    for train, test in folds.split(x, y, groups):
+        assert not set(groups[train]) & set(groups[test])
         strengths = [2.0**power for power in range(-2, 4)]
         inner = [
             np.mean([_right(LogisticRegression(C=c, tol=1e-6), x[train][a], y[train][a], x[train][b], y[train][b])
-                     for a, b in folds.split(x[train], y[train])])
+                     for a, b in folds.split(x[train], y[train], groups[train])])
             for c in strengths
         ]  # fmt: skip
         chosen = strengths[int(np.argmax(np.round(100 * np.array(inner), 2)))]
@@ -202,10 +209,39 @@ def test_labels_equal_scikit_learns_nested_cross_validation(tmp_path):
     assert score.metrics["accuracy"] == pytest.approx(np.mean(accuracies), abs=0.02)
     assert score.details["majority"] == pytest.approx(1 / 3)
     assert 0 < score.intervals["accuracy"][0] < score.value < score.intervals["accuracy"][1] < 1
+    assert task.protocol.get("group_by") == ("author" if grouped else None)
+    assert (task.identity == load_tasks([file])[0].identity) is not grouped
 
 
 def _right(classifier, x, y, test_x, test_y):
     return float((classifier.fit(x, y).predict(test_x) == test_y).mean())
+
+
+def test_copies_across_folds_are_counted_and_groups_take_them_away(tmp_path, capsys):
+    texts = [f"{'word ' * (i % 4)}item {chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(60)]
+    rows = [(text, ("bad", "good")[i % 2], str(i)) for i, text in enumerate(texts)]
+    rows += [(texts[3], "good", "3"), (f"{texts[4].upper()} - 12!", "bad", "4")]
+    file = write(tmp_path / "copies.tsv", ["text", "label", "source"], rows)
+    (task,), (grouped,) = load_tasks([file]), load_tasks([file], group_by="source")
+    copies = task.caveats["copies_across_folds"]
+    assert copies == {"equal": 2, "nearly_equal": 2}
+    assert grouped.caveats["copies_across_folds"] == {"equal": 0, "nearly_equal": 0}
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 of 62 texts stand in another fold" in said and said.count("--group-by") == 1
+
+
+def test_what_groups_need(tmp_path):
+    rows = [(f"text {i}", "ab"[i % 2], str(i % 7)) for i in range(60)]
+    file = write(tmp_path / "few.tsv", ["text", "label", "author"], rows)
+    with pytest.raises(InputError, match=r"7 groups .*10 folds"):
+        load_tasks([file], group_by="author")
+    with pytest.raises(InputError, match=r"few\.tsv, line 2: no column 'autor'.*author"):
+        load_tasks([file], group_by="autor")
+    pairs = write(
+        tmp_path / "pairs.tsv", ["anchor", "positive", "author"], [(f"a{i}", f"b{i}", "x") for i in range(20)]
+    )
+    with pytest.raises(InputError, match=r"--group-by author .*pairs\.tsv has pairs"):
+        load_tasks([pairs], group_by="author")
 
 
 # What no model gains by

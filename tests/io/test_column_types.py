@@ -114,6 +114,11 @@ def test_encode_keeps_types_says_them_and_keeps_to_them_when_it_goes_on(invoke, 
     assert read_back["code"].to_pylist() == ["007", "008", "009"]
     invoke(*call, tmp_path / "v.jsonl", "--types", "rating=text,code=int", check=0)
     assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[0])["code"] == 7
+    failed = invoke(*call, tmp_path / "w.parquet", "--types", "price=int,code=date", check=2)
+    assert re.search(r"'code' is '007' \(line 2\), '008' \(line 3\).*; 'price' is 'free' \(line 3\)", failed.stderr)
+    invoke(*call, tmp_path / "n.parquet", "--null", "free", "--null", "4", check=0)
+    nulled = pq.read_table(tmp_path / "n.parquet")
+    assert nulled["price"].to_pylist() == [1, None, 2] and nulled["rating"].to_pylist() == [None, None, 5]
     failed = invoke(*call, tmp_path / "w.parquet", "--types", "ratings=int", check=2)
     assert re.search("--types ratings: .*'rating'", failed.stderr)
     invoke(*call, tmp_path / "d", "--types", "rating=float", check=0)

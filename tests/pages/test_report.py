@@ -3,6 +3,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -215,3 +216,39 @@ def test_the_page_in_a_browser(invoke, write, tmp_path, browse):
     assert order([1]) == (["a", "b&lt;script&gt;", "c"], ["none", "descending"])
     assert order([1, 1]) == (["b&lt;script&gt;", "a", "c"], ["none", "ascending"])
     assert order([1, 0]) == (["a", "b&lt;script&gt;", "c"], ["ascending", "none"])
+
+
+def test_scores_alone_are_one_table_for_another_document(invoke, write, tmp_path):
+    files = write(make("/home/me/runs/a"), make("/home/me/runs/b"))
+    targets = [tmp_path / "table.tex", tmp_path / "table.md"]
+    invoke("report", *files, *(part for t in targets for part in ("-o", t)), "--only", "scores", check=0)
+    latex, markdown = (target.read_text("utf-8") for target in targets)
+    assert latex.count(r"\begin{table}") == 1 and r"\section" not in latex and r"\subsection" not in latex
+    assert "| STS16 |" in markdown and "#" not in markdown
+    for text in (latex, markdown):
+        assert "/home" not in text and "sentcli" not in text and "78.99" in text
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "metrics.jsonl").write_text("")
+    assert "--only scores" in invoke("report", run, "-o", tmp_path / "x.tex", "--only", "scores", check=2).stderr
+
+
+def test_a_sweep_is_its_table(invoke, tmp_path):
+    kept = Path(__file__).parents[2] / "docs" / "results" / "first-sweep.jsonl"
+    folder = tmp_path / "rates"
+    folder.mkdir()
+    shutil.copy(kept, folder / "results.jsonl")
+    pages = []
+    for name, given in (("a.md", folder), ("b.md", folder / "results.jsonl")):
+        invoke("report", given, "-o", tmp_path / name, check=0)
+        pages.append((tmp_path / name).read_text("utf-8"))
+    assert pages[0] == pages[1]
+    assert "Sweep rates" in pages[0] and "| simcse | 6e-05 |" in pages[0]
+    done = invoke("report", folder, "-o", tmp_path / "c.tex", "--only", "scores", "--json", "-", check=0)
+    assert (tmp_path / "c.tex").read_text("utf-8").count("85.09") == 2
+    assert [point["point"] for point in json.loads(done.stdout)["results"]["sweeps"]["rates"]][:1] == [
+        {"method": "is-bert", "learning_rate": 1e-05}
+    ]
+    (folder / "results.jsonl").write_text('{"a": 1}\n')
+    failed = invoke("report", folder, "-o", tmp_path / "d.md", check=2)
+    assert re.search(r"results\.jsonl, line 1: not a record of a run", failed.stderr)

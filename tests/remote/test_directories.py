@@ -40,6 +40,17 @@ def test_a_store_has_the_bytes_of_a_local_directory_and_the_manifest_comes_last(
     assert re.search(f"{OUT} .*90 rows .*3 shards", encode("--check", OUT).stderr)
 
 
+@pytest.mark.usefixtures("store")
+def test_a_directory_in_a_store_is_an_input_for_another_model(encode, rows, tiny_roberta, tmp_path):
+    encode(rows, "-o", OUT, *SHARDS)
+    for name, given in (("there", OUT), ("here", rows)):
+        encode(given, "-o", tmp_path / f"{name}.jsonl", model=tiny_roberta)
+    found, expected = ((tmp_path / f"{name}.jsonl").read_text("utf-8").splitlines() for name in ("there", "here"))
+    for row, other in zip(map(json.loads, found), map(json.loads, expected), strict=True):
+        assert row.pop("embedding") == pytest.approx(other.pop("embedding"), abs=1e-5)
+        assert row == other
+
+
 def test_a_directory_that_is_there_is_refused_and_overwritten_when_told(store, encode, rows, local):
     encode(rows, "-o", OUT, "--shard-rows", 10)
     refused = encode(rows, "-o", OUT, *SHARDS, check=2)

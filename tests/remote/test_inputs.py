@@ -17,7 +17,8 @@ from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.formats import records
 from sentcli.io.places import Address, is_remote, scheme_of
-from sentcli.io.sources import open_source, open_sources
+from sentcli.io.sources import open_source
+from sentcli.io.text_inputs import text_sources
 from tests.remote.conftest import KEY, SECRET, files
 
 
@@ -43,7 +44,7 @@ def test_every_format_has_the_rows_that_it_has_on_this_machine(store, tmp_path, 
 def test_a_pattern_stands_for_its_files_in_order(store, tmp_path):
     for name in ("b.txt", "a.txt", "c.csv", "below/d.txt"):
         store.put(f"in/{name}", b"x\n")
-    names = [source.name for source in open_sources(["s3://corpora/in/*.txt", "s3://corpora/in/c.csv"])]
+    names = [source.name for source in text_sources(["s3://corpora/in/*.txt", "s3://corpora/in/c.csv"])]
     assert names == ["s3://corpora/in/a.txt", "s3://corpora/in/b.txt", "s3://corpora/in/c.csv"]
 
 
@@ -123,7 +124,7 @@ def test_a_name_that_cannot_be_read_has_one_message(store, encode, tmp_path, nam
 
 def test_what_others_call_a_store_is_that_store(store, tmp_path):
     store.put("in/a.txt", b"one\n")
-    [source] = open_sources([Address("s3a://corpora/in/a.txt")])
+    [source] = text_sources([Address("s3a://corpora/in/a.txt")])
     assert source.name == "s3://corpora/in/a.txt" and source.path.read_bytes() == b"one\n"
     for name, public in (("gcs://b/x", "gs://b/x"), ("ABFS://c/x", "az://c/x"), ("abfss://c/x", "az://c/x")):
         assert is_remote(name) and Address(name) == Address(name).whole == public and scheme_of(name) == public[:2]
@@ -313,13 +314,13 @@ import os
 os.environ["HF_ENDPOINT"] = f"http://127.0.0.1:{server.server_port}"
 from sentcli.errors import InputError
 from sentcli.io.formats import records
-from sentcli.io.sources import open_sources
+from sentcli.io.text_inputs import text_sources
 for name in ("hf://datasets/own/set/data/x.txt", "hf://datasets/own/set/data/*.txt"):
-    [source] = open_sources([name])
+    [source] = text_sources([name])
     assert source.name == "hf://datasets/own/set/data/x.txt", source.name
     assert [row["text"] for _, row in records(source)] == ["one", "two"]
 try:
-    open_sources(["hf://datasets/own/set/data/y.txt"])
+    text_sources(["hf://datasets/own/set/data/y.txt"])
 except InputError as error:
     assert str(error) == "no such file: hf://datasets/own/set/data/y.txt", error
 else:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sentcli.evaluation.set_manifest import corpus_arguments
 from sentcli.testset.documents import Candidate, Documents
 from sentcli.testset.judging import Pooled, _graded_rows, write_table
 from sentcli.testset.queries import Query, near_equal, structured, without, words
@@ -77,6 +78,9 @@ def test_titles_become_queries_and_leave_the_documents(articles, tmp_path, invok
     manifest = json.loads((folder / "set.json").read_text())
     assert manifest["queries"] == len(queries) == 35 and manifest["queries_from"] == {"title": 35}
     assert manifest["made_from"][0]["bytes"] == articles.stat().st_size and manifest["settings"]["seed"] == 0
+    assert corpus_arguments(folder / "corpus.jsonl") == [str(articles), "--text-field", "body"]
+    articles.unlink()
+    assert corpus_arguments(folder / "corpus.jsonl") == [str(folder / "corpus.jsonl")]
 
 
 def test_the_same_command_makes_the_same_bytes_and_a_limit_draws(articles, tmp_path, invoke):
@@ -463,3 +467,38 @@ def test_no_cell_of_the_table_is_a_formula_and_all_come_back(tmp_path):
     filled = fill(tmp_path / "filled.tsv", [header, *([*row[:-1], "1"] for row in rows)])
     back = list(_graded_rows(str(filled), documents.places))
     assert back == [(f"-q{number}", text, f"={number}", 1) for number, text in enumerate(FORMULAS)]
+
+
+def test_all_files_and_rows_that_cannot_be_read_are_named_at_once(tmp_path, articles, invoke):
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for number in range(13):
+        (folder / f"b{number}.md").write_bytes(b"# caf\xe9\n\ntext\n")
+    (folder / "lfs.md").write_text("version https://git-lfs.github.com/spec/v1\n")
+    failed = invoke("data", "make-set", folder, "-o", tmp_path / "set", check=2)
+    assert all(f"b{number}.md, line 1: byte 0xe9" in failed.stderr for number in range(13))
+    assert "lfs.md is a pointer" in failed.stderr and "14 problems" in failed.stderr
+    rows = articles.read_text().splitlines()
+    rows[3], rows[6] = json.dumps({"_id": "n", "title": "A title", "body": None}), rows[7]
+    articles.write_text("\n".join(rows) + "\n")
+    failed = invoke("data", "make-set", articles, "-o", tmp_path / "set", check=2)
+    assert re.search(r"line 4: 'body' is missing or null\n.*line 8: the id 'd7' stands twice", failed.stderr)
+    assert not (tmp_path / "set").exists()
+
+
+def test_one_markdown_file_is_read_by_sections_and_its_markup_is_counted(tmp_path, invoke):
+    generator = random.Random(2)
+    parts = [f"## How to paint house {n}\n\n{sentence(generator)} <br> now\n\n" for n in range(12)]
+    (tmp_path / "manual.md").write_text("".join(parts))
+    done = invoke("data", "make-set", tmp_path / "manual.md", "-o", tmp_path / "set", "--json", "-", check=0)
+    found = json.loads(done.stdout)["results"]
+    assert (found["documents"], found["queries_from"]) == (12, {"heading": 12})
+    assert found["checks"]["html"]["count"] == 12 and found["checks"]["mojibake"]["count"] == 0
+    assert "12 documents have markup of HTML" in done.stderr
+
+
+def test_a_set_is_made_of_what_encode_wrote(tmp_path, articles, tiny_bert, invoke):
+    call = ("encode", articles, "-o", tmp_path / "vectors", "-m", tiny_bert, "--text-field", "body", "-q")
+    invoke(*call, check=0)
+    invoke("data", "make-set", tmp_path / "vectors", "-o", tmp_path / "set", check=0)
+    assert read_set(tmp_path / "set")[0].keys() == {f"d{number}" for number in range(40)}

@@ -261,6 +261,16 @@ def test_rows_with_empty_cells_are_listed_or_left_out_and_counted(models, invoke
     assert (entry["items"], entry["skipped_empty"], entry["contradictions"]) == (46, 14, 0)
 
 
+def test_groups_stay_together_and_the_page_says_how(models, invoke, tmp_path):
+    rows = [["text", "label", "author"], *([f"the cat sat {'on ' * i}", "ab"[i % 2], f"a{i % 14}"] for i in range(42))]
+    (tmp_path / "t.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    call = ("evaluate", tmp_path / "t.tsv", "-m", models[0], "--group-by", "author")
+    found = json.loads(invoke(*call, "--json", "-", "--report", tmp_path / "t.md", check=0).stdout)
+    assert found["protocol"]["kinds"]["labels"]["group_by"] == "author"
+    assert found["results"]["t.tsv"]["copies_across_folds"] == {"equal": 0, "nearly_equal": 0}
+    assert "--group-by author" in (tmp_path / "t.md").read_text().replace("\\", "")
+
+
 def test_contradictions_are_counted_also_from_the_cache(models, invoke, tmp_path):
     change = [(1, 0, TEXTS[0]), (1, 1, TEXTS[40])]
     file = support(tmp_path, labels=("0", "1"), change=change)

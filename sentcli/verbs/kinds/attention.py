@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.attention_views import AttentionPairs, DropoutViews, Slice
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.io.sampling import Sample
 
 CENTROIDS = "Large marks are centroids"
 
@@ -36,11 +37,12 @@ class ViewOptions:
     """Which views, layers and heads are compared.
 
     Attributes:
-        sentence: The text of the histograms, by its number from 1 or as a text; default: the first of 8 tokens.
+        sentence: The text of the histograms, by its number among those taken, from 1, or as a text; default: the
+            first of 8 tokens.
         layers: Layers of the MI of a pair, as ami.layers of training: auto, from 0, from the end, or shares.
         slicing: A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper).
         first_head: First of the three heads of the histograms, from 1.
-        seed: Seed of dropout and of the negatives.
+        seed: Seed of the texts that are drawn, of dropout and of the negatives.
         dropout: Dropout rate of the views, instead of the model's own.
     """
 
@@ -89,7 +91,7 @@ def attention(
     shared.check(output, overwrite=overwrite)
     if not model:
         raise InputError("give models: -m")
-    inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit), trees, options)
+    inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit, options.seed), trees, options)
     short = shared.short_names(model)
     pairs, figures, reports = {}, [], []
     for evaluated in shared.models(model, load):
@@ -105,9 +107,9 @@ def attention(
 
 
 def _texts_and_trees(
-    texts: str | None, trees: str | None, text_field: str, limit: int
-) -> tuple[list[str], list[str] | None]:
-    """Return the texts, and the tree of each if ``--trees`` is given.
+    texts: str | None, trees: str | None, text_field: str, limit: int, seed: int
+) -> tuple[list[str], list[str] | None, Sample]:
+    """Return the texts, the tree of each if ``--trees`` is given, and how many texts there were.
 
     Raises:
         InputError: if texts or trees are missing, or the trees are all different or all the same.
@@ -117,22 +119,23 @@ def _texts_and_trees(
     if trees is None or is_spacy(trees):
         if texts is None:
             raise InputError("give a file of texts, or --trees FILE.conllu, whose texts are taken")
-        lines = shared.read_texts(texts, text_field, limit)
+        rows = shared.read_rows(texts, text_field, limit, seed=seed)
+        lines, sample = rows.texts, rows.sample
         if trees is None:
-            return lines, None
+            return lines, None, sample
         with console.working(f"parsing {len(lines):,} texts"):
             parsed = parse_with_spacy(trees, lines)
     else:
         if texts is not None:
             raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
-        tree_of_text = read_conllu(Path(trees), limit)
-        lines, parsed = list(tree_of_text), list(tree_of_text.values())
-        shared.check_texts(lines, trees, len(lines))
+        found = read_conllu(Path(trees), limit, seed)
+        lines, parsed, sample = list(found.kept), list(found.kept.values()), found.sample
+        shared.check_sample(sample, trees, sample.of)
     if len(set(parsed)) == len(parsed):
         raise InputError(f"no two of the {len(lines):,} texts share a tree: take more (--limit), or shorter ones")
     if len(set(parsed)) == 1:
         raise InputError(f"all {len(lines):,} texts have the same tree: there are no others to compare with")
-    return lines, parsed
+    return lines, parsed, sample
 
 
 @dataclass
@@ -141,6 +144,8 @@ class AttentionInputs:
 
     texts: list[str]
     trees: list[str] | None
+    sample: Sample
+    """How many texts there were to take them from."""
     parser: str | None
     """The CoNLL-U file, or the model of spaCy, that the trees come from."""
     options: ViewOptions
@@ -155,7 +160,7 @@ class AttentionInputs:
         rate = "the models' own dropout" if dropout is None else f"dropout {dropout:g}"
         layers = "the layers before the last" if self.options.layers == "auto" else f"layers {self.options.layers}"
         return (
-            f"{len(self.texts):,} texts, two views each with {rate}, seed {self.options.seed}. Mutual information of a "
+            f"{self.sample.words}, two views each with {rate}, seed {self.options.seed}. Mutual information of a "
             f"pair: {layers}, slices of {slices[self.options.slicing]}, all positions, the mean "
             "over slices. Cosine: of the vectors that the model gives, with dropout."
         )
@@ -187,7 +192,7 @@ class AttentionInputs:
         sentence = {"text": self.shown, "tokens": weights.shape[-1], "slices": [part.to_dict() for part in slices]}
         protocol = {
             "kind": "attention",
-            "texts": count,
+            **asdict(self.sample),
             "layers": [layer + 1 for layer in layers],
             "slicing": options.slicing,
             "samples": "all positions",
@@ -195,7 +200,6 @@ class AttentionInputs:
             "negatives": "view 2 of one other text, drawn at random",
             "dropout": "the model's own" if options.dropout is None else options.dropout,
             "trees": self.parser,
-            "seed": options.seed,
         }
         results = {"texts": count, **pairs.to_dict(), "sentence": sentence}
         return pairs, slices, shared.finish(report, protocol, results, model, options.seed)

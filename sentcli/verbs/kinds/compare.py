@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +33,7 @@ def compare(
     model: Annotated[list[str] | None, Flag("-m")] = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 50_000,
+    seed: shared.Seed = 0,
     neighbours: Annotated[int, Ge(1)] = 10,
     top: Annotated[int, Ge(1)] = 10,
     load: shared.Load = LoadOptions(),
@@ -71,11 +72,12 @@ def compare(
     model_names = [name for name in names if name not in on_disk]
     models = {evaluated.name: evaluated for evaluated in shared.models(model_names, load, rerun=rerun)}
     stored = {name: shared.stored_vectors(Path(name)) for name in on_disk}
-    first_rows, total = shared.read_rows(texts, text_field, limit, whole=bool(stored))
+    rows = shared.read_rows(texts, text_field, limit, seed=seed)
     for name, vectors in stored.items():
-        if len(vectors) != total:
-            raise InputError(f"{name} has {len(vectors):,} vectors, {texts} has {total:,} texts: not the same texts")
-    lines, positions = list(first_rows), [row.position for row in first_rows.values()]
+        if len(vectors) != rows.total:
+            counts = f"{len(vectors):,} vectors, {texts} has {rows.total:,} texts"
+            raise InputError(f"{name} has {counts}: not the same texts")
+    lines, positions = rows.texts, [row.position for row in rows.first.values()]
     reports = [Result("analyze", name) for name in names]
     first, second = (
         stored[name][positions] if name in stored else shared.vectors_of(models[name], lines).of(lines)
@@ -91,9 +93,10 @@ def compare(
             "compared_with": names[1 - side],
             "similarity": "cosine",
             "neighbours": compared.k,
+            **asdict(rows.sample),
         }
         shared.finish(report, protocol, comparison.results(side), models.get(report.model))
-    note = f"{len(lines):,} distinct texts of {texts}; their {compared.k} nearest others by cosine."
+    note = f"{rows.sample.words} of {texts}; their {compared.k} nearest others by cosine."
     return shared.write("compare", output, comparison.sections(note), reports)
 
 

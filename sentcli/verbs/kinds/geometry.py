@@ -51,6 +51,7 @@ def geometry(
     texts: shared.TextsFile = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 50_000,
+    seed: shared.Seed = 0,
     positives_above: Annotated[str, Flag(metavar="SCORE|all")] = "4",
     neighbours: Annotated[int, Ge(1)] = 10,
     sts: bool = True,
@@ -92,13 +93,13 @@ def geometry(
     trained = [run for run in runs if is_model_folder(Path(run))]
     names = [*(model or []), *(trained if data or pairs or texts else [])]
     tasks = shared.read_stsb(data, pairs, split) if data or pairs else {}
-    lines = shared.read_texts(texts, text_field, limit) if texts else []
-    if model and not (tasks or lines):
+    rows = shared.read_rows(texts, text_field, limit, seed=seed) if texts else None
+    if model and not (tasks or rows):
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = shared.models(names, load, rerun=rerun)
-    inputs = GeometryInputs(tasks, lines, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
+    inputs = GeometryInputs(tasks, rows, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
     reports = [inputs.of_model(evaluated) for evaluated in models]
     reports += [inputs.of_vectors(Result("analyze", name), vectors) for name, vectors in stored.items()]
     labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
@@ -123,13 +124,18 @@ class GeometryInputs:
 
     pairs: dict[str, list[Pairs]]
     """STS-B or a table of pairs, for alignment and uniformity."""
-    texts: list[str] = field(default_factory=list)
-    """Texts for all other measures, and for uniformity without pairs; if empty, the sentences of the pairs."""
+    rows: shared.TextRows | None = None
+    """Texts for all other measures, and for uniformity without pairs; if None, the sentences of the pairs."""
     above: float | None = 4.0
     """Pairs with a higher gold score are positives; None takes all."""
     neighbours: int = 10
     sts: dict[str, list[Pairs]] = field(default_factory=dict)
     """STS tasks, whose average colours the models."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of `rows`."""
+        return [] if self.rows is None else self.rows.texts
 
     @property
     def description(self) -> str:
@@ -139,8 +145,8 @@ class GeometryInputs:
             f"Alignment: {which} of {name} ({sum(map(len, subsets)):,} pairs). Uniformity: its distinct sentences."
             for name, subsets in self.pairs.items()
         ]
-        if self.texts or self.pairs:
-            whose = f"{len(self.texts):,} distinct texts" if self.texts else "the same sentences"
+        if self.rows or self.pairs:
+            whose = self.rows.sample.words if self.rows else "the same sentences"
             parts.append(f"{'Everything else' if self.pairs else 'Everything'}: {whose}.")
         return " ".join(parts)
 
@@ -184,7 +190,7 @@ class GeometryInputs:
             "kind": "geometry",
             "pairs": list(self.pairs),
             "positives_above": self.above,
-            "texts": len(self.texts) or None,
+            **(asdict(self.rows.sample) if self.rows else {"texts": None}),
         }
         return shared.finish(report, protocol, results, model)
 

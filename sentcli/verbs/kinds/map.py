@@ -65,7 +65,7 @@ def map_(
         neighbours: Nearest texts and points that are compared.
         positives: Points of each text: vectors in training mode, which dropout makes differ, whitened each by itself.
         whiten: A second map of each model: all columns whitened together, or in N shuffled groups (WhitenedCSE).
-        seed: Seed of clusters, map and groups of columns.
+        seed: Seed of the texts that are drawn, of clusters, map and groups of columns.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def map_(
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = Whitening.parse(whiten) if whiten is not None else None
     models = shared.models(model or [], load, rerun=rerun)
-    inputs = read_map_texts(texts, text_field, id_field, label_field, limit)
+    inputs = read_map_texts(texts, text_field, id_field, label_field, limit, seed)
     if not models and inputs.vectors is None:
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
     if positives is not None:
@@ -95,7 +95,7 @@ def map_(
     reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
-        f"{inputs.count:,} distinct texts of {texts}{inputs.repeated}. t-SNE of unit vectors, perplexity "
+        f"{inputs.sample.words} of {texts}.{inputs.repeated} t-SNE of unit vectors, perplexity "
         f"{maps.perplexity:g}; k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
     for name, report in reports.items():
@@ -137,6 +137,7 @@ class Maps:
             results["whitened"] = self._map(f"{name}, whitened", whitened.reshape(vectors.shape)).to_dict()
         protocol = {
             "kind": "map",
+            **asdict(self.inputs.sample),
             **asdict(self.settings),
             "perplexity": self.perplexity,
             "tsne": "scikit-learn",

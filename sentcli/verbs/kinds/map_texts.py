@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from sentcli.io.sampling import Sample
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
 
@@ -28,6 +29,8 @@ class MapTexts:
     """The id of the first row of each text ``[n]``."""
     texts: list[str]
     """``[n]``."""
+    sample: Sample
+    """How many distinct texts there were to take them from."""
     labels: pd.Series | None = None
     """A label of each text, as a categorical with the most frequent label first ``[n]``."""
     vectors: npt.NDArray[Any] | None = None
@@ -45,7 +48,7 @@ class MapTexts:
     @property
     def repeated(self) -> str:
         """What is said behind the number of texts."""
-        return "" if self.positives == 1 else f", {self.positives} positives of each"
+        return "" if self.positives == 1 else f" {self.positives} positives of each."
 
     def with_positives(self, count: int) -> MapTexts:
         """Return each text several times; without labels, a few texts are labels themselves."""
@@ -55,18 +58,21 @@ class MapTexts:
         labels = self.labels if self.labels is None else self.labels.repeat(count).reset_index(drop=True)
         if labels is None and len(self.texts) <= MOST_COLOURS:
             labels = pd.Series(pd.Categorical(texts, self.texts), name="text")
-        return MapTexts(ids, texts, labels, positives=count)
+        return MapTexts(ids, texts, self.sample, labels, positives=count)
 
 
-def read_map_texts(file: str, text_field: str, id_field: str | None, label_field: str | None, limit: int) -> MapTexts:
-    """Read the first distinct texts of a file of texts, or of a directory or file of vectors.
+def read_map_texts(
+    file: str, text_field: str, id_field: str | None, label_field: str | None, limit: int, seed: int
+) -> MapTexts:
+    """Read the distinct texts of a file of texts, or of a directory or file of vectors.
 
     Args:
         file: the file or directory.
         text_field: the column of the texts in a table.
         id_field: the column of the ids in a table; None takes ``id``, else ``_id``, else the row number.
         label_field: the column of the labels.
-        limit: the greatest number of texts.
+        limit: the greatest number of texts; of more a sample is drawn.
+        seed: of the sample.
 
     Raises:
         DataError: for a row without the column of labels, and for a file that cannot be read.
@@ -77,30 +83,32 @@ def read_map_texts(file: str, text_field: str, id_field: str | None, label_field
 
     stored = open_stored(file, None, ReadOptions(text_field, id_field), to_search=False)
     if stored is not None:
-        return _texts_of_vectors(stored, file, label_field, limit)
-    rows, _ = shared.read_rows(file, text_field, limit, id_field=id_field)
-    columns = [(row.line, row.columns) for row in rows.values()]
-    return MapTexts([row.id for row in rows.values()], list(rows), _labels(file, label_field, columns))
+        return _texts_of_vectors(stored, file, label_field, limit, seed)
+    found = shared.read_rows(file, text_field, limit, seed=seed, id_field=id_field)
+    rows = list(found.first.values())
+    labels = _labels(file, label_field, [(row.line, row.columns) for row in rows])
+    return MapTexts([row.id for row in rows], found.texts, found.sample, labels)
 
 
-def _texts_of_vectors(stored: Store | VectorFile, file: str, label_field: str | None, limit: int) -> MapTexts:
-    """Return the first distinct texts of stored vectors."""
+def _texts_of_vectors(
+    stored: Store | VectorFile, file: str, label_field: str | None, limit: int, seed: int
+) -> MapTexts:
+    """Return the distinct texts of stored vectors, or a sample of them."""
     import numpy as np
 
-    first: dict[str, int] = {}
-    total = 0
+    from sentcli.io.sampling import DistinctTexts
+
+    distinct = DistinctTexts[int](limit, seed)
     for position, text in enumerate(stored.rows.texts()):
-        total += 1
         if text.strip():
-            first.setdefault(text, position)
-        if len(first) == limit:
-            break
-    shared.check_texts(list(first), file, total)
-    positions = list(first.values())
+            distinct.add(text, position)
+    shared.check_sample(distinct.sample, file, len(stored.rows))
+    positions = list(distinct.kept.values())
     rows = stored.rows.take(positions)
     labels = _labels(file, label_field, [(at + 1, row.columns) for at, row in zip(positions, rows, strict=True)])
     vectors = stored.blocks.take(np.array(positions))
-    return MapTexts([row.id for row in rows], list(first), labels, vectors, stored.origin.model)
+    texts, ids = list(distinct.kept), [row.id for row in rows]
+    return MapTexts(ids, texts, distinct.sample, labels, vectors, stored.origin.model)
 
 
 def _labels(file: str, label_field: str | None, rows: list[tuple[int, dict[str, Any]]]) -> pd.Series | None:

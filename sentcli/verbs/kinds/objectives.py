@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,7 @@ def objectives(
     Args:
         runs: Folders of training runs, finished or not.
         groups: Groups that the columns are cut into; 0: as the run whitens them, else two columns a group.
-        seed: Seed of the order of the columns.
+        seed: Seed of the texts that are drawn and of the order of the columns.
 
     \b
     Examples:
@@ -79,16 +80,17 @@ def objectives(
     names = [*(model or []), *(name for name, run in terms.items() if run.finished)] if texts else []
     if texts and not names:
         raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
-    lines = shared.read_texts(texts, text_field, limit) if texts else []
+    rows = shared.read_rows(texts, text_field, limit, seed=seed) if texts else None
     short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
     reports = {name: Result("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
     for evaluated in shared.models(names, load, rerun=rerun):
+        assert rows is not None
         report = reports.setdefault(evaluated.name, Result("analyze", evaluated.name, {"kind": "objectives"}, {}))
-        vectors = shared.vectors_of(evaluated, lines).of(lines)
+        vectors = shared.vectors_of(evaluated, rows.texts).of(rows.texts)
         measured = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
-        choices = {"texts": len(lines), "groups": len(measured.eigenvalues), "seed": seed}
+        choices = {**asdict(rows.sample), "groups": len(measured.eigenvalues)}
         results = report.results | {"whitening": measured.to_dict()}
         shared.finish(report, report.protocol | choices, results, evaluated, seed)
         spectra[short[evaluated.name]] = measured
@@ -96,9 +98,9 @@ def objectives(
     if len(poolings) > 1:
         console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
     sections = term_sections({short[name]: run for name, run in terms.items()})
-    if spectra:
-        note = f"Vectors of {len(lines):,} distinct texts before normalisation, columns shuffled with seed {seed}."
-        rows = [
+    if rows and spectra:
+        note = f"Vectors of {rows.sample.words} before normalisation, columns shuffled with seed {seed}."
+        of_groups = [
             [name, i, float(values[0]), float(values[-1]), float(condition)]
             for name, spectrum in spectra.items()
             for i, (values, condition) in enumerate(zip(spectrum.eigenvalues, spectrum.conditions, strict=True), 1)
@@ -107,7 +109,7 @@ def objectives(
         sections += [
             Section("Whitening groups", (note,), table=_groups_table(spectra), file="groups"),
             Section("Eigenvalues of the whitening groups", figure=_groups_figure(spectra)),
-            Section(title, table=Table(title, columns, rows, number=".3g"), file="every-group", folded=True),
+            Section(title, table=Table(title, columns, of_groups, number=".3g"), file="every-group", folded=True),
         ]
     return shared.write("objectives", output, sections, list(reports.values()))
 

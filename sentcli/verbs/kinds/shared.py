@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
+    from sentcli.io.sampling import Sample
 
 INPUT = "Input"
 LEAST_ITEMS = 10
@@ -45,7 +47,8 @@ PairsFile = Annotated[
 Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
 TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
-Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Take so many texts at most, the first."), Flag(panel=INPUT)]
+Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Draw so many distinct texts at most."), Flag(panel=INPUT)]
+Seed = Annotated[int, Ge(0), Doc("Seed of the texts that are drawn where there are more than the limit.")]
 Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel="Output")]
 
@@ -187,64 +190,82 @@ class FirstRow:
     """The value of the column of ids, else the number of the row from 0, as `encode` writes it."""
 
 
+@dataclass(frozen=True)
+class TextRows:
+    """The distinct texts of a file that are not blank, or a sample of them."""
+
+    first: dict[str, FirstRow]
+    """The first row of each text, in the order of the file."""
+    total: int
+    """The number of rows with a text."""
+    sample: Sample
+
+    @property
+    def texts(self) -> list[str]:
+        """``[n]``."""
+        return list(self.first)
+
+    def drawn(self, limit: int, seed: int) -> TextRows:
+        """Return the rows of a sample of the texts."""
+        from sentcli.io.sampling import DistinctTexts
+
+        distinct = DistinctTexts[FirstRow](limit, seed)
+        for text, row in self.first.items():
+            distinct.add(text, row)
+        return TextRows(distinct.kept, self.total, distinct.sample)
+
+
 def read_rows(
-    file: str, text_field: str = "text", limit: int | None = None, *, whole: bool = False, id_field: str | None = None
-) -> tuple[dict[str, FirstRow], int]:
+    file: str, text_field: str = "text", limit: int | None = None, *, seed: int = 0, id_field: str | None = None
+) -> TextRows:
     """Read the distinct texts of a file that are not blank, in the order of the file.
 
     Args:
         file: texts, one a line or a row of a table.
         text_field: the column of a table.
-        limit: the greatest number of distinct texts.
-        whole: read to the end of the file to count the rows, also after `limit` texts.
+        limit: the greatest number of distinct texts; of more a sample is drawn, which is said.
+        seed: of the sample.
         id_field: the column of the ids; None takes ``id``, else ``_id``, else the number of the row.
-
-    Returns:
-        The first row of each text, and the number of rows with a text that were read.
 
     Raises:
         DataError: for a file that cannot be read.
         InputError: if there are fewer texts than `LEAST_ITEMS`.
     """
     from sentcli.io.readers import ReadOptions, rows
-    from sentcli.io.sources import open_source
+    from sentcli.io.sampling import DistinctTexts
+    from sentcli.io.text_inputs import text_sources
 
-    first: dict[str, FirstRow] = {}
-    total = 0
+    distinct, total = DistinctTexts[FirstRow](limit, seed), 0
     options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip")
-    for line, row in enumerate(rows(open_source(file), options), 1):
+    found = chain.from_iterable(rows(source, options) for source in text_sources([file]))
+    for line, row in enumerate(found, 1):
         if row is None:  # a null, of which encode --on-null skip makes no vector
             continue
-        if row.text.strip() and len(first) != limit:
+        if row.text.strip():
             row_id = str(line - 1) if row.id is None else row.id
-            first.setdefault(row.text, FirstRow(line, total, row.extras, row_id))
+            distinct.add(row.text, FirstRow(line, total, row.extras, row_id))
         total += 1
-        if len(first) == limit and not whole:
-            break
-    check_texts(list(first), file, total)
-    return first, total
+    check_sample(distinct.sample, file, total)
+    return TextRows(distinct.kept, total, distinct.sample)
 
 
-def read_texts(file: str, text_field: str = "text", limit: int | None = None) -> list[str]:
-    """Return the distinct texts of `read_rows`."""
-    return list(read_rows(file, text_field, limit)[0])
-
-
-def check_texts(texts: Sequence[str], source: str, total: int) -> None:
-    """Check that there are enough distinct texts.
+def check_sample(sample: Sample, source: str, total: int) -> None:
+    """Check that there are enough distinct texts, and say if not all of them are taken.
 
     Args:
-        texts: the distinct texts.
+        sample: how many distinct texts there are.
         source: the file, for the message.
         total: the number of texts in it, with repetitions.
 
     Raises:
         InputError: if there are fewer than `LEAST_ITEMS`.
     """
-    if len(texts) == 1 and total > 1:
+    if sample.of == 1 and total > 1:
         raise InputError(f"{source}: all {total} texts are the same; an analysis compares different ones")
-    if len(texts) < LEAST_ITEMS:
-        raise InputError(f"{source}: {len(texts)} distinct texts; an analysis needs at least {LEAST_ITEMS}")
+    if sample.of < LEAST_ITEMS:
+        raise InputError(f"{source}: {sample.of} distinct texts; an analysis needs at least {LEAST_ITEMS}")
+    if sample.texts < sample.of:
+        console.note(f"{source}: {sample.words} are taken")
 
 
 def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:

@@ -1,0 +1,83 @@
+"""Samples of texts that are read one after the other, the same each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import heappush, heappushpop
+from typing import Generic, TypeVar
+
+import numpy as np
+
+Facts = TypeVar("Facts")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many of some distinct texts were taken; its fields are a part of a protocol."""
+
+    texts: int
+    of: int
+    """The number of all distinct texts."""
+    seed: int
+
+    @property
+    def words(self) -> str:
+        """The numbers for a note or a page."""
+        if self.texts == self.of:
+            return f"{self.of:,} distinct texts"
+        return f"{self.texts:,} of {self.of:,} distinct texts (drawn with seed {self.seed})"
+
+
+@dataclass
+class DistinctTexts(Generic[Facts]):
+    """The distinct ones of some texts, of which a sample is kept.
+
+    A sample has the texts with the lowest keyed hashes. So it is the same for the same texts and seed, whatever their
+    order and however often each comes; and of each text, but for 8 bytes, only what is kept is in memory.
+    """
+
+    limit: int | None
+    """The greatest number of texts that are kept; None keeps all."""
+    seed: int
+    kept: dict[str, Facts] = field(default_factory=dict)
+    """What was said of each text that is kept when it first came."""
+    seen: set[int] = field(default_factory=set)
+    """The hashes of all texts."""
+    highest: list[tuple[int, str]] = field(default_factory=list)
+    """A heap of negated hashes and texts of those that are kept."""
+
+    def add(self, text: str, facts: Facts) -> None:
+        """Take a text with what is to be known of it; a text that came before is left out."""
+        key = str(self.seed).encode()[:64]
+        number = int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest())
+        if number in self.seen:
+            return
+        self.seen.add(number)
+        if self.limit is None or len(self.kept) < self.limit:
+            self.kept[text] = facts
+            heappush(self.highest, (-number, text))
+            return
+        _, left_out = heappushpop(self.highest, (-number, text))
+        if left_out != text:
+            del self.kept[left_out]
+            self.kept[text] = facts
+
+    @property
+    def sample(self) -> Sample:
+        """The numbers of texts, with the seed."""
+        return Sample(len(self.kept), len(self.seen), self.seed)
+
+
+def drawn(texts: Iterable[str], count: int) -> tuple[list[str], int]:
+    """Draw at most `count` of some texts, the same each time, and count all of them (Vitter's algorithm R)."""
+    random, sample, seen = np.random.default_rng(0), list[str](), 0
+    for text in texts:
+        place = seen if seen < count else int(random.integers(0, seen + 1))
+        seen += 1
+        if place < len(sample):
+            sample[place] = text
+        elif place < count:
+            sample.append(text)
+    return sample, seen

@@ -1,0 +1,128 @@
+"""Inputs of texts that are folders: what `encode` wrote, and folders of files. Files are those of `sources`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sentcli.errors import InputError
+from sentcli.io.dataset import holds_manifest, read_manifest
+from sentcli.io.folder import Folder, open_folder
+from sentcli.io.formats import say_once
+from sentcli.io.packed import PACKED
+from sentcli.io.places import STORES, is_remote, scheme_of
+from sentcli.io.sources import FORMATS, Source, input_files, open_source
+from sentcli.io.table_folders import is_table
+
+MARKDOWN_SUFFIXES = (".md", ".markdown")
+OF_MODELS = ("config.json", "modules.json")
+"""Files by which the folder of a model is known, whose vocabulary is a text file, too."""
+
+
+def text_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:
+    """Find inputs of texts.
+
+    Args:
+        names: as for `open_source`, and patterns, as for `input_files`; also directories that `encode` wrote, here or
+            in a store, whose texts are taken, and folders of text files and tables.
+        file_format: as for `open_source`.
+
+    Raises:
+        InputError: if there is no such file, or a folder holds no texts.
+        SentcliError: if a host fails.
+    """
+    sources = [open_source(file, file_format) for name in input_files(names) for file in _files(name)]
+    for source in sources:
+        if source.path.suffix.lower() in MARKDOWN_SUFFIXES:
+            say_once(
+                f"{source.name}: Markdown is read line by line here, headings and blank lines included; 'sentcli data "
+                "make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
+            )
+    return sources
+
+
+def _files(name: str) -> list[str]:
+    """Return the files of texts of a folder, or the name itself if it is none."""
+    if name == "-" or not (is_remote(name) or Path(name).is_dir()):
+        return [name]
+    if is_remote(name):
+        is_folder = scheme_of(name) in STORES and not Path(name).suffix
+        folder = open_folder(name) if is_folder else None
+        return [name] if folder is None or not holds_manifest(folder.names()) else _of_shards(folder)
+    if is_table(Path(name)):
+        return [name]
+    folder = open_folder(name)
+    return _of_shards(folder) if holds_manifest(folder.names()) else _of_folder(Path(name))
+
+
+def _of_shards(folder: Folder) -> list[str]:
+    """Return the files of rows of a directory that `encode` wrote.
+
+    Raises:
+        InputError: if it is not finished, or holds no texts.
+    """
+    manifest = read_manifest(folder)
+    if manifest.rows_done < manifest.rows_total:
+        counts = f"{manifest.rows_done:,} of {manifest.rows_total:,} rows"
+        raise InputError(f"{folder} is unfinished ({counts}): finish it with --resume first")
+    files = [f"{str(folder).rstrip('/')}/{shard.rows}" for shard in manifest.shards]
+    if files and "text" not in _columns(open_source(files[0])):
+        names = ", ".join(str(entry.get("name")) for group in manifest.groups for entry in group.inputs)
+        raise InputError(f"{folder} kept no texts: encode what it was made of, {names}")
+    return files
+
+
+def _columns(source: Source) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return list(pq.read_schema(source.path).names)
+
+
+def _of_folder(folder: Path) -> list[str]:
+    """Return the text files and tables of a folder, and say what is no such file.
+
+    Raises:
+        InputError: if there are none, or it is the folder of a model or a retrieval set.
+    """
+    if any((folder / name).is_file() for name in OF_MODELS):
+        raise InputError(f"{folder} is the folder of a model, not of texts; -m takes models")
+    if (folder / "queries.jsonl").is_file():
+        raise InputError(f"{folder} is a retrieval set: name its documents, {folder}/corpus.jsonl")
+    files = visible_files(folder)
+    texts = [str(path) for path in files if _suffix(path) in (*FORMATS, *MARKDOWN_SUFFIXES)]
+    if not texts:
+        known = ", ".join((*FORMATS, *MARKDOWN_SUFFIXES))
+        not_encoded = "'sentcli encode' did not write it (it has no manifest.json)"
+        raise InputError(f"{folder} holds no texts: {not_encoded}, and it has no files {known}")
+    others = Counter(path.suffix or "without suffix" for path in files if str(path) not in texts)
+    left_out = ", ".join(f"{suffix} {count:,}" for suffix, count in others.most_common())
+    more = f"; others are left out ({left_out})" if left_out else ""
+    say_once(f"{folder}: {len(texts):,} files are read{more}")
+    return texts
+
+
+def _suffix(path: Path) -> str:
+    """Return the suffix that tells the format of a file, in front of one of compression."""
+    name = path.name.lower()
+    packed = next((end for end in PACKED if name.endswith(end)), "")
+    return Path(name.removesuffix(packed)).suffix
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """Return the files below a folder that are not hidden, in the order of their paths.
+
+    Raises:
+        OSError: for a folder below it that cannot be read.
+    """
+    return sorted(_walk(folder))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(place, name) for name in names if not name.startswith("."))

@@ -1,0 +1,90 @@
+"""Folders as inputs of texts: what encode wrote, and folders of files; what is said of them."""
+
+import json
+import re
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sentcli.errors import InputError
+from sentcli.io.readers import ReadOptions, survey
+from sentcli.io.text_inputs import text_sources
+
+ROWS = [
+    {"id": f"r{number}", "text": text, "stars": number} for number, text in enumerate(("the cat", "a dog", "a cat"))
+]
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def test_what_encode_wrote_is_encoded_with_another_model(invoke, table, tiny_bert, tiny_roberta, tmp_path):
+    invoke("encode", table, "-o", tmp_path / "old", "-m", tiny_bert, "--shard-rows", 2, check=0)
+    invoke("encode", table, "-o", tmp_path / "old.parquet", "-m", tiny_bert, check=0)
+    for end in ("old", "old.parquet", "rows.jsonl"):
+        done = invoke("encode", tmp_path / end, "-o", tmp_path / f"new-{end}.parquet", "-m", tiny_roberta, check=0)
+        assert ("vectors are left out" in done.stderr) == (end == "old.parquet")
+    old, file, rows = (pq.read_table(tmp_path / f"new-{end}.parquet") for end in ("old", "old.parquet", "rows.jsonl"))
+    assert [part.drop_columns(["embedding"]).to_pylist() for part in (file, rows)] == [ROWS, ROWS]
+    vectors = [part["embedding"].to_pylist() for part in (old, file, rows)]
+    np.testing.assert_allclose(vectors, [vectors[0]] * 3, atol=1e-6)
+    assert old.drop_columns(["embedding"]).to_pylist() == ROWS
+    failed = invoke("encode", tmp_path / "old", "-o", tmp_path / "old", "-m", tiny_roberta, "--overwrite", check=2)
+    assert re.search("-o .*/old would replace .*rows-00000", failed.stderr)
+
+
+def test_a_directory_that_is_not_whole_or_has_no_texts_says_so(invoke, table, tiny_bert, tmp_path):
+    invoke("encode", table, "-o", tmp_path / "old", "-m", tiny_bert, check=0)
+    manifest = json.loads((tmp_path / "old" / "manifest.json").read_text())
+    rows = tmp_path / "old" / "rows-00000.parquet"
+    pq.write_table(pq.read_table(rows).drop_columns(["text"]), rows)
+    with pytest.raises(InputError, match=r"/old kept no texts: .*rows\.jsonl"):
+        text_sources([str(tmp_path / "old")])
+    manifest |= {"shards": [], "rows_done": 0}
+    (tmp_path / "old" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"/old is unfinished .*0 of 3.*--resume"):
+        text_sources([str(tmp_path / "old")])
+
+
+def test_a_folder_of_files_is_read_and_what_is_left_out_is_said(invoke, tiny_bert, tmp_path):
+    folder = tmp_path / "texts"
+    (folder / "deep").mkdir(parents=True)
+    for name, text in {
+        "b.txt": "the cat\n",
+        "deep/a.md": "# Head\n\na dog\n",
+        "c.pdf": "%PDF",
+        ".hidden.txt": "x\n",
+    }.items():
+        (folder / name).write_text(text)
+    done = invoke("encode", folder, "-o", tmp_path / "v.npy", "-m", tiny_bert, check=0)
+    assert len(np.load(tmp_path / "v.npy")) == 4
+    said = " ".join(done.stderr.split())
+    assert re.search(r"2 files .*\.pdf 1", said) and re.search(r"a\.md: Markdown .* line .*make-set", said)
+    found = invoke("retrieve", "--corpus", folder, "--query", "a cat", "-m", tiny_bert, "--json", "-", check=0)
+    assert len(json.loads(found.stdout)["results"][0]["hits"]) == 4
+    (folder / "queries.jsonl").write_text("{}")
+    with pytest.raises(InputError, match=r"retrieval set: .*/corpus\.jsonl"):
+        text_sources([str(folder)])
+    with pytest.raises(InputError, match="folder of a model"):
+        text_sources([str(tiny_bert)])
+
+
+def test_repeated_ids_are_counted_over_all_inputs(table, tmp_path):
+    more = tmp_path / "more.csv"
+    more.write_text("id,text\nr1,one\nr9,two\nr9,three\n")
+    found = survey(text_sources([str(table), str(more)]), ReadOptions())
+    assert found.repeated_ids == 2
+    assert found.repeated == f"'r1' ({table}, line 2, and {more}, line 2)"
+    (tmp_path / "lines.txt").write_text("same\nsame\n")
+    assert survey(text_sources([str(tmp_path / "lines.txt")]), ReadOptions()).repeated_ids == 0
+
+
+def test_repeated_ids_are_said_by_encode(invoke, table, tiny_bert, tmp_path):
+    done = invoke("encode", table, table, "-o", tmp_path / "v.npy", "-m", tiny_bert, "--json", "-", check=0)
+    assert json.loads(done.stdout)["results"]["repeated_ids"] == 3
+    assert re.search("3 rows have the id of an earlier row: 'r0'", done.stderr)
