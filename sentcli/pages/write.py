@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PAGE_SUFFIXES = (".html", ".md", ".tex")
 RANKED = "Best of each column in bold"
 UNDERLINED = ", second best underlined"
+LENGTHY = 24
+"""A column with more characters in a cell than this needs a least width, so that it does not wrap to many lines."""
 LONGEST_TEXT = 300
 """The greatest length of a text that is shown beside its point, in characters."""
 MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
@@ -149,9 +151,11 @@ def _html(page: Page, style: Style) -> str:
         if has_texts:
             points[number] = _points([own for _, own in panels])
         drawings = [Markup(svg) for svg, _ in panels]
-        parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "has_texts": has_texts})
+        kinds = [column_kind(table, j) for j in range(len(table.columns))] if table is not None else []
+        part = {"number": number, "section": section, "notes": notes, "kinds": kinds}
+        parts.append({**part, "panels": drawings, "has_texts": has_texts})
     css = asset(environment, "page.css")
-    script = asset(environment, "sort.js") + (asset(environment, "points.js") if points else "")
+    script = asset(environment, "table.js") + (asset(environment, "points.js") if points else "")
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,
@@ -164,6 +168,14 @@ def _html(page: Page, style: Style) -> str:
         bold=style.bold,
         intervals=intervals,
     )
+
+
+def column_kind(table: Table, j: int) -> str:
+    """Return the classes of a column's cells: number, word or text, and lengthy if it needs room for long texts."""
+    name = table.columns[j]
+    kind = "number" if table.numeric(j) else "text" if name in table.wide else "word"
+    longest = max((len(table.shown(i, j)) for i in range(len(table.rows))), default=0)
+    return f"{kind} lengthy" if max(longest, len(name)) > LENGTHY else kind
 
 
 def _points(panels: Sequence[Sequence[Point]]) -> dict[str, object]:

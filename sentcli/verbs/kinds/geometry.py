@@ -12,6 +12,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
@@ -101,7 +102,7 @@ def geometry(
     inputs = GeometryInputs(tasks, lines, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
     reports = [inputs.of_model(evaluated) for evaluated in models]
     reports += [inputs.of_vectors(Result("analyze", name), vectors) for name, vectors in stored.items()]
-    labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
+    labels = short_names(list(dict.fromkeys([*names, *stored, *runs]))).shown
     page_sections = sections({labels[report.model]: report.results for report in reports}, inputs)
     for name, run in runs.items():
         if name not in names:
