@@ -59,28 +59,32 @@ class Browser:
             buffer.clear()
         sys.exit("chromium ended before it answered")
 
-    def picture(self, page: Path, target: Path, width: int, theme: str, *, script: str = UNFOLD, scale: int = 1) -> int:
-        """Write a picture of a whole page as PNG.
+    def picture(self, page: Path, target: Path, width: int, theme: str, part: str = "html") -> int:
+        """Write a picture of a page, whose folded sections are open, as PNG.
 
         Args:
             page: an HTML file.
             target: the PNG file.
             width: of the window in pixels.
             theme: light or dark.
-            script: JavaScript that runs before.
-            scale: pixels of the picture for one of the page.
+            part: the selector of the element that is shown; by default the whole page.
 
         Returns:
             How many pixels the page is wider than the window, which no page should be.
         """
         feature = {"name": "prefers-color-scheme", "value": theme}
         self.call("Emulation.setEmulatedMedia", features=[feature])
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=scale, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self.call("Page.navigate", url=page.resolve().as_uri())
         self._next(lambda each: each.get("method") == "Page.loadEventFired")
-        self.call("Runtime.evaluate", expression=script)
+        self.call("Runtime.evaluate", expression=UNFOLD)
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": width, "height": min(size["height"], TALLEST), "scale": 1}
+        box = f"JSON.stringify(document.querySelector({json.dumps(part)}).getBoundingClientRect())"
+        shown = json.loads(self.call("Runtime.evaluate", expression=box)["result"]["value"])
+        clip = {key: shown[key] for key in ("x", "y", "width", "height")}
+        if part == "html":
+            clip = {"x": 0, "y": 0, "width": width, "height": size["height"]}
+        clip |= {"height": min(clip["height"], TALLEST), "scale": 1}
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         target.write_bytes(base64.b64decode(shot["data"]))
         return int(size["width"]) - width

@@ -1,7 +1,5 @@
 """docs/screenshots.py takes pictures of every kind of page that there is."""
 
-import importlib.util
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -13,17 +11,11 @@ from sentcli.verbs.kinds import ANALYSES
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.fixture(scope="module")
-def script():
+@pytest.fixture
+def script(monkeypatch):
     """The script, which imports the one beside it."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        spec = importlib.util.spec_from_file_location("screenshots", DOCS / "screenshots.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(str(DOCS))
+    monkeypatch.syspath_prepend(str(DOCS))
+    return import_module("screenshots")
 
 
 def with_pages():
