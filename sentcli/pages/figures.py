@@ -32,8 +32,9 @@ OWN_ID = re.compile(r' id="[\w.]+_\d+"')
 MARK = re.compile(
     r'<use xlink:href="#(?P<shape>[^"]*)" x="(?P<x>[^"]*)" y="(?P<y>[^"]*)" style="(?P<style>[^"]*)"/>\s*'
 )
+RUN = re.compile(r"(?:<use [^>]*/>\s*)+")
 FEW = 50
-"""Fewer points than this of one look stay markers."""
+"""Fewer markers than this beside each other stay markers."""
 MANY = 3000
 """More points than this are pixels in a file, and dots of a few lines instead of markers in a page."""
 
@@ -89,12 +90,9 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
     labels = [style.short(label) for label in labels]
     if len(labels) < 2:
         return None
-    return part.legend(handles, labels, loc="outside lower left", ncols=_columns(labels))
-
-
-def _columns(labels: Sequence[str]) -> int:
-    """Return the number of columns of a legend, whose lines have room for about so many characters."""
-    return max(1, min(len(labels), 64 // (max(map(len, labels)) + 5)))
+    room = 15 * part.bbox.width / part.figure.dpi  # characters that a line of a legend has room for
+    columns = int(room // (max(map(len, labels)) + 5))
+    return part.legend(handles, labels, loc="outside lower left", ncols=max(1, min(len(labels), columns)))
 
 
 def _separate_ticks(canvas: Canvas) -> None:
@@ -201,37 +199,30 @@ def _adapted(svg: str) -> str:
     )
     body = head + body[body.index(">") + 1 :]
     if len(MARK.findall(body)) > MANY:
-        body = _as_dots(body)
+        body = RUN.sub(_as_dots, body)
     body = STYLE.sub(_attributes, OWN_ID.sub("", body))
     for colour, name in style.VARIABLES.items():
         body = body.replace(f'"{colour}"', f'"var(--{name})"')
     return body
 
 
-def _as_dots(svg: str) -> str:
-    """Return an SVG with one line of dots for all markers of a shape and a look, which is a tenth as long."""
+def _as_dots(run: re.Match[str]) -> str:
+    """Return a line of dots for all markers of each shape and look in a run of markers, which is a tenth as long."""
+    marks = list(MARK.finditer(run[0]))
+    if len(marks) < FEW:
+        return run[0]
     dots: dict[tuple[str, str], list[str]] = {}
-    for mark in MARK.finditer(svg):
+    for mark in marks:
         place = f"M{float(mark['x']):.1f} {float(mark['y']):.1f}h0"
         dots.setdefault((mark["shape"], mark["style"]), []).append(place)
-
-    drawn_dots = set()
-
-    def line(mark: re.Match[str]) -> str:
-        key = (mark["shape"], mark["style"])
-        if key in drawn_dots:
-            return ""
-        if len(dots[key]) < FEW or not mark["style"].startswith("fill"):  # a tick has no fill
-            return mark[0]
-        drawn_dots.add(key)
-        shape = re.search(rf'<path id="{mark["shape"]}" d="([^"]*)"', svg)
-        assert shape is not None
-        width = 2 * max(abs(float(number)) for number in re.findall(r"-?[\d.]+", shape[1]))
-        look = mark["style"].replace("fill", "stroke")
-        look += f"; fill: none; stroke-width: {width:.2f}; stroke-linecap: round"
-        return f'<path d="{"".join(dots[key])}" style="{look}"/>\n'
-
-    return MARK.sub(line, svg)
+    lines = []
+    for (shape, look), places in dots.items():
+        outline = re.search(rf'<path id="{shape}" d="([^"]*)"', run.string)
+        assert outline is not None
+        width = 2 * max(abs(float(number)) for number in re.findall(r"-?[\d.]+", outline[1]))
+        stroke = f"{look.replace('fill', 'stroke')}; fill: none; stroke-width: {width:.2f}; stroke-linecap: round"
+        lines.append(f'<path d="{"".join(places)}" style="{stroke}"/>\n')
+    return "".join(lines)
 
 
 def _attributes(styled: re.Match[str]) -> str:

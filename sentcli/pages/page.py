@@ -42,7 +42,7 @@ class Figure:
     @property
     def large(self) -> bool:
         """Whether a page gives its only panel the whole width."""
-        return len(self.panels) == 1 and self.size[0] > 6
+        return len(self.panels) == 1 and self.size[0] > 5.5
 
 
 @dataclass(frozen=True)

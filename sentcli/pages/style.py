@@ -19,9 +19,9 @@ COLOURS = ("#0072b2", "#c84e00", "#00805e", "#b5478a", "#9a6700", "#6250b8")
 MARKERS = ("o", "s", "D", "^", "v")
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
 """The numbers of colours and markers have no common factor, so that many series differ in at least one of them."""
-LINE_WIDTH = 0.006
+LINE_WIDTH = 0.01
 """The width of a line as a share of the height of its axes."""
-IN_TURNS = "dashes in turns: lines on each other"
+IN_TURNS = "in turns where equal"
 """The entry of a legend that explains lines which lie on each other."""
 VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line", **{c: f"c{i}" for i, c in enumerate(COLOURS)}}
 """The variable of the page's style sheet that replaces each colour."""
@@ -137,7 +137,7 @@ def line_panels(
 
 
 # the greatest length of a name in a legend or beside a point, in characters
-def short(name: object, longest: int = 40) -> str:
+def short(name: object, longest: int = 60) -> str:
     """Return a name without control characters, cut to a length."""
     text = safe(str(name))
     return text if len(text) <= longest else f"{text[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"

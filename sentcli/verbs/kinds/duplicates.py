@@ -281,8 +281,9 @@ class Duplicates:
 
         def draw(axes: Axes) -> None:
             axes.bar(data["x"], data["y"], width=edges[1] - edges[0], align="edge", color=style.colour(0))
-            axes.axvline(self.least, color=style.colour(1), label=f"--least {self.least:g}")
+            axes.axvline(self.least, color=style.colour(1))
             axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
 
         alt = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
-        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt)
+        note = f"The line stands at --least, {self.least:g}"
+        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt, note)

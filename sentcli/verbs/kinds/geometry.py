@@ -284,7 +284,7 @@ def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None
         raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # in points; the axes take about 0.6 of a panel of 3.5 inches
         offset: Any = {"xytext": (7 * side, raised), "textcoords": "offset points"}
         offset["ha"] = "right" if side < 0 else "left"
-        axes.annotate(style.short(names[i]), (x[i], y[i]), fontsize=8, **offset).set_in_layout(False)
+        axes.annotate(style.short(names[i], 32), (x[i], y[i]), fontsize=8, **offset).set_in_layout(False)
     axes.margins(x=0.15, y=0.12)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sentcli.analysis.maps import Map, MapSettings, Whitening
     from sentcli.evaluation.evaluated import EvaluatedModel
 
-LARGE = (6.9, 5.6)
+LARGE = (5.8, 4.9)
 """Width and height in inches of the only map of many texts."""
 
 
