@@ -1,6 +1,7 @@
 """The pages of the documentation: all stand in the navigation of the site, and the first one names every command."""
 
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 from typer.main import get_command
@@ -31,3 +32,13 @@ def test_the_first_page_has_every_command():
     commands = [f"`sentcli {name}`" for name in get_command(app).list_commands(None)]
     assert len(commands) > 10
     assert [command for command in commands if command not in rows] == []
+
+
+def test_a_link_to_a_file_that_is_not_there_is_dead(tmp_path, monkeypatch):
+    """Those between pages are Zensical's to find; `make check` builds the site."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    (tmp_path / "below").mkdir()
+    (tmp_path / "there.png").touch()
+    links = '<a href="../there.png#x"></a> <a href=#top> <a href="https://e.org/x"> <img alt="" src="gone.png">'
+    (tmp_path / "below" / "page.html").write_text(links, "utf-8")
+    assert list(import_module("make_site").dead_links(tmp_path)) == ["below/page.html: gone.png"]
