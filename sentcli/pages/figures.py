@@ -97,7 +97,7 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
 
 def _separate_ticks(canvas: Canvas) -> None:
     """Take fewer ticks for x axes of numbers whose labels would touch each other."""
-    from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, ScalarFormatter
+    from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator
 
     for axis in (axes.xaxis for axes in canvas.axes):
         locator = axis.get_major_locator()
@@ -108,7 +108,7 @@ def _separate_ticks(canvas: Canvas) -> None:
                 locator.set_params(nbins=bins)
             elif isinstance(locator, LogLocator):
                 locator.set_params(numticks=bins + 1)
-            elif isinstance(locator, FixedLocator) and isinstance(axis.get_major_formatter(), ScalarFormatter):
+            elif isinstance(locator, FixedLocator) and not isinstance(axis.get_major_formatter(), FixedFormatter):
                 locator = FixedLocator(axis.get_majorticklocs()[::2].tolist())
                 axis.set_major_locator(locator)
             canvas.draw_without_rendering()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,9 +129,10 @@ def line_panels(
         lines(axes, own, names or list(own["series"].unique()))
         if whole:
             whole_numbers(axes)
-        for axis in (axes.xaxis, axes.yaxis):
-            if axis.get_scale() == "log":
-                plain_log_ticks(axis)
+        if axes.get_xscale() == "log":
+            plain_log_ticks(axes.xaxis, own["x"])
+        if axes.get_yscale() == "log":
+            plain_log_ticks(axes.yaxis)
 
     return {panel: partial(draw, panel) for panel in panels}
 
@@ -150,12 +151,20 @@ def whole_numbers(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
 
 
-def plain_log_ticks(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers, also between the powers of ten if it spans few of them."""
+def plain_log_ticks(axis: Any, values: Iterable[float] = ()) -> None:
+    """Label a logarithmic axis with plain numbers, also between the powers of ten if it spans few of them.
+
+    Args:
+        axis: the axis.
+        values: at which there are points; if they are few, they are the ticks.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
+    places = sorted(set(values))
     low, high = sorted(axis.get_view_interval())
-    if low > 0 and high / low < 100:
+    if 1 < len(places) <= 6:
+        axis.set_ticks(places)
+    elif low > 0 and high / low < 100:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 5 else MaxNLocator(5))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda *_: "")

@@ -235,7 +235,7 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
             axes.xaxis.grid(visible=False)
         if logarithmic:
             axes.set_xscale("log")
-            style.plain_log_ticks(axes.xaxis)
+            style.plain_log_ticks(axes.xaxis, values)
 
     score_by_title = {_short(score): score for score in _scored(points)}
     panels = {title: partial(draw, score) for title, score in score_by_title.items() if (data["panel"] == title).any()}
