@@ -15,7 +15,9 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 TALLEST = 12_000
 """The greatest height of a picture in pixels; the rest of a longer page is left out."""
-UNFOLD = "for (const part of document.querySelectorAll('details')) part.open = true"
+UNFOLD = """for (const part of document.querySelectorAll('details')) part.open = true;
+new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"""
+"""JavaScript that opens what is folded, and waits until it is drawn."""
 
 
 class Browser:
@@ -77,7 +79,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self.call("Page.navigate", url=page.resolve().as_uri())
         self._next(lambda each: each.get("method") == "Page.loadEventFired")
-        self.call("Runtime.evaluate", expression=UNFOLD)
+        self.call("Runtime.evaluate", expression=UNFOLD, awaitPromise=True)
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         box = f"JSON.stringify(document.querySelector({json.dumps(part)}).getBoundingClientRect())"
         shown = json.loads(self.call("Runtime.evaluate", expression=box)["result"]["value"])

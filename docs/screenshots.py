@@ -44,7 +44,7 @@ PAGES: dict[str, list[str]] = {
     "senteval": ["senteval", "--data", STS, "--tasks", "CR,TREC,MRPC", "--protocol", "fast", *ALL],
     "retrieve": ["retrieve", "--beir", f"{SETS}/time", "--beir", f"{SETS}/cranfield", "--search", "dense,bm25", *ALL],
     "retrieve-in-domain": ["retrieve", "--in-domain", f"{STS}/STS/STSBenchmark/sts-test.csv", *ALL],
-    "report": ["report", "sts-eval.json", *MODELS, "--data", STS, "--texts", "texts.txt"],
+    "report": ["report", "senteval.json", *MODELS, "--data", STS, "--texts", "texts.txt"],
     "report-paper": ["report", "--paper", "informin-cl"],
     "make-set": ["data", "make-set", "documents", "--limit", "20", "--judge", "5", "-m", MODELS[0]],
     "analyze-geometry": ["analyze", "geometry", *MODELS, "--data", STS],
