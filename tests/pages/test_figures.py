@@ -14,6 +14,7 @@ from sentcli.pages import style
 from sentcli.pages.figures import drawn, inline, save_figure
 from sentcli.pages.page import Figure, Page, Section
 from sentcli.pages.write import render
+from sentcli.table import Table
 
 NASTY = "</script><!-- <b>&\u2028 $x_1$ \x1b[31m"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -209,6 +210,13 @@ def test_contents_link_to_the_sections():
     text = render(Page("p", sections, ("In short.",), "made"), ".html")
     assert re.findall(r'<a href="#([^"]*)">', text) == re.findall(r'<section id="([^"]*)"', text)
     assert text.index("In short.") < text.index("<main>")
+
+
+def test_a_narrow_section_alone_has_the_whole_width():
+    narrow, broad = Table("t", ["a"], [[1]]), Table("t", list("abcdef"), [[1] * 6])
+    sections = [Section("s", table=table) for table in (narrow, narrow, narrow, broad, narrow)]
+    text = render(Page("p", sections), ".html")
+    assert re.findall(r'<section id="section-(\d)" class="narrow">', text) == ["0", "1"]
 
 
 def test_panels_line_up_whatever_their_legends():
