@@ -151,6 +151,11 @@ def whole_numbers(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
 
 
+def plain(value: float) -> str:
+    """Return a number as short as it can be written, such as 1e-5."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
 def plain_log_ticks(axis: Any, values: Iterable[float] = ()) -> None:
     """Label a logarithmic axis with plain numbers, also between the powers of ten if it spans few of them.
 
@@ -166,7 +171,7 @@ def plain_log_ticks(axis: Any, values: Iterable[float] = ()) -> None:
         axis.set_ticks(places)
     elif low > 0 and high / low < 100:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 5 else MaxNLocator(5))
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_major_formatter(lambda value, _: plain(value))
     axis.set_minor_formatter(lambda *_: "")
 
 

@@ -94,7 +94,7 @@ def test_a_logarithmic_axis_has_plain_numbers():
     with drawn(made, ["log"], 1) as canvas:
         canvas.draw_without_rendering()
         labels = {tick.get_text() for tick in canvas.axes[0].get_xticklabels()}
-    assert {"1e-06", "0.001"} <= labels
+    assert {"1e-6", "0.001"} <= labels
 
 
 def drawn_lines(scale="linear", **values):

@@ -198,13 +198,13 @@ class Maps:
         sections = [Section("Maps", (note,), figure=_figure(self)), numbers]
         if len(self.maps) > 1:
             sections.append(Section("Shared neighbours", table=_shared(self), file="shared-neighbours"))
-        heads = {"number": "cluster", "size": "texts", "example": "nearest to its centre"}
+        heads = {"number": "cluster", "name": "name", "example": "nearest to its centre", "size": "texts"}
         words = (
             "Name: the words that set the cluster apart, by class-based tf-idf (Grootendorst, 2022); English function "
             "words are left out."
         )
         for i, (name, map_) in enumerate(self.maps.items(), 1):
-            frame, title = map_.clusters.drop(columns="words").rename(columns=heads), f"Clusters of {name}"
+            frame, title = map_.clusters[[*heads]].rename(columns=heads), f"Clusters of {name}"
             table = Table.of_frame(title, frame, notes=(words,), wide=("name", "nearest to its centre"))
             sections.append(Section(title, table=table, file=f"clusters-{i}", folded=True))
         return sections

@@ -191,7 +191,7 @@ def _slug(text: str) -> str:
 
 
 def _value_text(value: Any) -> str:
-    return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
+    return style.plain(value) if isinstance(value, float) else str(value)
 
 
 def _lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
