@@ -63,6 +63,7 @@ pages:
 	$(BIN)/python docs/make_papers.py --check
 	$(BIN)/python docs/make_results.py --check
 	$(BIN)/python docs/make_models.py --check
+	$(BIN)/python docs/make_site.py
 
 docs: install
 	$(BIN)/python docs/make_stub.py
@@ -71,6 +72,8 @@ docs: install
 	$(BIN)/python docs/make_papers.py
 	$(BIN)/python docs/make_results.py
 	$(BIN)/python docs/make_models.py
+	$(BIN)/python docs/make_site.py
+	@echo "the site is in site/index.html"
 
 clean:
-	rm -rf $(VENV) demo-output dist .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-output dist site .cache .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,15 @@ def test_the_python_example_runs(minilm):
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("(2, 384) 0.")
+
+
+def test_the_pictures_are_those_of_the_commands(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    script = import_module("make_pictures")
+    pictures = {ROOT / name for name in re.findall(r"docs/pictures/[\w.-]+", README)}
+    assert pictures == set(script.TARGET.iterdir())
+    assert all(picture.stat().st_size < 200_000 for picture in pictures)
+    assert {shlex.join(["sentcli", *command]) for command in (script.EVALUATE, script.MAP)} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("page", FIRST_STEPS, ids=lambda page: page.stem)

@@ -181,7 +181,8 @@ def compare_groups(
 ) -> GroupDifference:
     """Compare two groups of trained seeds by the mean of a metric over the same items.
 
-    The seeds stand for all seeds of a training, the items for all items of their kind; `_compared` says how.
+    The seeds stand for all seeds of a training, the items for all items of their kind, in the model of Obuchowski and
+    Rockette (1995) with seeds for readers.
 
     Args:
         first: values of each item by each run of the first group ``[runs, items]``.

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from sentcli.table import inert
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Canvas
     from matplotlib.figure import SubFigure
     from matplotlib.legend import Legend
@@ -26,6 +28,15 @@ STYLE = re.compile(r' style="([^"]*)"')
 OWN_ID = re.compile(r' id="[\w.]+_\d+"')
 """Ids of matplotlib that nothing refers to; two figures on a page would have the same ones."""
 
+
+MARK = re.compile(
+    r'<use xlink:href="#(?P<shape>[^"]*)" x="(?P<x>[^"]*)" y="(?P<y>[^"]*)" style="(?P<style>[^"]*)"/>\s*'
+)
+RUN = re.compile(r"(?:<use [^>]*/>\s*)+")
+FEW = 50
+"""Fewer markers than this beside each other stay markers."""
+MANY = 3000
+"""More points than this are pixels in a file, and dots of a few lines instead of markers in a page."""
 
 Point = tuple[float, float, str, str]
 """Place in an SVG in units of 1/72 inch from the top left corner, and text and group, shown under the pointer."""
@@ -59,8 +70,10 @@ def drawn(figure: Figure, panels: Sequence[str], columns: int) -> Iterator[Canva
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
         drawn_panels = (_panel(part, figure.panels[panel]) for part, panel in zip(parts, panels, strict=False))
-        if legends := [legend for legend in drawn_panels if legend is not None]:
-            canvas.draw_without_rendering()  # until then legends have no size; with it panels of a page line up
+        legends = [legend for legend in drawn_panels if legend is not None]
+        canvas.draw_without_rendering()  # until then legends and ticks have no size
+        _separate_ticks(canvas)
+        if legends:  # with their size panels of a page line up
             tallest = max(legend.get_window_extent().height for legend in legends) / canvas.dpi
             canvas.set_figheight(canvas.get_figheight() + lines * tallest)
         for text in canvas.findobj(Text):
@@ -70,26 +83,54 @@ def drawn(figure: Figure, panels: Sequence[str], columns: int) -> Iterator[Canva
 
 def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
     """Draw a panel with its legend below it, and return the legend if there is one."""
-    import numpy as np
-
     axes = part.subplots()
     panel(axes)
     axes.set_title(style.short(axes.get_title(loc="left"), 60))
-    # A panel with more points than this has them as pixels in an SVG
-    if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > 3000:
-        for cloud in axes.collections:
-            cloud.set_rasterized(True)
     handles, labels = axes.get_legend_handles_labels()
     labels = [style.short(label) for label in labels]
     if len(labels) < 2:
         return None
-    # A legend has one column if a name in it has more characters than this
-    return part.legend(handles, labels, loc="outside lower left", ncols=1 if max(map(len, labels)) > 28 else 2)
+    room = 15 * part.bbox.width / part.figure.dpi  # characters that a line of a legend has room for
+    columns = int(room // (max(map(len, labels)) + 5))
+    return part.legend(handles, labels, loc="outside lower left", ncols=max(1, min(len(labels), columns)))
+
+
+def _separate_ticks(canvas: Canvas) -> None:
+    """Take fewer ticks for x axes of numbers whose labels would touch each other."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator
+
+    for axis in (axes.xaxis for axes in canvas.axes):
+        locator = axis.get_major_locator()
+        for bins in range(6, 0, -1):
+            if not _touch(axis):
+                break
+            if isinstance(locator, MaxNLocator):
+                locator.set_params(nbins=bins)
+            elif isinstance(locator, LogLocator):
+                locator.set_params(numticks=bins + 1)
+            elif isinstance(locator, FixedLocator) and not isinstance(axis.get_major_formatter(), FixedFormatter):
+                locator = FixedLocator(axis.get_majorticklocs()[::2].tolist())
+                axis.set_major_locator(locator)
+            canvas.draw_without_rendering()
+
+
+def _touch(axis: Axis) -> bool:
+    """Tell whether two labels of an axis have less than a blank between them."""
+    boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text() and label.get_visible()]
+    boxes.sort(key=lambda box: box.x0)
+    blank = 0.4 * max((box.height for box in boxes), default=0.0)
+    return any(after.x0 - before.x1 < blank for before, after in pairwise(boxes))
 
 
 def save_figure(figure: Figure, folder: Path) -> None:
     """Write a figure as PNG and SVG, and its data as CSV, into a folder that exists."""
+    import numpy as np
+
     with drawn(figure, list(figure.panels), figure.columns) as canvas:
+        for axes in canvas.axes:
+            if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > MANY:
+                for cloud in axes.collections:
+                    cloud.set_rasterized(True)
         for suffix in (".png", ".svg"):
             metadata: Any = {"Title": figure.title, "Description": figure.alt}
             if suffix == ".svg":
@@ -157,10 +198,31 @@ def _adapted(svg: str) -> str:
         'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
     )
     body = head + body[body.index(">") + 1 :]
+    if len(MARK.findall(body)) > MANY:
+        body = RUN.sub(_as_dots, body)
     body = STYLE.sub(_attributes, OWN_ID.sub("", body))
     for colour, name in style.VARIABLES.items():
         body = body.replace(f'"{colour}"', f'"var(--{name})"')
     return body
+
+
+def _as_dots(run: re.Match[str]) -> str:
+    """Return a line of dots for all markers of each shape and look in a run of markers, which is a tenth as long."""
+    marks = list(MARK.finditer(run[0]))
+    if len(marks) < FEW:
+        return run[0]
+    dots: dict[tuple[str, str], list[str]] = {}
+    for mark in marks:
+        place = f"M{float(mark['x']):.1f} {float(mark['y']):.1f}h0"
+        dots.setdefault((mark["shape"], mark["style"]), []).append(place)
+    lines = []
+    for (shape, look), places in dots.items():
+        outline = re.search(rf'<path id="{shape}" d="([^"]*)"', run.string)
+        assert outline is not None
+        width = 2 * max(abs(float(number)) for number in re.findall(r"-?[\d.]+", outline[1]))
+        stroke = f"{look.replace('fill', 'stroke')}; fill: none; stroke-width: {width:.2f}; stroke-linecap: round"
+        lines.append(f'<path d="{"".join(places)}" style="{stroke}"/>\n')
+    return "".join(lines)
 
 
 def _attributes(styled: re.Match[str]) -> str:

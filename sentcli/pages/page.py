@@ -39,6 +39,11 @@ class Figure:
     size: tuple[float, float] = (4.6, 3.5)
     """Width and height of a panel in inches; with a width of 4.6, letters are readable on a phone."""
 
+    @property
+    def large(self) -> bool:
+        """Whether a page gives its only panel the whole width."""
+        return len(self.panels) == 1 and self.size[0] > 5.5
+
 
 @dataclass(frozen=True)
 class Section:
@@ -73,7 +78,7 @@ class Section:
         if self.folded or self.code or self.level > 2:
             return False
         if self.figure is not None:
-            return self.table is None and len(self.figure.panels) == 1
+            return self.table is None and len(self.figure.panels) == 1 and not self.figure.large
         return self.table is not None and len(self.table.columns) <= 5 and not self.table.wide
 
 

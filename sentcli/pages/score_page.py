@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sentcli import __version__
@@ -16,6 +17,7 @@ from sentcli.evaluation.sts import TASKS
 from sentcli.model.served import Sent
 from sentcli.pages import comparisons, score_tables, systems
 from sentcli.pages.leaders import equal_because, leaders
+from sentcli.pages.names import ShortNames, short_names
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.pages.systems import Pattern, check_patterns
@@ -47,14 +49,25 @@ class Choices:
     """Sentences of the summary behind those about the scores."""
     bare: bool = False
     """Show the tables of scores alone, for another document."""
+    more_names: tuple[str, ...] = ()
+    """Names of models and runs that further sections of the page show."""
 
 
-def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -> list[ScoreTable]:
+def shown_names(runs: Sequence[ModelScores], choices: Choices) -> ShortNames:
+    """Return what a page shows of the names that have no label of the user's, in all of its sections."""
+    unlabelled = [run.model for run in runs if not any(name.matches(run) for name in choices.names)]
+    return short_names([*unlabelled, *choices.more_names])
+
+
+def score_tables_of(
+    runs: Sequence[ModelScores], choices: Choices = Choices(), shown: Mapping[str, str] = MappingProxyType({})
+) -> list[ScoreTable]:
     """Return the tables of scores; each table has one protocol.
 
     Args:
         runs: scores of any commands and protocols.
         choices: groups of seeds, and labels.
+        shown: labels of models for which the user has chosen none; by default their names.
 
     Raises:
         InputError: if a pattern matches nothing, or the seeds of a system differ in a setting.
@@ -71,7 +84,7 @@ def score_tables_of(runs: Sequence[ModelScores], choices: Choices = Choices()) -
             different = systems.different_choices(measured)[number]
             mark = different.get("name") or systems.words(different) or f"data {number + 1} of {len(twins)}"
             title = f"{title} ({mark})"
-        tables.append(ScoreTable(title, tuple(systems.systems_of(group, choices.groups, choices.names))))
+        tables.append(ScoreTable(title, tuple(systems.systems_of(group, choices.groups, choices.names, shown))))
     return tables
 
 
@@ -94,7 +107,8 @@ def score_page(
         more: further sections, between the scores and how they were measured.
         figures: draw the scores.
     """
-    tables = score_tables_of(runs, choices)
+    names = shown_names(runs, choices)
+    tables = score_tables_of(runs, choices, names.shown)
     if choices.bare:
         of_scores = [Section(table.title, table=score_tables.score_table(table)) for table in tables]
         return Page(choices.title or "Scores", [*of_scores, *more], bare=True)
@@ -103,7 +117,7 @@ def score_page(
         sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)
     if (compared := comparisons.own_comparison(tables)) is not None:
         sections.append(Section("Differences between models on your own data", table=compared))
-    if (costs := cost_table(runs)) is not None:
+    if (costs := cost_table(runs, names.shown)) is not None:
         sections.append(Section("What each model costs", table=costs))
     sections += [*more, *(_how_measured(tables) if tables else ())]
     own = [table for table in tables if table.is_own]
@@ -113,13 +127,13 @@ def score_page(
     title = f"Evaluation of {labels[0] if len(labels) == 1 else f'{len(labels)} models'}" if labels else "Report"
     commands = ", ".join(dict.fromkeys(run.command for run in runs))
     made = f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}."
-    text = (*([verdict] if verdict else []), *summaries, *choices.summary)
+    text = (*([verdict] if verdict else []), *summaries, *choices.summary, *names.notes)
     return Page(choices.title or title, tuple(sections), text, made)
 
 
-def cost_table(runs: Sequence[ModelScores]) -> Table | None:
-    """Return what each model costs, or None if that was not measured."""
-    costs = {run.label: run.cost for run in runs if run.cost}
+def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingProxyType({})) -> Table | None:
+    """Return what each model costs, or None if that was not measured; `shown` has what is shown of their names."""
+    costs = {shown.get(run.label, run.label): run.cost for run in runs if run.cost}
     if not costs:
         return None
     device = next(iter(runs)).environment.get("device")

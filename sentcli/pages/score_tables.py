@@ -153,8 +153,12 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
         distinct = systems.distinct_choices(
             [systems.without_names(systems.model_choices(system.seeds[0])) for system in table.systems]
         )
-        phrases = [(s.label, systems.words(own)) for s, own in zip(table.systems, distinct, strict=True)]
-        notes += [f"{label}: {words}." for label, words in phrases if words and not label.endswith(f"({words})")]
+        labels: dict[str, list[str]] = {}
+        for system, own in zip(table.systems, distinct, strict=True):
+            words = systems.words(own)
+            if words and not system.label.endswith(f"({words})"):
+                labels.setdefault(words, []).append(system.label)
+        notes += [f"{', '.join(alike)}: {words}." for words, alike in labels.items()]
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
         notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,10 @@ COLOURS = ("#0072b2", "#c84e00", "#00805e", "#b5478a", "#9a6700", "#6250b8")
 MARKERS = ("o", "s", "D", "^", "v")
 DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
 """The numbers of colours and markers have no common factor, so that many series differ in at least one of them."""
+LINE_WIDTH = 0.01
+"""The width of a line as a share of the height of its axes."""
+IN_TURNS = "in turns where equal"
+"""The entry of a legend that explains lines which lie on each other."""
 VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line", **{c: f"c{i}" for i, c in enumerate(COLOURS)}}
 """The variable of the page's style sheet that replaces each colour."""
 SHEET = Path(__file__).parent / "templates" / "figures.mplstyle"
@@ -57,13 +61,54 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         data: columns series, x and y, and low and high for the ends of a band.
         names: of all series of the figure, since a series looks the same in all panels.
     """
-    for name, part in data.groupby("series", sort=False):
+    parts = {str(name): part for name, part in data.groupby("series", sort=False)}
+    turns = _turns(parts, log=axes.get_yscale() == "log")
+    for name, part in parts.items():
         number, x = names.index(name), part["x"].infer_objects()
         if "low" in part and part["low"].notna().any():
             band = part[["low", "high"]].astype(float)
             axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
         # A line with more points than this has no markers
-        axes.plot(x, part["y"], label=short(name), **line(number, markers=len(part) <= 60))
+        look = line(number, markers=len(part) <= 60) | _turn(*turns[name])
+        axes.plot(x, part["y"], label=short(name), **look)
+    if any(count > 1 for _, count in turns.values()):
+        axes.plot([], [], linestyle="", label=IN_TURNS)
+
+
+def _turns(parts: Mapping[str, pd.DataFrame], *, log: bool) -> dict[str, tuple[int, int]]:
+    """Return of each line how many of those on which it lies come before it, and how many they are together.
+
+    Lines lie on each other if they have the same places, at which they differ by less than their width.
+    """
+    import numpy as np
+
+    heights = {name: part["y"].to_numpy(float) for name, part in parts.items()}
+    if log:
+        with np.errstate(all="ignore"):
+            heights = {name: np.log(values) for name, values in heights.items()}
+    finite = [values[np.isfinite(values)] for values in heights.values()]
+    spread = float(np.ptp(np.concatenate(finite))) if any(map(len, finite)) else 0.0
+    together: list[list[str]] = []
+    for name, values in heights.items():
+        places = list(parts[name]["x"])
+        for others in together:
+            first = others[0]
+            same_places = places == list(parts[first]["x"])
+            if same_places and np.allclose(values, heights[first], rtol=0, atol=LINE_WIDTH * spread, equal_nan=True):
+                others.append(name)
+                break
+        else:
+            together.append([name])
+    return {name: (turn, len(others)) for others in together for turn, name in enumerate(others)}
+
+
+def _turn(turn: int, count: int) -> dict[str, Any]:
+    """Return the look of a line that is drawn in turns with others: dashes and markers where those have none."""
+    if count == 1:
+        return {}
+    dash = 4.0  # in widths of the line
+    offset = dash * (count - turn) % (dash * count)
+    return {"linestyle": (offset, (dash, dash * (count - 1))), "markevery": (turn, count), "dash_capstyle": "butt"}
 
 
 def line_panels(
@@ -80,19 +125,20 @@ def line_panels(
 
     def draw(panel: str, axes: Axes) -> None:
         own = data[data["panel"] == panel]
-        lines(axes, own, names or list(own["series"].unique()))
         axes.set(**{"title": panel, **panels[panel]})
+        lines(axes, own, names or list(own["series"].unique()))
         if whole:
             whole_numbers(axes)
-        for axis in (axes.xaxis, axes.yaxis):
-            if axis.get_scale() == "log":
-                plain_log_ticks(axis)
+        if axes.get_xscale() == "log":
+            plain_log_ticks(axes.xaxis, own["x"])
+        if axes.get_yscale() == "log":
+            plain_log_ticks(axes.yaxis)
 
     return {panel: partial(draw, panel) for panel in panels}
 
 
 # the greatest length of a name in a legend or beside a point, in characters
-def short(name: object, longest: int = 40) -> str:
+def short(name: object, longest: int = 60) -> str:
     """Return a name without control characters, cut to a length."""
     text = safe(str(name))
     return text if len(text) <= longest else f"{text[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"
@@ -105,14 +151,27 @@ def whole_numbers(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
 
 
-def plain_log_ticks(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers, also between the powers of ten if it spans few of them."""
+def plain(value: float) -> str:
+    """Return a number as short as it can be written, such as 1e-5."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def plain_log_ticks(axis: Any, values: Iterable[float] = ()) -> None:
+    """Label a logarithmic axis with plain numbers, also between the powers of ten if it spans few of them.
+
+    Args:
+        axis: the axis.
+        values: at which there are points; if they are few, they are the ticks.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
+    places = sorted(set(values))
     low, high = sorted(axis.get_view_interval())
-    if low > 0 and high / low < 100:
+    if 1 < len(places) <= 6:
+        axis.set_ticks(places)
+    elif low > 0 and high / low < 100:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 5 else MaxNLocator(5))
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_major_formatter(lambda value, _: plain(value))
     axis.set_minor_formatter(lambda *_: "")
 
 

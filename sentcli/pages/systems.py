@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -166,19 +167,25 @@ def _values(scores: ModelScores, columns: Sequence[str]) -> dict[str, float]:
     return {title: value for title, value in values.items() if title != AVERAGE or whole}
 
 
-def systems_of(runs: Sequence[ModelScores], groups: Sequence[Pattern], names: Sequence[Pattern]) -> list[System]:
+def systems_of(
+    runs: Sequence[ModelScores],
+    groups: Sequence[Pattern],
+    names: Sequence[Pattern],
+    shown: Mapping[str, str] = MappingProxyType({}),
+) -> list[System]:
     """Return the rows of a table.
 
     Args:
         runs: that share a protocol.
         groups: whose runs are seeds of one system.
         names: labels of models.
+        shown: labels of models for which `names` has none; by default their names.
 
     Raises:
         InputError: if the seeds of a system differ in a setting that moves their numbers.
     """
     rows: dict[str, System] = {}
-    for number, scores in enumerate(_labelled(_merged(runs, names))):
+    for number, scores in enumerate(_labelled(_merged(runs, names, shown))):
         pattern = next((pattern for pattern in groups if pattern.matches(scores)), None)
         if pattern is None:
             rows[f"model {number}"] = System(scores.label, (scores,))
@@ -211,11 +218,12 @@ def _refuse_commits(system: System) -> None:
             raise InputError(f"--group {system.label}: {model} stands at the commits {shown}, which are two models")
 
 
-def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern]) -> list[ModelScores]:
+def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mapping[str, str]) -> list[ModelScores]:
     """Join scores of the same model and choices that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
-        label, choices = next((name.label for name in names if name.matches(run)), run.model), model_choices(run)
+        name, choices = shown.get(run.model, run.model), model_choices(run)
+        label = next((pattern.label for pattern in names if pattern.matches(run)), name)
         for i, scores in enumerate(merged):
             same = (scores.model, scores.label) == (run.model, label) and _same(model_choices(scores), choices)
             if same and not {task.task for task in scores.tasks} & {task.task for task in run.tasks}:

@@ -12,13 +12,14 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.console import safe
 from sentcli.errors import InputError
 from sentcli.pages.figures import Point, inline, save_figure
-from sentcli.pages.page import PLAIN, Page, Style
+from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.table import Table
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 PAGE_SUFFIXES = (".html", ".md", ".tex")
 RANKED = "Best of each column in bold"
 UNDERLINED = ", second best underlined"
+LENGTHY = 24
+"""A column with more characters in a cell than this needs a least width, so that it does not wrap to many lines."""
 LONGEST_TEXT = 300
 """The greatest length of a text that is shown beside its point, in characters."""
 MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
@@ -140,6 +143,7 @@ def _html(page: Page, style: Style) -> str:
     ranked = f"{RANKED}{UNDERLINED}." if style.bold else ""
     parts: list[dict[str, Any]] = []
     points = {}
+    halves = _halves(page.sections)
     for number, section in enumerate(page.sections):
         table, figure = section.table, section.figure
         notes = _table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
@@ -149,9 +153,11 @@ def _html(page: Page, style: Style) -> str:
         if has_texts:
             points[number] = _points([own for _, own in panels])
         drawings = [Markup(svg) for svg, _ in panels]
-        parts.append({"number": number, "section": section, "notes": notes, "panels": drawings, "has_texts": has_texts})
+        kinds = [column_kind(table, j) for j in range(len(table.columns))] if table is not None else []
+        part = {"number": number, "section": section, "half": number in halves, "notes": notes, "kinds": kinds}
+        parts.append({**part, "panels": drawings, "has_texts": has_texts})
     css = asset(environment, "page.css")
-    script = asset(environment, "sort.js") + (asset(environment, "points.js") if points else "")
+    script = asset(environment, "table.js") + (asset(environment, "points.js") if points else "")
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,
@@ -164,6 +170,25 @@ def _html(page: Page, style: Style) -> str:
         bold=style.bold,
         intervals=intervals,
     )
+
+
+def _halves(sections: Sequence[Section]) -> set[int]:
+    """Return the numbers of the narrow sections that have another one beside them; alone, one has the whole width."""
+    halves: set[int] = set()
+    for number, (section, after) in enumerate(pairwise(sections)):
+        if number not in halves and section.narrow and after.narrow:
+            halves |= {number, number + 1}
+    return halves
+
+
+def column_kind(table: Table, j: int) -> str:
+    """Return the classes of a column: number, word or text, and lengthy or headed where texts or the head need room."""
+    name = table.columns[j]
+    kind = "number" if table.numeric(j) else "text" if name in table.wide else "word"
+    longest = max((len(table.shown(i, j)) for i in range(len(table.rows))), default=0)
+    if longest > LENGTHY:
+        return f"{kind} lengthy"
+    return f"{kind} headed" if len(name) > 10 else kind
 
 
 def _points(panels: Sequence[Sequence[Point]]) -> dict[str, object]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -105,7 +104,7 @@ def report(
     from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.io.atomic import check_output
     from sentcli.pages.page import Style
-    from sentcli.pages.score_page import Choices, score_page, write_score_page
+    from sentcli.pages.score_page import Choices, score_page, shown_names, write_score_page
     from sentcli.pages.systems import Pattern
     from sentcli.pages.write import check_suffix
     from sentcli.training.records import summarize
@@ -141,16 +140,14 @@ def report(
     bare = choices.only is not None
     if bare and not (scores or of_sweeps):
         raise InputError(f"--only scores: there are none in {', '.join(names)}")
-    of_runs, summary = _run_sections(runs) if runs and not bare else ([], ())
-    of_models = [] if bare else _model_sections(models, data, texts, rows)
-    more_sections = [*of_sweeps, *of_models, *of_runs]
-    named = [*model_names, *(score.model for score in scores)] if bare else model_names  # other documents have no paths
-    short, patterns = shared.short_names(list(dict.fromkeys(named))), [*groups, *labels]
-    unlabelled = {score.model for score in scores} - {s.model for s in scores if any(p.matches(s) for p in patterns)}
-    paths = sorted(model for model in unlabelled if short.get(model, model) != model)
-    labels += [Pattern("--name", short[model], glob.escape(model)) for model in paths]
+    more_names = () if bare else tuple(dict.fromkeys([*model_names, *map(str, runs)]))
     style = Style(choices.bold, choices.intervals)
-    page_choices = Choices(choices.title, tuple(groups), tuple(labels), style, summary, bare)
+    page_choices = Choices(choices.title, tuple(groups), tuple(labels), style, bare=bare, more_names=more_names)
+    shown = shown_names(scores, page_choices).shown
+    of_runs, summary = _run_sections(runs, shown) if runs and not bare else ([], ())
+    page_choices = replace(page_choices, summary=summary)
+    of_models = [] if bare else _model_sections(models, shown, data, texts, rows)
+    more_sections = [*of_sweeps, *of_models, *of_runs]
     write_score_page(scores, targets, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, targets))}")
     found: dict[str, Any] = {"scores": [model_json(score) for score in scores]}
@@ -220,12 +217,17 @@ def _sweep_section(name: str, points: Sequence[Summary]) -> Section:
 
 
 def _model_sections(
-    models: Sequence[EvaluatedModel], data: Path | None, texts: str | None, rows: shared.TextRows | None
+    models: Sequence[EvaluatedModel],
+    names: Mapping[str, str],
+    data: Path | None,
+    texts: str | None,
+    rows: shared.TextRows | None,
 ) -> list[Section]:
     """Return the geometry of models; with data also cosines against gold scores, and with texts maps of them.
 
     Args:
         models: to measure.
+        names: what is shown of their names.
         data: SentEval's folder.
         texts: the file of texts.
         rows: its distinct texts; None without the file.
@@ -237,7 +239,6 @@ def _model_sections(
 
     if not models:
         return []
-    names = shared.short_names([model.name for model in models])
     pairs = shared.read_stsb(data, None, "dev") if data is not None else {}
     inputs = geometry.GeometryInputs(pairs, rows, sts=shared.sts_tasks(data) if data is not None else {})
     sections = geometry.sections({names[model.name]: inputs.of_model(model).results for model in models}, inputs)
@@ -259,13 +260,17 @@ def _model_sections(
     return sections
 
 
-def _run_sections(folders: Sequence[Path]) -> tuple[list[Section], tuple[str, ...]]:
-    """Return results, curves, terms of the loss, configuration and environment of training runs, and a summary."""
+def _run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[list[Section], tuple[str, ...]]:
+    """Return results, curves, terms of the loss, configuration and environment of training runs, and a summary.
+
+    Args:
+        folders: the runs.
+        names: what is shown of their names.
+    """
     from sentcli.analysis.runs import read_config, read_metrics, read_terms
     from sentcli.pages.score_page import choices_table
 
-    short = shared.short_names([str(folder) for folder in folders])
-    runs = {short[str(folder)]: folder for folder in folders}
+    runs = {names[str(folder)]: folder for folder in folders}
     metrics = {name: read_metrics(folder) for name, folder in runs.items()}
     configs = {name: read_config(folder) for name, folder in runs.items()}
     table, summary = _results(metrics, configs)

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,6 +14,7 @@ from sentcli.pages import style
 from sentcli.pages.figures import drawn, inline, save_figure
 from sentcli.pages.page import Figure, Page, Section
 from sentcli.pages.write import render
+from sentcli.table import Table
 
 NASTY = "</script><!-- <b>&\u2028 $x_1$ \x1b[31m"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -92,11 +94,56 @@ def test_a_logarithmic_axis_has_plain_numbers():
     with drawn(made, ["log"], 1) as canvas:
         canvas.draw_without_rendering()
         labels = {tick.get_text() for tick in canvas.axes[0].get_xticklabels()}
-    assert {"1e-06", "0.001"} <= labels
+    assert {"1e-6", "0.001"} <= labels
+
+
+def drawn_lines(scale="linear", **values):
+    """The SVG of lines of the given values at the places 1, 2 and so on."""
+    parts = [pd.DataFrame({"series": name, "x": range(1, len(own) + 1), "y": own}) for name, own in values.items()]
+    data = pd.concat(parts).assign(panel="p")
+    panels = style.line_panels(data, {"p": {"yscale": scale}}, list(values))
+    ((svg, _),) = inline(Figure("lines", "Lines", panels, data, ""))
+    return svg
+
+
+def test_lines_on_each_other_are_drawn_in_turns():
+    svg = drawn_lines(one=[1.0, 0.5, 0.1], two=[1.0, 0.5001, 0.1], three=[0.2, 0.9, 0.4])
+    dashed = re.findall(r'stroke-dasharray="[^"]*" stroke-dashoffset="([^"]*)" stroke="var\(--(c\d)\)"', svg)
+    assert {colour for _, colour in dashed} == {"c0", "c1"}, "the third line lies elsewhere"
+    assert len({offset for offset, _ in dashed}) == 2, "one line has dashes where the other has none"
+    assert style.IN_TURNS in svg and style.IN_TURNS not in drawn_lines(one=[1.0, 0.5], two=[0.9, 0.5])
+    assert style.IN_TURNS not in drawn_lines("log", one=[1.0, 1e-3], two=[1.0, 2e-3]), "on this axis they lie apart"
+
+
+def test_ticks_do_not_touch():
+    def draw(axes):
+        axes.plot([-0.028345, -0.028343], [0, 1])
+
+    made = Figure("ticks", "Ticks", {"ticks": draw}, pd.DataFrame(), "", size=(2.2, 3.5))
+    with drawn(made, ["ticks"], 1) as canvas:
+        canvas.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in canvas.axes[0].get_xticklabels() if label.get_text()]
+    boxes = sorted((box.x0, box.x1) for box in boxes)
+    assert len(boxes) > 1
+    assert all(end < start for (_, end), (start, _) in pairwise(boxes))
+
+
+def test_many_points_are_dots_in_the_colours_of_the_page(tmp_path):
+    count = 4000
+    data = pd.DataFrame({"panel": "p", "series": "s", "x": np.arange(count), "y": np.arange(count) % 7})
+
+    def draw(axes):
+        axes.scatter(data["x"], data["y"], **style.dots(0, count))
+
+    ((svg, points),) = inline(Figure("f", "t", {"p": draw}, data, "alt"))
+    assert "<image" not in svg and len(points) == count
+    (line,) = re.findall(r'<path d="(M[^"]*h0)"([^>]*)>', svg)
+    assert line[0].count("h0") == count and 'stroke="var(--c0)"' in line[1] and 'fill="none"' in line[1]
+    assert len(svg) < 40 * count
 
 
 def test_names_are_cut():
-    assert style.short("x" * 80) == "x" * 39 + "…"
+    assert style.short("x" * 80) == "x" * 59 + "…"
     assert style.short("a\x1bb") == "a\N{REPLACEMENT CHARACTER}b"
 
 
@@ -163,6 +210,13 @@ def test_contents_link_to_the_sections():
     text = render(Page("p", sections, ("In short.",), "made"), ".html")
     assert re.findall(r'<a href="#([^"]*)">', text) == re.findall(r'<section id="([^"]*)"', text)
     assert text.index("In short.") < text.index("<main>")
+
+
+def test_a_narrow_section_alone_has_the_whole_width():
+    narrow, broad = Table("t", ["a"], [[1]]), Table("t", list("abcdef"), [[1] * 6])
+    sections = [Section("s", table=table) for table in (narrow, narrow, narrow, broad, narrow)]
+    text = render(Page("p", sections), ".html")
+    assert re.findall(r'<section id="section-(\d)" class="narrow">', text) == ["0", "1"]
 
 
 def test_panels_line_up_whatever_their_legends():

@@ -53,6 +53,16 @@ def titled(page, words):
     return found
 
 
+def test_long_names_of_models_are_short_in_tables_and_whole_in_commands():
+    models = [f"runs/all-MiniLM-L6-v2-simcse-lr{rate}-seed1" for rate in ("1e-5", "3e-5")]
+    page = page_of(*map(make, models), make("minilm"))
+    assert [row[0] for row in grid(scores(page)[0])] == ["lr1e-5", "lr3e-5", "minilm"]
+    assert sum("runs/all-MiniLM-L6-v2-simcse-…-seed1" in line for line in page.text) == 1
+    assert all(any(model in line for line in titled(page, "Commands").code) for model in models)
+    named = page_of(*map(make, models), names=[f"ours={models[0]}"])
+    assert [row[0] for row in grid(scores(named)[0])] == ["ours", "all-MiniLM-L6-v2-simcse-lr3e-5-seed1"]
+
+
 def test_rows_are_models_and_columns_tasks_in_the_order_of_the_papers():
     page = page_of(
         make("a", scores={"SICKRelatedness": 70.004, "STS12": 61.0}, average=65.5),

@@ -15,6 +15,7 @@ from sentcli.bounds import whole_number
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import MINUS, Table
 from sentcli.verbs.declaration import Flag, Group, verb
@@ -92,7 +93,7 @@ def attention(
     if not model:
         raise InputError("give models: -m")
     inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit, options.seed), trees, options)
-    short = shared.short_names(model)
+    short = short_names(model).shown
     pairs, figures, reports = {}, [], []
     for evaluated in shared.models(model, load):
         name = short[evaluated.name]

@@ -13,6 +13,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
@@ -85,7 +86,7 @@ def compare(
     )
     with console.working(f"neighbours of {len(lines):,} texts"):
         compared = compare_vectors(first, second, neighbours)
-    short = shared.short_names(names)
+    short = short_names(names).shown
     comparison = ComparedNeighbours(compared, (short[names[0]], short[names[1]]), lines, top)
     for side, report in enumerate(reports):
         protocol = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -236,21 +237,24 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
+        import pandas as pd
+
         wide = ("text1", "text2")
         frame = self.listed.assign(**{key: self.listed[key].map(shared.short_text) for key in wide})
-        frame = frame[self.listed["text1"] != self.listed["text2"]]
+        frame = frame.loc[self.listed["text1"] != self.listed["text2"], [*wide, "cosine", "id1", "id2", "group"]]
         pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
         first = Table.of_frame("Most similar pairs", frame.head(self.top), **pairs)
         last = Table.of_frame("Least similar pairs", frame.tail(self.top).iloc[::-1], **pairs)
-        texts = self.equal.assign(text=self.equal["text"].map(shared.short_text)).head(self.top)
-        equal = Table.of_frame("Equal texts", texts, wide=("text",))
+        ids = self.equal["ids"].map(partial(shared.short_text, longest=60))
+        texts = {"text": self.equal["text"].map(shared.short_text), "rows": self.equal["rows"], "ids": ids}
+        equal = Table.of_frame("Equal texts", pd.DataFrame(texts).head(self.top), wide=("text", "ids"))
         rows = [
-            [number, len(part), ", ".join(part["id"].head(5)), shared.short_text(part["text"].iloc[0])]
+            [number, shared.short_text(part["text"].iloc[0]), len(part), ", ".join(part["id"].head(5))]
             for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
         ]
         note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
-        columns = ("group", "rows", "first ids", "first text")
-        groups = Table("Largest groups", columns, rows, notes=(note_on_groups,), wide=("first text",))
+        columns = ("group", "first text", "rows", "first ids")
+        groups = Table("Largest groups", columns, rows, notes=(note_on_groups,), wide=("first text", "first ids"))
         numbers = {key.replace("_", " "): value for key, value in self.results().items() if key != "most_similar"}
         notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
         if recall is not None:
@@ -277,8 +281,9 @@ class Duplicates:
 
         def draw(axes: Axes) -> None:
             axes.bar(data["x"], data["y"], width=edges[1] - edges[0], align="edge", color=style.colour(0))
-            axes.axvline(self.least, color=style.colour(1), label=f"--least {self.least:g}")
+            axes.axvline(self.least, color=style.colour(1))
             axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
 
         alt = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
-        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt)
+        note = f"The line stands at --least, {self.least:g}"
+        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt, note)

@@ -12,6 +12,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
@@ -102,7 +103,7 @@ def geometry(
     inputs = GeometryInputs(tasks, rows, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
     reports = [inputs.of_model(evaluated) for evaluated in models]
     reports += [inputs.of_vectors(Result("analyze", name), vectors) for name, vectors in stored.items()]
-    labels = shared.short_names(list(dict.fromkeys([*names, *stored, *runs])))
+    labels = short_names(list(dict.fromkeys([*names, *stored, *runs]))).shown
     page_sections = sections({labels[report.model]: report.results for report in reports}, inputs)
     for name, run in runs.items():
         if name not in names:
@@ -289,7 +290,7 @@ def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None
         raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # in points; the axes take about 0.6 of a panel of 3.5 inches
         offset: Any = {"xytext": (7 * side, raised), "textcoords": "offset points"}
         offset["ha"] = "right" if side < 0 else "left"
-        axes.annotate(style.short(names[i]), (x[i], y[i]), fontsize=8, **offset).set_in_layout(False)
+        axes.annotate(style.short(names[i], 32), (x[i], y[i]), fontsize=8, **offset).set_in_layout(False)
     axes.margins(x=0.15, y=0.12)
 
 

@@ -13,6 +13,8 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
+from sentcli.pages.figures import MANY
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     from sentcli.analysis.maps import Map, MapSettings, Whitening
     from sentcli.evaluation.evaluated import EvaluatedModel
+
+LARGE = (5.8, 4.9)
+"""Width and height in inches of the only map of many texts."""
 
 
 @verb("map", common="texts output model clusters perplexity whiten pooling text_field label_field limit overwrite json")
@@ -90,7 +95,7 @@ def map_(
         inputs = inputs.with_positives(positives)
     if len(inputs.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(inputs.texts)} distinct texts")
-    maps, names = Maps(inputs, settings, whitening), shared.short_names(model or [])
+    maps, names = Maps(inputs, settings, whitening), short_names(model or []).shown
     reports = {Path(texts).name: maps.add(Path(texts).name)} if inputs.vectors is not None else {}
     reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
@@ -194,13 +199,13 @@ class Maps:
         sections = [Section("Maps", (note,), figure=_figure(self)), numbers]
         if len(self.maps) > 1:
             sections.append(Section("Shared neighbours", table=_shared(self), file="shared-neighbours"))
-        heads = {"number": "cluster", "size": "texts", "example": "nearest to its centre"}
+        heads = {"number": "cluster", "name": "name", "example": "nearest to its centre", "size": "texts"}
         words = (
             "Name: the words that set the cluster apart, by class-based tf-idf (Grootendorst, 2022); English function "
             "words are left out."
         )
         for i, (name, map_) in enumerate(self.maps.items(), 1):
-            frame, title = map_.clusters.drop(columns="words").rename(columns=heads), f"Clusters of {name}"
+            frame, title = map_.clusters[[*heads]].rename(columns=heads), f"Clusters of {name}"
             table = Table.of_frame(title, frame, notes=(words,), wide=("name", "nearest to its centre"))
             sections.append(Section(title, table=table, file=f"clusters-{i}", folded=True))
         return sections
@@ -226,7 +231,8 @@ def _figure(maps: Maps) -> Figure:
     by_panel = [frame.assign(panel=name) for frames in (dots, places) for name, frame in frames.items()]
     columns = ["panel", "series", "x", "y", "label", "id", "text", "cluster", "cluster_name"]
     data = pd.concat(by_panel).reindex(columns=columns).astype({"cluster": "Int64"})
-    return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, size=(4.6, 4.375))
+    size = LARGE if len(dots) == 1 and maps.inputs.count > MANY else (4.6, 4.375)
+    return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, size=size)
 
 
 def _dots(map_: Map, inputs: MapTexts, labels: pd.Series | None) -> pd.DataFrame:

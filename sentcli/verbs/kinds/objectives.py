@@ -13,6 +13,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
@@ -81,7 +82,7 @@ def objectives(
     if texts and not names:
         raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
     rows = shared.read_rows(texts, text_field, limit, seed=seed) if texts else None
-    short = shared.short_names(list(dict.fromkeys([*(model or []), *terms])))
+    short = short_names(list(dict.fromkeys([*(model or []), *terms]))).shown
     reports = {name: Result("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}

@@ -15,6 +15,7 @@ from annotated_types import Ge
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Page, Section
 from sentcli.verbs import options
 from sentcli.verbs.declaration import Flag, Group
@@ -74,12 +75,6 @@ def check_distinct(names: Sequence[str]) -> None:
     """Raise an InputError if a model, run or file of vectors is named more than once."""
     if repeated := next((name for name in names if list(names).count(name) > 1), None):
         raise InputError(f"{repeated} is given twice")
-
-
-def short_names(models: Sequence[str]) -> dict[str, str]:
-    """Return the names for tables and figures: the last part of a path, unless two models would share it."""
-    last = {model: Path(model).name or model for model in models}
-    return {model: name if list(last.values()).count(name) == 1 else model for model, name in last.items()}
 
 
 def short_text(text: str, longest: int = 120) -> str:  # characters of a text in a table
@@ -323,7 +318,9 @@ def write(
 
     analysis = Result("analyze", sections=sections, objects=[report.to_dict() for report in reports], folder=output)
     made = f"Made by sentcli {__version__}: analyze {kind}."
-    page = Page(f"Analysis: {kind}", sections, _summary(sections) if summary is None else summary, made)
+    names = short_names(report.model for report in reports)
+    text = [*(_summary(sections) if summary is None else summary), *names.notes]
+    page = Page(f"Analysis: {kind}", sections, text, made)
     with replacing(output) as folder, console.working("drawing"):
         folder.mkdir()
         write_page(page, folder / PAGE)
@@ -333,8 +330,8 @@ def write(
             if section.table is not None and section.file:
                 frame = section.table.to_frame() if section.rows is None else section.rows
                 save_frame(frame, folder / f"{section.file}.csv")
-        text = json.dumps(finite(analysis.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
-        (folder / RESULT).write_text(f"{text}\n", "utf-8")
+        numbers = json.dumps(finite(analysis.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+        (folder / RESULT).write_text(f"{numbers}\n", "utf-8")
     console.note(f"wrote {output / PAGE}, figures and tables beside it")
     return analysis
 

@@ -11,6 +11,7 @@ from annotated_types import Ge
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
+from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import verb
@@ -72,7 +73,7 @@ def similarity(
     models = shared.models(model, load, rerun=rerun)
     ((name, subsets),) = shared.read_stsb(data, pairs, split).items()
     gold_pairs = GoldPairs(f"{name} {split}" if data else name, subsets, str(pairs or data), top)
-    names = shared.short_names(model)
+    names = short_names(model).shown
     reports = [gold_pairs.measure(evaluated, names[evaluated.name]) for evaluated in models]
     return shared.write("similarity", output, gold_pairs.sections(), reports)
 

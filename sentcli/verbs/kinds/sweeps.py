@@ -191,7 +191,7 @@ def _slug(text: str) -> str:
 
 
 def _value_text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return style.plain(value) if isinstance(value, float) else str(value)
 
 
 def _lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
@@ -222,7 +222,7 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
     if not numeric:
         data = data.assign(x=data["x"].map(_value_text))
     # the ratio of the largest to the smallest value of a setting from which on its axis is logarithmic
-    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= 20.0
+    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= 8.0
 
     def draw(score: str, axes: Axes) -> None:
         if names:
@@ -235,7 +235,7 @@ def _sweep_figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
             axes.xaxis.grid(visible=False)
         if logarithmic:
             axes.set_xscale("log")
-            style.plain_log_ticks(axes.xaxis)
+            style.plain_log_ticks(axes.xaxis, values)
 
     score_by_title = {_short(score): score for score in _scored(points)}
     panels = {title: partial(draw, score) for title, score in score_by_title.items() if (data["panel"] == title).any()}

@@ -32,3 +32,15 @@ for (const table of document.querySelectorAll("table")) {
     head.replaceChildren(button);
   });
 }
+// A table that is wider than its place says to which side it goes on.
+for (const edge of document.querySelectorAll(".edge")) {
+  const place = edge.firstElementChild;
+  const update = () => {
+    const left = place.scrollLeft, right = place.scrollWidth - place.clientWidth - left;
+    edge.classList.toggle("from", left > 1);
+    edge.classList.toggle("on", right > 1);
+  };
+  place.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(place);
+  for (const part of document.querySelectorAll("details")) part.addEventListener("toggle", update);
+}

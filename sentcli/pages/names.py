@@ -1,0 +1,101 @@
+"""Names of models as pages show them: of long names that differ in one part, this part, and the rest once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+
+from sentcli.console import safe
+
+LONG = 20
+"""A name with more characters than this is shown by the part in which it differs from other long ones."""
+PARTS = re.compile(r"(?:\d[.\d]*e[-+]?\d+|[^-_/])+[-_/]*|[-_/]+")
+"""The parts of a name, each with the separators behind it; the hyphen of 1e-5 separates nothing."""
+SECOND = " + "
+"""What stands between the names of two models that work together, or of a model and bm25."""
+
+
+@dataclass(frozen=True)
+class ShortNames:
+    """Names as a page shows them."""
+
+    shown: dict[str, str] = field(default_factory=dict)
+    """What is shown of each name."""
+    notes: tuple[str, ...] = ()
+    """A sentence with what long names have in common, for the top of the page; none if they are shown whole."""
+
+
+def short_names(names: Iterable[str]) -> ShortNames:
+    """Shorten names, so that they stay different from each other.
+
+    A path is shown by its last part, unless another one shares that. Of two and more long names only the part is shown
+    in which they differ: ``lr1e-5`` of ``runs/simcse-bert-base-lr1e-5-seed1``.
+
+    Args:
+        names: of models, runs or files, of which equal ones are one.
+    """
+    wholes = list(dict.fromkeys(names))
+    firsts = dict.fromkeys(name.partition(SECOND)[0] for name in wholes)
+    shown = _last_parts(firsts)
+    long = [first for first in firsts if len(shown[first]) > LONG]
+    apart = _different_parts([shown[first] for first in long])
+    pattern = _common(long, apart)
+    distinct = _are_distinct([*apart, *(shown[first] for first in firsts if first not in long)])
+    if not (pattern and distinct):
+        return ShortNames({name: _with_first(name, shown) for name in wholes})
+    shown |= dict(zip(long, apart, strict=True))
+    *others, last = map(safe, apart)
+    note = f"Names: {', '.join(others)} and {last} stand for {pattern}."
+    return ShortNames({name: _with_first(name, shown) for name in wholes}, (note,))
+
+
+def _last_parts(names: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each path, or the whole of it where two would be shown alike."""
+    last = {name: Path(name).name or name for name in names}
+    counts = Counter(last.values())
+    return {name: part if counts[part] == 1 else name for name, part in last.items()}
+
+
+def _with_first(name: str, shown: dict[str, str]) -> str:
+    first, second, rest = name.partition(SECOND)
+    return f"{shown[first]}{second}{rest}"
+
+
+def _different_parts(names: Sequence[str]) -> list[str]:
+    """Return of each name what lies between the parts that all have in common; an empty list if they have none."""
+    if len(names) < 2:
+        return []
+    split = [PARTS.findall(name) for name in names]
+    start = _in_common(split)
+    end = min(_in_common([parts[::-1] for parts in split]), min(map(len, split)) - start)
+    middles = _between(split, start, end)
+    # a number says nothing without the word before it
+    while start and not all(middle[:1].isalpha() for middle in middles):
+        start -= 1
+        middles = _between(split, start, end)
+    return middles if start + end and all(middles) else []
+
+
+def _in_common(split: Sequence[Sequence[str]]) -> int:
+    """Return how many of the first parts are the same in all names."""
+    return len([*takewhile(lambda parts: len(set(parts)) == 1, zip(*split, strict=False))])
+
+
+def _between(split: Sequence[Sequence[str]], start: int, end: int) -> list[str]:
+    return ["".join(parts[start : len(parts) - end]).strip("-_/") for parts in split]
+
+
+def _are_distinct(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def _common(names: Sequence[str], apart: Sequence[str]) -> str:
+    """Return the pattern of the whole names, with an ellipsis for the part in which they differ; empty if none fits."""
+    if not apart:
+        return ""
+    patterns = {"\N{HORIZONTAL ELLIPSIS}".join(name.rsplit(part, 1)) for name, part in zip(names, apart, strict=True)}
+    return safe(patterns.pop()) if len(patterns) == 1 else ""
