@@ -16,7 +16,7 @@ run python demo/prepare.py "$out"
 
 say "Train all-MiniLM-L6-v2 on the titles and texts of the documentation; 40 questions about it choose the weights"
 run sentcli train --method simcse --model minilm --data "$out/docs/corpus.jsonl" --pair-fields title,text \
-    --dev "$out/docs" --batch-size 16 --max-steps 30 --max-length 128 --eval-every 10 -o "$out/model" --json "$out/train.json"
+    --dev "$out/docs" --batch-size 16 --learning-rate 5e-5 --max-steps 30 --max-length 128 --eval-every 10 -o "$out/model" --json "$out/train.json"
 
 say "The model beside its start: on these questions, and on general sentences"
 run sentcli evaluate "$out/docs" -m minilm -m "$out/model"
