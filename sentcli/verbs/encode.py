@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sentcli.bulk.engines import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
+LONG = 50_000
+"""The rows from which encoding takes long enough to say what slows it down."""
+
 
 @dataclass(frozen=True)
 class InputOptions:
@@ -184,7 +187,8 @@ def encode(
             append=writing.append,
             part=share,
         )
-        if encoder.backend.device == "cpu" and pool is None and (busy := busy_note(threads())):
+        takes_long = rows >= LONG and encoder.backend.device == "cpu" and pool is None
+        if takes_long and (busy := busy_note(threads())):
             console.note(busy)
         with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)

@@ -157,7 +157,7 @@ def _introduce(prepared: Prepared) -> None:
     for section, values in {**method.describe(), "settings": vars(settings)}.items():
         if isinstance(values, dict):
             console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
-    if busy := busy_note(torch.get_num_threads()):
+    if prepared.steps >= LOG_EVERY and (busy := busy_note(torch.get_num_threads())):
         console.note(busy)
     for taken in prepared.corpus.taken:
         console.note(taken)
