@@ -146,10 +146,18 @@ class SweepView:
     def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
         self.runs, self.views = runs, views
         self.said: dict[str, float] = {}
+        self.began: list[float] = []
+        """When each run began that this process has made."""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Print which run starts, and show its steps."""
-        console.note(self._title(run))
+        now, number = time.monotonic(), self.runs.index(run)
+        left = ""
+        if self.began:
+            of_one = (now - self.began[0]) / len(self.began)
+            left = f"; about {console.duration(of_one * (len(self.runs) - number))} left, if all take as long as so far"
+        self.began.append(now)
+        console.note(f"{self._title(run)}{left}")
         return self.views.enter_context(training_view.training(prepared))
 
     def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
