@@ -58,6 +58,16 @@ def run_one(request: TrainRequest) -> Result:
     return outcome.finish(result.to_dict())
 
 
+def planned_runs(request: TrainRequest, varied: Sweep) -> list[SweepRun]:
+    """Return the runs of a sweep, each of which has been checked as far as it can be before it starts."""
+    from sentcli.training import sweep
+
+    try:
+        return sweep.plan(request, varied.points, varied.seeds)
+    except InputError as error:
+        raise InputError(f"{varied.file}: {error}" if varied.file else str(error)) from error
+
+
 def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: ClusterOptions) -> Result:
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
@@ -65,10 +75,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     from sentcli.training.records import parts_means, summarize
 
     points, seeds = varied.points, varied.seeds
-    try:
-        planned = sweep.plan(request, points, seeds)
-    except InputError as error:
-        raise InputError(f"{varied.file}: {error}" if varied.file else str(error)) from error
+    planned = planned_runs(request, varied)
     sweep.check_sweep_folder(request, results)
     outcome = Result("train", request.model, silent=not is_first())
     with console.resumable(request.output), ExitStack() as shown:

@@ -486,3 +486,15 @@ def test_a_value_of_a_run_is_no_list_and_no_other_type(tmp_path, tiny_bert, text
     with pytest.raises(InputError, match=words):
         points = sweep.read_sweep(tmp_path / "s.toml").points
         sweep.plan(TrainRequest("simcse", str(tiny_bert), [str(text)], tmp_path / "out"), points, [1])
+
+
+def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(invoke, tiny_bert, text, dev, tmp_path, grid):
+    options = ["--sweep", grid, "--eval-data", dev, "--dry-run", "--json", "-"]
+    done = train(invoke, tiny_bert, text, tmp_path / "out", *options)
+    found = json.loads(done.stdout)["results"]
+    assert (found["runs"], found["steps"], found["finished"]) == (8, 16, 0)
+    assert {kind["runs"] for kind in found["kinds"]} == {4, 2} and not (tmp_path / "out").exists()
+    assert found["seconds"] == pytest.approx(sum(kind["runs"] * kind["seconds"] for kind in found["kinds"]))
+    assert all(kind["seconds"] > 0 and kind["evaluations"] == 2 for kind in found["kinds"])
+    one = train(invoke, tiny_bert, text, tmp_path / "out", "--method", "simcse", "--dry-run", "--json", "-")
+    assert json.loads(one.stdout)["results"]["runs"] == 1 and not (tmp_path / "out").exists()
