@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
+from sentcli.io.in_memory import texts_of
 from sentcli.io.served import Served
 from sentcli.model import encoding, exported, identity
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
@@ -167,7 +168,7 @@ class SentenceEncoder:
         """Return one vector a sentence, float32 ``[n, dim]``, in the given order.
 
         Args:
-            sentences: the texts; each distinct text is encoded once.
+            sentences: the texts, or a frame with a column ``text``; each distinct text is encoded once.
             prompt_name: the name of one of the model's prompts, such as ``query``; None takes its default prompt.
             prompt: a text in front of each sentence, instead of a named prompt.
             batch_tokens: the token budget of one forward pass.
@@ -176,7 +177,7 @@ class SentenceEncoder:
 
         Raises:
             TypeError: if `sentences` is a single str, or holds anything but str.
-            InputError: for an unknown prompt name.
+            InputError: for an unknown prompt name, or a frame without a column ``text``.
             SentcliError: if a vector is not finite.
         """
         names = {"prompt_name": prompt_name, "prompt": prompt}
@@ -195,6 +196,7 @@ class SentenceEncoder:
         """Encode like `encode`, and also return the counts of truncated texts, tokens and distinct texts."""
         if isinstance(sentences, str):
             raise TypeError("encode takes a list of sentences: encode(['...'])")
+        sentences = texts_of(sentences)
         for text in sentences:
             if not isinstance(text, str):
                 raise TypeError(f"encode takes strings, not {type(text).__name__}")

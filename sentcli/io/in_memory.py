@@ -44,6 +44,27 @@ def in_files(value: Any, name: str, *, is_list: bool) -> Any:
     return value
 
 
+def texts_of(value: Any) -> Any:
+    """Return the column ``text`` of a frame, a table of Arrow or a data set as a list, and anything else as it is.
+
+    Raises:
+        InputError: if it has no such column; the message names those that it has.
+    """
+    columns = getattr(value, "column_names", None) or getattr(value, "columns", None)
+    if columns is None or isinstance(value, list | tuple):
+        return value
+    names = list(map(str, columns))
+    if "text" not in names:
+        example = names[0] if names else "body"
+        has = ", ".join(names)
+        raise InputError(f"the table has no column text, but {has}: give one of them, as frame[{example!r}]")
+    column = value["text"]
+    for method in ("to_list", "tolist", "to_pylist"):  # polars and pandas, NumPy, Arrow
+        if hasattr(column, method):
+            return getattr(column, method)()
+    return list(column)
+
+
 def _file(value: Any, name: str, *, sure: bool) -> str | None:
     """Return the file of a table in memory, or None for anything else, such as names of files."""
     table = _table(value, name)

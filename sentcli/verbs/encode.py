@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_doc import Doc
@@ -21,6 +23,21 @@ if TYPE_CHECKING:
     from sentcli.bulk import EncodeSummary, Inputs
     from sentcli.bulk.engines import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+def in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
+    """Run the verb from Python; without an output the rows and their vectors are in the frame of the result."""
+    if values["output"] is not None or values["check"] is not None or values["estimate"]:
+        return run(values)
+    import pandas as pd
+
+    with TemporaryDirectory(prefix="sentcli-encode-") as folder:
+        output = Path(folder) / "vectors.parquet"
+        result = run({**values, "output": str(output)})
+        result.kept_frame = pd.read_parquet(output)
+        result.results["output"] = None
+    return result
+
 
 LONG = 50_000
 """The rows from which encoding takes long enough to say what slows it down."""
@@ -85,7 +102,7 @@ class WriteOptions:
         "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
-    in_memory="for vectors of texts in memory call SentenceEncoder.load(MODEL).encode(texts)",
+    in_memory=in_memory,
 )
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
@@ -190,7 +207,8 @@ def encode(
         takes_long = rows >= LONG and encoder.backend.device == "cpu" and pool is None
         if takes_long and (busy := busy_note(threads())):
             console.note(busy)
-        with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
+        interrupted = result.kept_if_interrupted(lambda: _done_so_far(str(output)) if directory else {})
+        with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
         result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
@@ -198,6 +216,18 @@ def encode(
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         result.protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
     return result.finish(results)
+
+
+def _done_so_far(output: str) -> dict[str, Any]:
+    """Return how many rows a directory holds that was interrupted; nothing if it was not begun."""
+    from sentcli.io.dataset import read_manifest
+    from sentcli.io.folder import open_folder
+
+    try:
+        manifest = read_manifest(open_folder(output))
+    except SentcliError:
+        return {}
+    return {"rows_done": manifest.rows_done, "rows_total": manifest.rows_total}
 
 
 def _kept(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:

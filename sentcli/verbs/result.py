@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sentcli.table import Table
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """The result of a verb, which is made when the verb starts and filled while it works."""
 
@@ -42,6 +43,10 @@ class Result:
     """A note on standard error behind the listings."""
     more: dict[str, Any] = field(default_factory=dict)
     """Further entries of the JSON object."""
+    kept_frame: pd.DataFrame | None = field(default=None, repr=False)
+    """The data frame of `to_frame`, where it is more than tables and numbers say, such as vectors."""
+    picture: Callable[[], str] | None = field(default=None, repr=False)
+    """Draws an SVG for a notebook, such as the curve of a training."""
     rows: Sequence[Mapping[str, Any]] | None = None
     """The rows of `to_frame`; None takes the first table."""
     objects: Sequence[dict[str, Any]] = ()
@@ -92,6 +97,21 @@ class Result:
         """Set the environment; None stands for what was not used, and for the commit of a model that has none."""
         self.environment = environment(device, precision, seed, revision)
 
+    @contextmanager
+    def kept_if_interrupted(self, done: Callable[[], dict[str, Any]]) -> Iterator[None]:
+        """Keep what was done, for ``--json``, if the work inside is interrupted.
+
+        Args:
+            done: returns it; what is empty is not written.
+        """
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit) as error:
+            if so_far := done():
+                self.more["interrupted"] = True
+                error.outcome = self.finish(so_far)  # type: ignore[union-attr]
+            raise
+
     def failed(self, message: str) -> SentcliError:
         """Return the error to end with after work that was partly done; ``--json`` is written all the same."""
         error = SentcliError(message)
@@ -120,9 +140,16 @@ class Result:
         """
         import pandas as pd
 
+        if self.kept_frame is not None:
+            return self.kept_frame
         if self.rows is not None:
             return pd.DataFrame(list(self.rows))
         return self.tables[0].to_frame() if self.tables else pd.json_normalize(self.results)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The data frame of `to_frame`."""
+        return self.to_frame()
 
     def show(self) -> None:
         """Print tables and verdict, as the command does."""
@@ -165,4 +192,42 @@ class Result:
             parts.append(str(self.to_frame()._repr_html_()))
         if self.verdict:
             parts.append(f"<p>{escape(self.verdict)}</p>")
-        return "".join(parts) or f"<pre>{escape(self.command)}: {escape(str(self.results))}</pre>"
+        if not parts:
+            parts.append(self._numbers()._repr_html_())
+        if self.picture is not None:
+            parts.append(self.picture())
+        return "".join(parts)
+
+    def _numbers(self) -> Table:
+        """Return the results that are single values as a table, and the choices of the model before them."""
+        from sentcli.table import Table
+
+        chosen = {key: self.protocol.get(key) for key in ("pooling", "precision", "backend")}
+        single = {**({"model": self.model} if self.model else {}), **chosen, **_single_values(self.results)}
+        rows = [[key.replace("_", " "), value] for key, value in single.items() if value is not None]
+        return Table(self.command, ["", "value"], [[key, str(value)] for key, value in rows])
+
+    def __repr__(self) -> str:
+        """Return the command with its single results, as many as fit on a screen."""
+        table = self._numbers()
+        lines = [f"  {table.shown(row, 0)}: {table.shown(row, 1)[:100]}" for row in range(len(table.rows))]
+        more = [f"  and {len(lines) - MOST_LINES} more, see to_dict()"] if len(lines) > MOST_LINES else []
+        verdict = [f"  {self.verdict}"] if self.verdict else []
+        return "\n".join([f"sentcli {self.command}", *lines[:MOST_LINES], *more, *verdict])
+
+
+MOST_LINES = 16
+"""The most values in the text form of a result."""
+
+
+def _single_values(results: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the numbers, texts and yes/no of results by name, also of a dictionary inside them."""
+    found: dict[str, Any] = {}
+    for key, value in results.items() if isinstance(results, dict) else ():
+        if isinstance(value, float):
+            found[f"{prefix}{key}"] = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+        elif isinstance(value, int | str | bool):
+            found[f"{prefix}{key}"] = value
+        elif isinstance(value, dict) and not prefix:
+            found |= _single_values(value, f"{key} ")
+    return found
