@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.main import get_command
 
 import sentcli
+from sentcli import SentenceEncoder
 from sentcli.cli.app import Sentcli, app
 from sentcli.errors import InputError
 
@@ -204,3 +206,49 @@ def test_names_of_files_are_never_taken_for_texts(tiny_bert, tmp_path, text):
     for missing in (["none.txt"], ["none"], [str(spaced), "not there.txt"]):
         with pytest.raises(InputError, match=missing[-1]):
             sentcli.encode(missing, output=tmp_path / "b.npy", model=tiny_bert)
+
+
+TABLE = {"text": ["the big cat", "a small dog", "the big cat"], "year": [1, 2, 3]}
+
+
+def test_encode_without_an_output_has_the_rows_and_their_vectors_in_its_frame(tiny_bert):
+    pandas = pytest.importorskip("pandas")
+    result = sentcli.encode(pandas.DataFrame(TABLE), model=str(tiny_bert), quiet=True)
+    assert list(result.frame["year"]) == TABLE["year"] and list(result.frame["text"]) == TABLE["text"]
+    expected = SentenceEncoder.load(str(tiny_bert)).encode(TABLE["text"])
+    np.testing.assert_allclose(np.stack(result.frame["embedding"]), expected, atol=1e-5)
+    assert result.to_dict()["results"]["output"] is None
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+def test_an_encoder_takes_the_column_text_of_a_table_or_names_the_others(tiny_bert, package):
+    module = pytest.importorskip(package)
+    make = module.table if package == "pyarrow" else module.DataFrame
+    encoder = SentenceEncoder.load(str(tiny_bert))
+    np.testing.assert_array_equal(encoder.encode(make(TABLE)), encoder.encode(TABLE["text"]))
+    with pytest.raises(InputError, match=r"body.*year"):
+        encoder.encode(make({"body": TABLE["text"], "year": TABLE["year"]}))
+
+
+def test_results_are_tables_in_a_notebook_and_fit_on_a_screen(tiny_bert, tmp_path):
+    run = sentcli.train(
+        tmp_path / "m", method="simcse", model=str(tiny_bert), data=[[f"the cat {n} sat" for n in range(16)]],
+        max_steps=2, batch_size=4, quiet=True,
+    )  # fmt: skip
+    export = sentcli.export(str(tiny_bert), output=tmp_path / "onnx", pooling="mean", quiet=True)
+    for result in (run, export):
+        assert "<table>" in result._repr_html_() and len(repr(result).splitlines()) <= 20
+    assert "<svg" in run._repr_html_() and "<svg" not in export._repr_html_()
+
+
+def test_a_map_of_kept_vectors_encodes_nothing_and_has_every_text_in_its_frame(tiny_bert, tmp_path, monkeypatch):
+    texts = [f"the {a} {b} {c} sat" for a in "abcde" for b in "fghij" for c in "kl"]
+    sentcli.encode([texts], output=tmp_path / "v.parquet", model=str(tiny_bert), quiet=True)
+
+    def refuse(self, *arguments, **options):
+        raise AssertionError("a text was encoded again")
+
+    monkeypatch.setattr(SentenceEncoder, "encode_distinct", refuse)
+    call = {"model": str(tiny_bert), "output": tmp_path / "map", "clusters": 3, "quiet": True}
+    result = sentcli.analyze("map", str(tmp_path / "v.parquet"), **call)
+    assert sorted(result.frame["text"]) == sorted(texts) and set(result.frame["cluster"]) == {1, 2, 3}
