@@ -13,6 +13,8 @@ from sentcli.console import safe
 
 LONG = 20
 """A name with more characters than this is shown by the part in which it differs from other long ones."""
+SHORT = 14
+"""A path with no more characters is shown whole, such as OWNER/NAME of the hub."""
 PARTS = re.compile(r"(?:\d[.\d]*e[-+]?\d+|[^-_/])+[-_/]*|[-_/]+")
 """The parts of a name, each with the separators behind it; the hyphen of 1e-5 separates nothing."""
 SECOND = " + "
@@ -54,8 +56,8 @@ def short_names(names: Iterable[str]) -> ShortNames:
 
 
 def _last_parts(names: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each path, or the whole of it where two would be shown alike."""
-    last = {name: Path(name).name or name for name in names}
+    """Return the last part of each path, or the whole of it where two would be shown alike, or it is short."""
+    last = {name: name if len(name) <= SHORT else Path(name).name or name for name in names}
     counts = Counter(last.values())
     return {name: part if counts[part] == 1 else name for name, part in last.items()}
 

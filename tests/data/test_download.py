@@ -137,7 +137,7 @@ def test_nobody_there(fetch):
 
 def test_too_little_room_is_seen_before(server, fetch, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
-    with pytest.raises(NoRoomError, match=r"/a needs 0 MB below .* 0 MB"):
+    with pytest.raises(NoRoomError, match=r"/a needs 0.3 MB below .* 0.0 MB"):
         fetch(server.put("a", CONTENT), server.put("b", CONTENT))
     assert not server.ranges("b"), "another source does not help"
 

@@ -14,7 +14,7 @@ RUN = "runs/all-MiniLM-L6-v2-simcse-lr{}-seed1"
         ([RUN.format("1"), RUN.format("2"), "minilm"], ["lr1", "lr2", "minilm"], "all-MiniLM-L6-v2-simcse-…-seed1"),
         (["a-model-with-a-long-name-1", "a-model-with-a-long-name-2"], ["name-1", "name-2"], "a-model-with-a-long-…"),
         (["runs/1/the-best-checkpoint-of", "runs/b/the-best-checkpoint-of"], ["runs/1", "runs/b"], None),
-        (["runs/one", "runs/two"], ["one", "two"], None),
+        (["my/experiments/runs/one", "my/experiments/runs/two"], ["one", "two"], None),
         (["runs/one", "other/one"], ["runs/one", "other/one"], None),
         ([RUN.format("1"), "lr1", RUN.format("2")], ["all-MiniLM-L6-v2-simcse-lr1-seed1", "lr1", None], None),
         ([RUN.format("1"), f"{RUN.format('2')} + bm25", "bm25"], ["lr1", "lr2 + bm25", "bm25"], "simcse-…-seed1"),
