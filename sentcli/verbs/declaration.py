@@ -74,6 +74,8 @@ class Verb:
     """The help text of the command, with examples."""
     common: frozenset[str] = frozenset()
     """The arguments that ``--help`` shows; ``--help-all`` shows all. Without any, both show all."""
+    check_command: Callable[[Mapping[str, Any]], None] | None = None
+    """Refuses values on the command line that the function takes."""
 
     def run(self, values: dict[str, Any]) -> Any:
         """Call the function with values for all arguments, and write the files of ``--json`` and ``--report``."""
@@ -156,7 +158,12 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
 
 
 def verb(
-    name: str, *, pages: bool = False, common: str = "", in_memory: str = ""
+    name: str,
+    *,
+    pages: bool = False,
+    common: str = "",
+    in_memory: str = "",
+    check_command: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Make a public function of a declaration: groups become single arguments, and values are checked.
 
@@ -164,14 +171,16 @@ def verb(
         name: on the command line.
         pages: the result can be written as pages (``--report``).
         common: the names of the arguments that ``--help`` shows, with spaces in between; by default all.
-        in_memory: what to call in Python for texts in memory, for a verb that reads files and writes one.
+        in_memory: what to give in Python for texts in memory, for a verb that reads files.
+        check_command: see `Verb`.
 
     Raises:
         ValueError: if there is no argument of one of the common names.
     """
 
     def declare(function: Callable[..., R]) -> Callable[..., R]:
-        declared = dataclasses.replace(_read(name, function, pages=pages), common=frozenset(common.split()))
+        read, shown = _read(name, function, pages=pages), frozenset(common.split())
+        declared = dataclasses.replace(read, common=shown, check_command=check_command)
         if unknown := declared.common - {argument.name for argument in declared.arguments}:
             raise ValueError(f"{name} has no arguments {unknown}")
         signature = _flat_signature(declared, function)
@@ -182,7 +191,7 @@ def verb(
             try:
                 return declared.run({a.name: checked(a, values[a.name]) for a in declared.arguments})
             except InputError as error:
-                if in_memory and (values["output"] is None or "no such file" in str(error)):
+                if in_memory and "no such file" in str(error):
                     error.args = (f"{error}; {in_memory}",)
                 raise
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +13,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError, nearest
+from sentcli.io import copies
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import SERVED_HELP, ClusterOptions, Format, IdField, Overwrite, TextField, open_encoder
@@ -18,6 +21,8 @@ from sentcli.verbs.result import Result
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from sentcli.bulk import EncodeSummary, Inputs
     from sentcli.bulk.engines import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -76,13 +81,25 @@ class WriteOptions:
     overwrite: Overwrite = False
 
 
+def _missing(option: str) -> InputError:
+    return InputError(f"missing {option}; see sentcli encode --help")
+
+
+def _require_output(values: Mapping[str, Any]) -> None:
+    """Refuse a command that does not say where its vectors go; a function returns them."""
+    writes = values["check"] is None and not values["estimate"]
+    if writes and values["inputs"] and values["model"] and values["output"] is None:
+        raise _missing("--output / -o")
+
+
 @verb(
     "encode",
     common=(
         "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
-    in_memory="for vectors of texts in memory call SentenceEncoder.load(MODEL).encode(texts)",
+    in_memory="texts in memory are [texts] here, or call SentenceEncoder.load(MODEL).encode(texts)",
+    check_command=_require_output,
 )
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
@@ -113,7 +130,7 @@ def encode(
         inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https://
             or here; folders of them; what encode wrote; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://,
-            az://) or - (JSON Lines).
+            az://) or - (JSON Lines); in Python default: the frame of the result.
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
@@ -143,16 +160,17 @@ def encode(
     from sentcli.machine import threads
     from sentcli.smaller import Smaller
 
-    if not inputs or not model or (output is None and not estimate):
-        missing = "INPUT..." if not inputs else "--model / -m" if not model else "--output / -o"
-        raise InputError(f"missing {missing}; see sentcli encode --help")
-    if output is None:
+    if not inputs or not model:
+        raise _missing("--model / -m" if inputs else "INPUT...")
+    if estimate:
         from sentcli.verbs.estimate import estimate as measured
 
         files, shard_rows = _read_inputs(inputs, "vectors", reading, writing)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
         return measured(model, options, files, shard_rows, smaller, (prompt_name, prompt))
-    name = _single(model)
+    name, to_frame = _single(model), output is None
+    if output is None:
+        output = str(copies.scratch() / "vectors.parquet")
     directory = output_kind(output) == "directory"
     if cluster.ray is not None:
         if not directory:
@@ -188,12 +206,33 @@ def encode(
             console.note(busy)
         with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
+        if to_frame:
+            result.make_frame = _frame(output)
+            summary = replace(summary, output="a frame")
         results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
+        result.overview = _overview(results)
         result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         result.protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
-    return result.finish(results)
+    return result.finish(results | ({"output": None} if to_frame else {}))
+
+
+def _frame(file: str) -> Callable[[], pd.DataFrame]:
+    """Return what gives the rows of a file of vectors as a data frame, and delete the file."""
+    import pyarrow.parquet as pq
+
+    frame = pq.read_table(file).to_pandas()
+    shutil.rmtree(Path(file).parent)
+    return lambda: frame
+
+
+def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what matters of the results of an encoding."""
+    counted = ("duplicates", "empty", "truncated", "rows_skipped")
+    counts = {key.replace("_", " "): results[key] for key in counted if results[key]}
+    names = {"output": "output", "rows": "rows", "dimension": "dimensions", "rows_per_second": "rows/s"}
+    return {name: results[key] for key, name in names.items()} | counts
 
 
 def _kept(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:
