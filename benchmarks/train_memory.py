@@ -32,7 +32,8 @@ def peak(method: str, steps: str, precision: str) -> int:
     """Return the peak resident set of a training in MB."""
     with tempfile.TemporaryDirectory() as folder:
         text, out = data_folder() / "corpus/wiki.txt", Path(folder) / "model"
-        call = f"sentcli train --method {method} -m minilm --data {quote(str(text))} --batch-size 64 --max-length 32"
+        call = f"sentcli train --method {method} -m minilm --pooling cls --data {quote(str(text))}"
+        call += " --batch-size 64 --max-length 32"
         call += f" --save-every 0 --max-steps {steps} --set precision={precision} -o {quote(str(out))}"
         process = subprocess.Popen(split(call), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)

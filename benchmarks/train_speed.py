@@ -115,7 +115,7 @@ def ours_whole(columns, precision):
             else:
                 handle.write("\n".join(columns[0]))
         assert (METHODS["simcse"].settings.batch_size, METHODS["simcse"].settings.max_length) == (BATCH, LENGTH)
-        pooling = "own" if len(columns) > 1 else None
+        pooling = "own" if len(columns) > 1 else "cls"
         request = TrainRequest("simcse", "minilm", [str(data)], Path(folder) / "m", pooling=pooling, device="cpu")
         request = replace(request, assignments=[("settings.precision", precision)])
         run = prepare(request)

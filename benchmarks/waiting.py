@@ -42,7 +42,7 @@ def work(kind: str, texts: Path) -> None:
                 data=str(texts),
                 output=f"{folder}/m",
                 batch_size=8,
-                max_steps=60,
+                max_steps=40,
                 device="cpu",
             )
         speed = result.to_dict()["results"]["sentences_per_second"]
@@ -89,7 +89,7 @@ def main() -> None:
         work(arguments.work, arguments.texts)
         return
     print(machine())
-    lines = (data_folder() / "corpus" / "wiki.txt").read_text("utf-8").splitlines()[:1000]
+    lines = (data_folder() / "corpus" / "wiki.txt").read_text("utf-8").splitlines()[:400]
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder) / "texts.txt"
         texts.write_text("\n".join(lines) + "\n", "utf-8")

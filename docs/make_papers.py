@@ -21,7 +21,7 @@ from sentcli.model.spec import check_pooling
 from sentcli.pages.paper_page import paper_page
 from sentcli.pages.write import render
 from sentcli.training.options import DataOptions, MethodOptions, SweepOptions, TrainingOptions
-from sentcli.training.request import TrainRequest
+from sentcli.training.request import AUTO, TrainRequest
 from sentcli.training.sweep import request_at
 from sentcli.verbs.train_runs import sweep_of
 
@@ -82,7 +82,7 @@ def check_training(values: dict[str, Any]) -> None:
         files=[],
         output=values["output"],
         stage=changes.stage or (recipe.stage if recipe else None),
-        pooling=values["pooling"] or (recipe.pooling if recipe else None),
+        pooling=values["pooling"] or (recipe and recipe.pooling) or AUTO,
         after=changes.after,
         data=reading,
         assignments=[*changes.assignments, *training.assignments],

@@ -28,7 +28,7 @@ these methods can differ by a point or two through the seed alone, so train with
 ## Change a recipe
 
 Options and `--set` win over the recipe. `-m` may replace the model, and `--pooling` the pooling. The method is fixed.
-Another model keeps the pooling of the recipe, or of its method, unless you say otherwise.
+Another model keeps the pooling of the recipe, unless you say otherwise; a recipe that names none leaves it to `auto`.
 
 ```bash
 sentcli train --recipe simcse-bert-base --data sentences.txt -o smaller --batch-size 32 --max-steps 2000

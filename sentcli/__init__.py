@@ -5,12 +5,15 @@ Every verb of the command line is a function here, with the long names of its op
 ``sentcli.objectives``. Everything heavy is imported where it is used, so that ``import sentcli`` is instant.
 """
 
+import warnings
 from typing import Any
 
 from sentcli.version import __version__
 from sentcli.waiting import wait_passively
 
 wait_passively()
+# of tqdm in a notebook without ipywidgets, where its bar is text
+warnings.filterwarnings("ignore", message="IProgress not found")
 VERBS = ("train", "encode", "export", "evaluate", "sts_eval", "senteval", "retrieve", "index", "report", "analyze")
 __all__ = ["SentenceEncoder", "__version__", *VERBS]
 

@@ -53,6 +53,7 @@ def train(
     seeds: str | None = None,
     sweep: Path | str | None = None,
     results: Path | str | None = None,
+    dry_run: bool = False,
     log_geometry: bool = False,
     log_to: list[str] | str | None = None,
     save_every: int = 500,
@@ -110,6 +111,7 @@ def train(
         seeds: One run for each seed, with mean and standard deviation.
         sweep: Many runs: a grid, or a paper's table (docs/sweeps.md).
         results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
+        dry_run: Write nothing: measure 5 steps of each kind of run, and say what all of them take.
         log_geometry: Also log alignment and uniformity of STS-B dev at every evaluation (for analyze geometry).
         log_to: Also log to this tracker.
         save_every: Steps between two checkpoints; 0 for none.
@@ -169,7 +171,7 @@ def encode(
 
     Args:
         inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https:// or here; folders of them; what encode wrote; - is standard input.
-        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://, az://) or - (JSON Lines).
+        output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://, az://) or - (JSON Lines); in Python also none: the result has a frame.
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; several with --estimate.
         text_field: Column that holds the text.
         id_field: Column that holds the id: id, else _id, else the row number.

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from sentcli.errors import InputError
 from sentcli.redaction import without_secrets
+from sentcli.remaining import Remaining
 from sentcli.table import Table
 
 if TYPE_CHECKING:
@@ -317,9 +318,15 @@ def counting(label: str, total: int) -> Iterator[Advance]:
     elif _hidden():  # rich.progress need not be imported
         yield _Lines(label, total).add
     else:
+        remaining = Remaining(total)
         with bar() as progress, shown_on(progress.console):
-            task = progress.add_task(label, total=total, status="")
-            yield lambda count, status="": progress.update(task, advance=count, status=status)
+            task = progress.add_task(label, total=total, status="", left="")
+
+            def advance_bar(count: int, status: str = "") -> None:
+                remaining.add(count)
+                progress.update(task, advance=count, status=status, left=left(remaining))
+
+            yield advance_bar
 
 
 @dataclass
@@ -328,30 +335,31 @@ class _Lines:
 
     label: str
     total: int
-    began: float = field(default_factory=lambda: time.monotonic())
     said: float = field(default_factory=lambda: time.monotonic())
-    done: int = 0
-    at_once: int = 0
-    """What was done within the first second, as by an earlier run: it says nothing about the speed."""
+
+    def __post_init__(self) -> None:
+        self.remaining = Remaining(self.total)
 
     def add(self, count: int, status: str = "") -> None:
         """Count, and print a line if it is time."""
-        now = time.monotonic()
-        self.done += count
-        if now - self.began < 1:
-            self.at_once = self.done
-        if now - self.said < max(EVERY, (now - self.began) / 20):
+        self.remaining.add(count)
+        now, began, done = time.monotonic(), self.remaining.began, self.remaining.done
+        if now - self.said < max(EVERY, (now - began) / 20):
             return
         self.said = now
-        speed = (self.done - self.at_once) / (now - self.began)
-        left = f", {duration((self.total - self.done) / speed)} left" if speed > 0 else ""
-        of_total = f"{self.done:,} of {self.total:,} ({self.done / max(self.total, 1):.0%})"
-        after = f" after {duration(now - self.began)}{left}"
-        note(f"{self.label}: {of_total}{after}{f', {status}' if status else ''}")
+        of_total = f"{done:,} of {self.total:,} ({done / max(self.total, 1):.0%})"
+        parts = [f"{of_total} after {duration(now - began)}", left(self.remaining), status]
+        note(f"{self.label}: {', '.join(part for part in parts if part)}")
 
 
 EVERY = 30.0
 """The least time in seconds between two lines of progress."""
+
+
+def left(remaining: Remaining) -> str:
+    """Return the time left in words; nothing while it is not known."""
+    seconds = remaining.seconds()
+    return "" if seconds is None else f"{duration(seconds)} left"
 
 
 def duration(seconds: float) -> str:
@@ -371,20 +379,19 @@ def _hidden() -> bool:
 
 
 def bar() -> RichProgress:
-    """Return a progress bar with a field ``status``, elapsed time and time left."""
+    """Return a progress bar with elapsed time and the fields ``status`` and ``left``."""
     from rich import progress as rich
 
     ends = (rich.TextColumn("{task.fields[status]}"), rich.TimeElapsedColumn())
-    return _bar(rich.MofNCompleteColumn(), *ends)
+    return _bar(rich.MofNCompleteColumn(), *ends, rich.TextColumn("{task.fields[left]}"))
 
 
 def _bar(*columns: ProgressColumn, hidden: bool = False) -> RichProgress:
     from rich import progress as rich
 
     begin = (rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=None))
-    left = (rich.TextColumn("left"), rich.TimeRemainingColumn())
     console = Console(stderr=True, highlight=False)
-    return rich.Progress(*begin, *columns, *left, console=console, expand=True, disable=hidden)
+    return rich.Progress(*begin, *columns, console=console, expand=True, disable=hidden)
 
 
 @contextmanager
@@ -425,6 +432,7 @@ def transferring(label: str) -> Iterator[Transfer]:
     from rich import progress as rich
 
     hidden = _hidden()
-    progress = _bar(rich.DownloadColumn(), rich.TransferSpeedColumn(), hidden=hidden)
+    speed_and_left = (rich.TransferSpeedColumn(), rich.TextColumn("left"), rich.TimeRemainingColumn())
+    progress = _bar(rich.DownloadColumn(), *speed_and_left, hidden=hidden)
     with progress, nullcontext() if hidden else shown_on(progress.console):
         yield Transfer(progress, progress.add_task(label, total=None), label)

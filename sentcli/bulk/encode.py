@@ -9,21 +9,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.bulk.engines import open_engine
+from sentcli.bulk.engines import advice_on_room, open_engine
 from sentcli.bulk.files import Inputs
 from sentcli.bulk.shards import EncodeSettings, make_shards, write_blocks
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import locked
+from sentcli.io.atomic import locked, require_room, room_explained
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
+from sentcli.io.places import is_remote
 from sentcli.io.readers import BLOCK_ROWS, Block, blocks
 from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, Progress
@@ -82,7 +85,8 @@ def encode_files(
         else _settings_of(encoder, inputs, settings, block_rows, kind),
         dtype=settings.smaller.dtype,
     )
-    with _open_output(output, plan, inputs, settings) as writer:
+    with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
+        _require_room(output, plan, writer.expected)
         if isinstance(writer, DatasetWriter):
             _check_same_model(output, writer.manifest.settings, plan.settings)
         progress(EncodeStats(texts=writer.rows_before))
@@ -130,7 +134,8 @@ def store_files(
     dtype = dtype if dtype in DTYPES else "float32"
     plan = OutputPlan(inputs.survey.rows, dimension, inputs.survey.column_types, facts, dtype)
     counts = Counts()
-    with _open_output(output, plan, inputs, settings) as writer:
+    with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
+        _require_room(output, plan, writer.expected)
         reader = blocks(
             inputs.sources,
             inputs.options,
@@ -149,6 +154,26 @@ def store_files(
     rows_before = writer.first_row + writer.rows_before
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
     return EncodeSummary(output, rows, dimension, rows_before, inputs.survey.nulls, counts, writer.damaged, seconds)
+
+
+def _title(output: str) -> str:
+    """Return what messages call an output."""
+    return "standard output" if output == "-" else output
+
+
+def _require_room(output: str, plan: OutputPlan, rows: int) -> None:
+    """Check that the disk of an output has room for the vectors of so many rows, before any of them is made.
+
+    Raises:
+        NoRoomError: if they do not fit. Texts and columns, whose size is not known, are not counted.
+    """
+    kind = output_kind(output)
+    if kind == "stdout" or is_remote(output):
+        return
+    size = rows * plan.dimension * np.dtype(plan.dtype).itemsize
+    if kind == ".parquet":
+        size //= 2  # it is compressed, which saves little where the texts are different
+    require_room(Path(output).parent, size, output)
 
 
 def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) -> None:

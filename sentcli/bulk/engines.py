@@ -200,6 +200,12 @@ class _Underway:
     future: Future[Encoded]
 
 
+def advice_on_room(output: str) -> str:
+    """Return what to do if the disk of an output is full; a directory keeps its finished shards."""
+    goes_on = output_kind(output) == "directory"
+    return f"make room{' and go on with --resume' if goes_on else ', then give the same command again'}"
+
+
 def encode_blocks(
     reader: Iterable[Block], engine: Engine, output: str, on_long: OnLong
 ) -> Iterator[tuple[Block, Vectors, Counts]]:
@@ -212,8 +218,10 @@ def encode_blocks(
     shard: int | None = None
     elsewhere = output_kind(output) == "stdout" or is_remote(output)
     folder = None if elsewhere else Path(output).resolve().parent
-    name, advice = f"{output} (a temporary file beside it)", "make room, then give the same command again"
-    with room_explained(name, advice), tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle:
+    with (
+        room_explained(f"{output} (a temporary file beside it)", advice_on_room(output)),
+        tempfile.TemporaryFile(dir=folder, prefix=".sentcli-spool-") as handle,
+    ):
         spool = _Spool(handle)
         for block in reader:
             if block.shard != shard:

@@ -179,7 +179,7 @@ def register(function: Any, group: typer.Typer) -> None:
             sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
         with console.speaking(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data_on_stdout):
             console.state.debug = debug
-            _run(lambda: _show(_result(verb, values)))
+            _run(lambda: _show(verb.run(values)))
 
     parameters = [
         inspect.Parameter(a.name, inspect.Parameter.KEYWORD_ONLY, default=a.default, annotation=_annotation(a))
@@ -226,12 +226,6 @@ def _list_callback(print_choices: Callable[[], None]) -> Callable[[str | None], 
         raise typer.Exit
 
     return callback
-
-
-def _result(verb: Verb, values: dict[str, Any]) -> Any:
-    if verb.check_command is not None:
-        verb.check_command(values)
-    return verb.run(values)
 
 
 def _show(result: Any) -> None:

@@ -2,6 +2,10 @@
 
 The objective is scikit-learn's, so the classifiers are those of `sklearn.linear_model.LogisticRegression` (a test
 compares them). An iteration is one matrix product for all of them, instead of one pass over the examples for each.
+
+The vectors are centred and turned to their principal axes first, which changes no minimum: the bias, which has no
+penalty, takes up the mean, and the penalty does not depend on the axes. There the curvature is nearly diagonal and
+known, from the variances and the penalty, so that L-BFGS starts from it and needs a fraction of the iterations.
 """
 
 from __future__ import annotations
@@ -75,7 +79,7 @@ def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:
     for numbers, weight in _lbfgs(problems, max_iter):
         solved[numbers] = weight
         finished(len(numbers))
-    weights = solved.view(len(grid.folds), grid.runs, problems.width, problems.columns)
+    weights = problems.in_axes_of_vectors(solved.view(len(grid.folds), grid.runs, problems.width, problems.columns))
     if problems.columns == 1:  # two classes need the weights of one
         weights = torch.cat([torch.zeros_like(weights), weights], dim=3)
     return weights.numpy()
@@ -88,7 +92,12 @@ class _Problems:
         import torch
 
         used = np.unique(np.concatenate([fold.train for fold in grid.folds]))
-        self.x = with_ones(grid.x[used])
+        # of all rows, so that the axes are the same for every part of the folds
+        vectors = torch.from_numpy(np.ascontiguousarray(grid.x, np.float32))
+        self.mean = vectors.mean(dim=0)
+        centred = vectors - self.mean
+        variances, self.axes = torch.linalg.eigh(centred.T @ centred / len(vectors))
+        self.x = with_ones((centred[torch.from_numpy(used)] @ self.axes).numpy())
         self.columns = 1 if grid.classes == 2 else grid.classes
         self.width = self.x.shape[1]
         label = torch.from_numpy(grid.y[used])
@@ -102,6 +111,18 @@ class _Problems:
         """The weight of each example in the mean loss of each problem ``[n, p]``; 0 for examples of other folds."""
         c = torch.tensor(grid.penalties, dtype=torch.float32) * torch.tensor(counts)[:, None]
         self.penalty = (1 / c).flatten()
+        likely = (1 - 1 / grid.classes) / grid.classes  # the curvature of the loss where all classes are as likely
+        of_loss = likely * torch.cat([variances.clamp_min(0), torch.ones(1)]).repeat_interleave(self.columns)
+        self.curvature = of_loss + self.penalty[:, None] * self._penalised(torch.ones(len(self), len(of_loss)))
+        """The diagonal of the second derivatives, about, by which L-BFGS begins ``[p, w * c]``."""
+
+    def in_axes_of_vectors(self, weights: Any) -> Any:
+        """Return weights ``[..., w, c]`` of the vectors as they were given, of weights in their principal axes."""
+        import torch
+
+        turned = self.axes @ weights[..., :-1, :]
+        bias = weights[..., -1:, :] - (self.mean[:, None] * turned).sum(dim=-2, keepdim=True)
+        return torch.cat([turned, bias], dim=-2)
 
     def __len__(self) -> int:
         return len(self.penalty)
@@ -109,6 +130,7 @@ class _Problems:
     def keep(self, unsolved: Any) -> None:
         """Drop the problems that are solved."""
         self.share, self.penalty = self.share[:, unsolved], self.penalty[unsolved]
+        self.curvature = self.curvature[unsolved]
 
     def scores(self, weight: Any) -> Any:
         """Return the scores of the examples ``[n, p, c]`` for weights ``[p, w * c]``."""
@@ -149,7 +171,7 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
     loss, slope = problems.loss(weight, scores), problems.slope(weight, scores)
     steps: list[tuple[Any, Any, Any]] = []
     for _ in range(max_iter):
-        direction = _direction(slope, steps)
+        direction = _direction(slope, steps, problems.curvature)
         moved, scores, new_loss, stuck = _search(problems, weight, direction, scores, loss, slope)
         new_slope = problems.slope(moved, scores)
         change, bend = moved - weight, new_slope - slope
@@ -171,16 +193,17 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
     yield numbers, weight
 
 
-def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]]) -> Any:
-    """Return the direction of the next step ``[p, w * c]`` (algorithm 7.4)."""
+def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]], curvature: Any) -> Any:
+    """Return the direction of the next step ``[p, w * c]`` (algorithm 7.4, begun by a diagonal of the curvature)."""
     direction, factors = -slope, []
     for change, bend, inverse in reversed(steps):
         factor = inverse * (change * direction).sum(dim=1)
         direction = direction - factor[:, None] * bend
         factors.append(factor)
+    direction = direction / curvature
     if steps:
         change, bend, inverse = steps[-1]
-        scale = (change * bend).sum(dim=1) / (bend * bend).sum(dim=1).clamp_min(1e-30)
+        scale = (change * bend).sum(dim=1) / (bend * bend / curvature).sum(dim=1).clamp_min(1e-30)
         direction = direction * (scale * (inverse > 0) + (inverse == 0)).clamp_min(1e-30)[:, None]
     for (change, bend, inverse), factor in zip(steps, reversed(factors), strict=True):
         direction = direction + change * (factor - inverse * (bend * direction).sum(dim=1))[:, None]

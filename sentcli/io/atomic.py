@@ -36,14 +36,16 @@ class NoRoomError(SentcliError):
 
 
 def require_room(folder: Path, size: int, name: str) -> None:
-    """Check that the disk of a folder has room for so many bytes.
+    """Check that the disk of a folder, which may be missing yet, has room for so many bytes.
 
     Raises:
         NoRoomError: if it has less; the message says what `name` needs.
     """
-    free = shutil.disk_usage(folder).free
+    present = next(place for place in (folder, *folder.resolve().parents) if place.exists())
+    free = shutil.disk_usage(present).free
     if free < size:
-        raise NoRoomError(f"{name} needs {size / 1e6:,.0f} MB below {folder}, whose disk has {free / 1e6:,.0f} MB left")
+        needs = f"{name} needs {size / 1e6:,.1f} MB below {folder}, whose disk has {free / 1e6:,.1f} MB left"
+        raise NoRoomError(f"{needs}: make room, or choose another place")
 
 
 @contextmanager

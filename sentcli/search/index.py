@@ -17,7 +17,7 @@ from pathlib import Path
 from sentcli.cluster_pool import Pool
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import check_output, locked, replacing
+from sentcli.io.atomic import check_output, locked, replacing, require_room
 from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
 from sentcli.model.spec import Similarity
@@ -195,6 +195,7 @@ class _IndexBuild:
     def begin(self, work: Path) -> IndexManifest:
         """Build an index in a folder, or continue one that an interrupted run has begun there."""
         index = self._empty(self.recipe.factory)
+        require_room(work.parent, len(self.store.blocks) * index.row_bytes, f"an index of {self.store.folder}")
         manifest = self._begun_manifest(work)
         if not manifest.files and self.recipe.kind != ann.FLAT:
             self.step("training")

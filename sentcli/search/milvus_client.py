@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError, SentcliError, library_errors, one_line, required
+from sentcli.io.atomic import NoRoomError, require_room, room_explained
 from sentcli.redaction import remember
 
 SCHEME = "milvus:"
@@ -24,11 +25,15 @@ def answering(name: str) -> Iterator[None]:
     """Turn errors of Milvus inside the block into one message that names the collection."""
     from pymilvus.exceptions import MilvusException
 
-    with library_errors(lambda why: SentcliError(f"{name}: Milvus says: {why}")):
+    advice = "make room, then the same command writes what is missing"
+    with library_errors(lambda why: SentcliError(f"{name}: Milvus says: {why}")), room_explained(name, advice):
         try:
             yield
         except MilvusException as error:  # as text it has its code as well
-            raise SentcliError(f"{name}: Milvus says: {one_line(error.message or error)}") from error
+            said = one_line(error.message or error)
+            if "no space left on device" in said.lower():
+                raise NoRoomError(f"{name}: No space left on device; {advice}") from error
+            raise SentcliError(f"{name}: Milvus says: {said}") from error
 
 
 def is_file(address: str) -> bool:
@@ -43,6 +48,16 @@ def clear_half_made(address: str, name: str) -> None:
         is_made = (folder / "schema.json").exists()
         for path in [*folder.glob("partitions/*/indexes")] if is_made else [folder]:
             shutil.rmtree(path, ignore_errors=True)  # Lite makes the indexes again
+
+
+def require_room_in(address: str, size: int) -> None:
+    """Check that the disk of a file of Milvus Lite has room for so many bytes; what a server has is not known.
+
+    Raises:
+        NoRoomError: if it has less.
+    """
+    if is_file(address):
+        require_room(Path(address.removeprefix(SCHEME)).parent, size, address)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.digests import file_digest
 from sentcli.io.readers import ReadOptions, texts_on_disk
-from sentcli.io.sources import open_source
+from sentcli.io.text_inputs import text_sources
 
 SUBSET_STREAM = 2**31 + 1
 """Sets the random numbers that draw a subset apart from those of order and views."""
@@ -89,17 +89,19 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
     """Read sentences: one for each line of a text file, or one for each row of a table.
 
     Args:
-        files: paths as `open_source` takes them.
+        files: paths as `text_sources` takes them.
         text_field: the column of a table that holds the sentences.
         subset: which of the sentences are trained on.
     """
     subset = subset or Subset()
-    sources = [open_source(name) for name in files]
+    sources = text_sources(files)
     texts, row_counts, blank = texts_on_disk(sources, ReadOptions(text_field=text_field), subset.read_limit)
     if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
-    paths = [(Path(name).name, source.path) for name, source in zip(files, sources, strict=True)]
+    # standard input goes by the name that was given, by which earlier runs know it
+    names = files if len(files) == len(sources) else [source.name for source in sources]
+    paths = [(Path(name).name, source.path) for name, source in zip(names, sources, strict=True)]
     sentences = texts if len(chosen) == len(texts) else texts.select(chosen)
     return TrainingSentences((sentences,), file_facts(paths, row_counts, chosen), blank)
 

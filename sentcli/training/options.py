@@ -166,11 +166,13 @@ class SweepOptions:
         seeds: One run for each seed, with mean and standard deviation.
         sweep: Many runs: a grid, or a paper's table (docs/sweeps.md).
         results: File with a line for each finished run, which is not run again; default: DIR/results.jsonl.
+        dry_run: Write nothing: measure 5 steps of each kind of run, and say what all of them take.
     """
 
     seeds: Annotated[str | None, Flag(metavar="N,N,...")] = None
     sweep: Annotated[Path | None, Flag(metavar="NAME|FILE.toml")] = None
     results: Annotated[Path | None, Flag(metavar="FILE.jsonl")] = None
+    dry_run: Annotated[bool, Flag(excludes="check_start ray log_to")] = False
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ from sentcli.verbs.arguments import (
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")
+InMemory = Callable[[Callable[[dict[str, Any]], Any], dict[str, Any]], Any]
+"""Runs a verb on its values from Python."""
 COMMON = "common"
 """The name of the group of `CommonOptions`, for which the function of a verb may have a parameter."""
 
@@ -74,8 +76,6 @@ class Verb:
     """The help text of the command, with examples."""
     common: frozenset[str] = frozenset()
     """The arguments that ``--help`` shows; ``--help-all`` shows all. Without any, both show all."""
-    check_command: Callable[[Mapping[str, Any]], None] | None = None
-    """Refuses values on the command line that the function takes."""
 
     def run(self, values: dict[str, Any]) -> Any:
         """Call the function with values for all arguments, and write the files of ``--json`` and ``--report``."""
@@ -94,9 +94,10 @@ class Verb:
         with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=bool(streams)):
             try:
                 result = self.function(**values)
-            except SentcliError as error:
-                if error.outcome is not None:
-                    _write_outputs(error.outcome, CommonOptions(common.json))
+            except (SentcliError, KeyboardInterrupt, SystemExit) as error:
+                outcome = getattr(error, "outcome", None)  # what was done before the work failed or was interrupted
+                if outcome is not None:
+                    _write_outputs(outcome, CommonOptions(common.json))
                 raise
             try:
                 _write_outputs(result, common)
@@ -158,12 +159,7 @@ def _write_outputs(result: Any, common: CommonOptions) -> None:
 
 
 def verb(
-    name: str,
-    *,
-    pages: bool = False,
-    common: str = "",
-    in_memory: str = "",
-    check_command: Callable[[Mapping[str, Any]], None] | None = None,
+    name: str, *, pages: bool = False, common: str = "", in_memory: InMemory | None = None
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Make a public function of a declaration: groups become single arguments, and values are checked.
 
@@ -171,16 +167,14 @@ def verb(
         name: on the command line.
         pages: the result can be written as pages (``--report``).
         common: the names of the arguments that ``--help`` shows, with spaces in between; by default all.
-        in_memory: what to give in Python for texts in memory, for a verb that reads files.
-        check_command: see `Verb`.
+        in_memory: runs the verb from Python, with a result in memory where no output is named.
 
     Raises:
         ValueError: if there is no argument of one of the common names.
     """
 
     def declare(function: Callable[..., R]) -> Callable[..., R]:
-        read, shown = _read(name, function, pages=pages), frozenset(common.split())
-        declared = dataclasses.replace(read, common=shown, check_command=check_command)
+        declared = dataclasses.replace(_read(name, function, pages=pages), common=frozenset(common.split()))
         if unknown := declared.common - {argument.name for argument in declared.arguments}:
             raise ValueError(f"{name} has no arguments {unknown}")
         signature = _flat_signature(declared, function)
@@ -189,10 +183,11 @@ def verb(
         def call(*args: Any, **keywords: Any) -> R:
             values = bound_arguments(call, args, keywords)
             try:
-                return declared.run({a.name: checked(a, values[a.name]) for a in declared.arguments})
+                values = {a.name: checked(a, values[a.name]) for a in declared.arguments}
+                return declared.run(values) if in_memory is None else in_memory(declared.run, values)
             except InputError as error:
-                if in_memory and "no such file" in str(error):
-                    error.args = (f"{error}; {in_memory}",)
+                if in_memory is not None and "no such file" in str(error):
+                    error.args = (f"{error}; a list of texts in a list, [[...]], is texts for sure",)
                 raise
 
         call.__signature__ = signature  # type: ignore[attr-defined]

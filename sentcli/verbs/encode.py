@@ -21,11 +21,29 @@ from sentcli.verbs.result import Result
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sentcli.bulk import EncodeSummary, Inputs
     from sentcli.bulk.engines import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+def in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
+    """Run the verb from Python; without an output the rows and their vectors are in the frame of the result."""
+    if values["output"] is not None or values["check"] is not None or values["estimate"]:
+        return run(values)
+    import pyarrow.parquet as pq
+
+    file = copies.scratch() / "vectors.parquet"
+    try:
+        result = run({**values, "output": str(file)})
+        frame = pq.read_table(file).to_pandas()
+    finally:
+        shutil.rmtree(file.parent, ignore_errors=True)
+    result.make_frame = lambda: frame
+    return result
+
+
+LONG = 50_000
+"""The rows from which encoding takes long enough to say what slows it down."""
 
 
 @dataclass(frozen=True)
@@ -81,25 +99,13 @@ class WriteOptions:
     overwrite: Overwrite = False
 
 
-def _missing(option: str) -> InputError:
-    return InputError(f"missing {option}; see sentcli encode --help")
-
-
-def _require_output(values: Mapping[str, Any]) -> None:
-    """Refuse a command that does not say where its vectors go; a function returns them."""
-    writes = values["check"] is None and not values["estimate"]
-    if writes and values["inputs"] and values["model"] and values["output"] is None:
-        raise _missing("--output / -o")
-
-
 @verb(
     "encode",
     common=(
         "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
-    in_memory="texts in memory are [texts] here, or call SentenceEncoder.load(MODEL).encode(texts)",
-    check_command=_require_output,
+    in_memory=in_memory,
 )
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
@@ -130,7 +136,7 @@ def encode(
         inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https://
             or here; folders of them; what encode wrote; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://,
-            az://) or - (JSON Lines); in Python default: the frame of the result.
+            az://) or - (JSON Lines); in Python also none: the result has a frame.
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
@@ -160,17 +166,16 @@ def encode(
     from sentcli.machine import threads
     from sentcli.smaller import Smaller
 
-    if not inputs or not model:
-        raise _missing("--model / -m" if inputs else "INPUT...")
-    if estimate:
+    if not inputs or not model or (output is None and not estimate):
+        missing = "INPUT..." if not inputs else "--model / -m" if not model else "--output / -o"
+        raise InputError(f"missing {missing}; see sentcli encode --help")
+    if output is None:
         from sentcli.verbs.estimate import estimate as measured
 
         files, shard_rows = _read_inputs(inputs, "vectors", reading, writing)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
         return measured(model, options, files, shard_rows, smaller, (prompt_name, prompt))
-    name, to_frame = _single(model), output is None
-    if output is None:
-        output = str(copies.scratch() / "vectors.parquet")
+    name = _single(model)
     directory = output_kind(output) == "directory"
     if cluster.ray is not None:
         if not directory:
@@ -202,37 +207,39 @@ def encode(
             append=writing.append,
             part=share,
         )
-        if encoder.backend.device == "cpu" and pool is None and (busy := busy_note(threads())):
+        takes_long = rows >= LONG and encoder.backend.device == "cpu" and pool is None
+        if takes_long and (busy := busy_note(threads())):
             console.note(busy)
-        with console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
+        interrupted = result.kept_if_interrupted(lambda: _done_so_far(str(output)) if directory else {})
+        with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
-        if to_frame:
-            result.make_frame = _frame(output)
-            summary = replace(summary, output="a frame")
         results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
         result.overview = _overview(results)
         result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         result.protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
-    return result.finish(results | ({"output": None} if to_frame else {}))
-
-
-def _frame(file: str) -> Callable[[], pd.DataFrame]:
-    """Return what gives the rows of a file of vectors as a data frame, and delete the file."""
-    import pyarrow.parquet as pq
-
-    frame = pq.read_table(file).to_pandas()
-    shutil.rmtree(Path(file).parent)
-    return lambda: frame
+    return result.finish(results)
 
 
 def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return what matters of the results of an encoding."""
-    counted = ("duplicates", "empty", "truncated", "rows_skipped")
-    counts = {key.replace("_", " "): results[key] for key in counted if results[key]}
     names = {"output": "output", "rows": "rows", "dimension": "dimensions", "rows_per_second": "rows/s"}
-    return {name: results[key] for key, name in names.items()} | counts
+    counted = ("duplicates", "empty", "truncated", "rows_skipped", "repeated_ids")
+    counts = {key.replace("_", " "): results[key] for key in counted if results[key]}
+    return {name: results[key] or "a frame" for key, name in names.items()} | counts
+
+
+def _done_so_far(output: str) -> dict[str, Any]:
+    """Return how many rows a directory holds that was interrupted; nothing if it was not begun."""
+    from sentcli.io.dataset import read_manifest
+    from sentcli.io.folder import open_folder
+
+    try:
+        manifest = read_manifest(open_folder(output))
+    except SentcliError:
+        return {}
+    return {"rows_done": manifest.rows_done, "rows_total": manifest.rows_total}
 
 
 def _kept(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:
@@ -298,7 +305,8 @@ def _read_inputs(inputs: list[str], output: str, reading: InputOptions, writing:
 
 
 def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> dict[str, Any]:
-    """Say what was encoded, and return it as JSON."""
+    """Say what was encoded, and return it as JSON, without an output for what is in memory."""
+    output = None if copies.is_scratch(Path(summary.output)) else summary.output
     rows, counts = summary.counts.rows, summary.counts
     for problem in summary.damaged:
         console.warn(f"{problem}: its shard was made again")
@@ -306,8 +314,9 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
     runs = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
     if encoder.sent is not None:
         runs = f"{encoder.model} was sent {encoder.sent}"
+    written = f"{output or 'a frame'} [{summary.rows}, {summary.dimension}]"
     console.note(
-        f"{rows} rows{before} -> {summary.output} [{summary.rows}, {summary.dimension}] in {summary.seconds:.1f} s "
+        f"{rows} rows{before} -> {written} in {summary.seconds:.1f} s "
         f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty "
         f"rows; {runs})"
     )
@@ -318,7 +327,9 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
         fate = "are the mean of their pieces" if on_long == "chunk-mean" else cut
         console.warn(f"{counts.truncated} rows are longer than {encoder.spec.max_length} tokens and {fate}")
     return {
-        **{key: getattr(summary, key) for key in ("output", "rows", "dimension")},
+        "output": output,
+        "rows": summary.rows,
+        "dimension": summary.dimension,
         "rows_encoded": rows,
         "rows_skipped": summary.nulls_skipped,
         "distinct": rows - counts.duplicates,

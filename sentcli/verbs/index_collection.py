@@ -150,12 +150,14 @@ def _begun(client: Any, address: str, name: str, rows: CollectionRows, *, replac
         InputError: if it holds rows of another kind.
     """
     from sentcli.search.milvus import NEXT, MilvusCollection
+    from sentcli.search.milvus_client import require_room_in
 
     if replaces:
         collection, name = MilvusCollection.begun(client, address, name, rows.record), name + NEXT
     else:
         collection = MilvusCollection.find(client, address, name)
     if collection is None:
+        require_room_in(address, 4 * rows.rows * rows.record.dimension)
         return MilvusCollection.create(client, address, name, rows.record, rows.rows)
     if changed := collection.record.differences(rows.record):
         raise InputError(f"{collection.title} holds other rows: {'; '.join(changed)}. --overwrite makes it anew")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -103,6 +104,21 @@ class Result:
         """Set the environment; None stands for what was not used, and for the commit of a model that has none."""
         self.environment = environment(device, precision, seed, revision)
 
+    @contextmanager
+    def kept_if_interrupted(self, done: Callable[[], dict[str, Any]]) -> Iterator[None]:
+        """Keep what was done, for ``--json``, if the work inside is interrupted.
+
+        Args:
+            done: returns it; what is empty is not written.
+        """
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit) as error:
+            if so_far := done():
+                self.more["interrupted"] = True
+                error.outcome = self.finish(so_far)  # type: ignore[union-attr]
+            raise
+
     def failed(self, message: str) -> SentcliError:
         """Return the error to end with after work that was partly done; ``--json`` is written all the same."""
         error = SentcliError(message)
@@ -164,8 +180,7 @@ class Result:
         width, most = SCREEN
         target = console.recording(width)
         self._print(target, overview=self._overview())
-        head = f"sentcli {self.command}{f' of {self.model}' if self.model else ''}"
-        lines = [head, *target.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+        lines = target.file.getvalue().splitlines() or [self._title]  # type: ignore[attr-defined]
         if len(lines) > most:
             lines[most - 1 :] = ["... show() prints all, to_dict() and frame have the numbers"]
         return "\n".join(line.rstrip()[:width] for line in lines)
@@ -176,7 +191,11 @@ class Result:
         if not values and not self.tables and self.rows is None and isinstance(self.results, Mapping):
             values = {key.replace("_", " "): value for key, value in flat(self.results).items() if value is not None}
         rows = [[name, _in_words(value)] for name, value in values.items() if not isinstance(value, list | tuple)]
-        return Table(self.command, ["", "value"], rows) if rows else None
+        return Table(self._title, ["", "value"], rows) if rows else None
+
+    @property
+    def _title(self) -> str:
+        return f"sentcli {self.command}, {self.model}" if self.model else f"sentcli {self.command}"
 
     def write_pages(self, files: Sequence[Path]) -> None:
         """Write scores as HTML, Markdown or LaTeX.
@@ -209,7 +228,7 @@ class Result:
         if self.rows is not None and not self.models:
             parts.append(str(self.frame._repr_html_()))
         elif self.make_frame is not None and not self.sections:
-            parts.append(self.frame.head().to_html(index=False, border=0))
+            parts.append(str(self.frame.head()._repr_html_()))
         if self.verdict:
             parts.append(f"<p>{escape(self.verdict)}</p>")
         return "".join(parts) or f"<pre>{escape(repr(self))}</pre>"

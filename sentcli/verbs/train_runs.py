@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ def run_one(request: TrainRequest) -> Result:
     from sentcli.training.prepare import prepare
     from sentcli.training.run import after_first_stage, first_stage, run
     from sentcli.training.run_folder import WEIGHTS_FILE
+    from sentcli.verbs.training_curve import curve
 
     outcome = Result("train", request.model, silent=not is_first())
     if (first := first_stage(request)) is not None:
@@ -42,7 +44,8 @@ def run_one(request: TrainRequest) -> Result:
     outcome.protocol = _protocol(prepared)
     outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision)
     finished = request.log.resume and not request.log.overwrite and (request.output / WEIGHTS_FILE).exists()
-    with console.resumable(request.output), training_view.training(prepared, finished=finished) as view:
+    interrupted = outcome.kept_if_interrupted(lambda: _done_so_far(request.output))
+    with interrupted, console.resumable(request.output), training_view.training(prepared, finished=finished) as view:
         result = run(prepared, view)
     if finished:
         console.note("this run has finished before: nothing was trained")
@@ -55,23 +58,51 @@ def run_one(request: TrainRequest) -> Result:
         console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
+    outcome.make_figure = partial(curve, request.output.resolve())
+    outcome.overview = training_view.overview(result, request.output)
     return outcome.finish(result.to_dict())
+
+
+def _done_so_far(folder: Path) -> dict[str, Any]:
+    """Return the steps of a run that was interrupted and its last evaluation; nothing if it had not begun."""
+    from sentcli.training.records import METRICS_FILE, parsed
+
+    log = folder / METRICS_FILE
+    lines = parsed(log.read_bytes(), log) if log.is_file() else []
+    evaluations = [line for line in lines if "best" in line]
+    if not lines:
+        return {}
+    return {"steps": lines[-1]["step"], **({"evaluation": evaluations[-1]} if evaluations else {})}
+
+
+def planned_runs(request: TrainRequest, varied: Sweep) -> list[SweepRun]:
+    """Return the runs of a sweep, each of which has been checked as far as it can be before it starts."""
+    from sentcli.training import sweep
+
+    try:
+        return sweep.plan(request, varied.points, varied.seeds)
+    except InputError as error:
+        raise InputError(f"{varied.file}: {error}" if varied.file else str(error)) from error
 
 
 def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: ClusterOptions) -> Result:
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
     from sentcli.training import sweep
-    from sentcli.training.records import parts_means, summarize
+    from sentcli.training.records import parts_means, read_results, summarize
 
     points, seeds = varied.points, varied.seeds
-    try:
-        planned = sweep.plan(request, points, seeds)
-    except InputError as error:
-        raise InputError(f"{varied.file}: {error}" if varied.file else str(error)) from error
+    planned = planned_runs(request, varied)
     sweep.check_sweep_folder(request, results)
     outcome = Result("train", request.model, silent=not is_first())
-    with console.resumable(request.output), ExitStack() as shown:
+    names = {run.name for run in planned}
+
+    def so_far() -> dict[str, Any]:
+        done = [record for record in read_results(results).values() if record.get("run") in names]
+        return {"runs": len(planned), "runs_done": len(done)}
+
+    interrupted = outcome.kept_if_interrupted(so_far)
+    with interrupted, console.resumable(request.output), ExitStack() as shown:
         view = SweepView(planned, shown)
         if cluster.ray is None:
             ran = sweep.run_all(planned, results, view)
@@ -146,10 +177,18 @@ class SweepView:
     def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
         self.runs, self.views = runs, views
         self.said: dict[str, float] = {}
+        self.began: list[float] = []
+        """When each run began that this process has made."""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Print which run starts, and show its steps."""
-        console.note(self._title(run))
+        now, number = time.monotonic(), self.runs.index(run)
+        left = ""
+        if self.began:
+            of_one = (now - self.began[0]) / len(self.began)
+            left = f"; about {console.duration(of_one * (len(self.runs) - number))} left, if all take as long as so far"
+        self.began.append(now)
+        console.note(f"{self._title(run)}{left}")
         return self.views.enter_context(training_view.training(prepared))
 
     def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:

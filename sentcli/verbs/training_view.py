@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.remaining import Remaining
 from sentcli.table import Table
 from sentcli.training.observer import WITH
 from sentcli.waiting import busy_note
@@ -50,6 +51,7 @@ class TrainingView:
         self.shares: dict[str, float] = {}
         self.dev = ""
         self.said = time.monotonic()
+        self.remaining: Remaining | None = None
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Print where the run continues."""
@@ -62,16 +64,20 @@ class TrainingView:
     def step(self, info: StepInfo) -> None:
         """Show loss, terms, shares and speed."""
         self.values, self.shares = info.values, info.shares or self.shares
+        if self.remaining is None:  # what was done before `--resume` says nothing about the speed
+            self.remaining = Remaining(info.total - info.step + 1)
+        self.remaining.add(1)
+        left = console.left(self.remaining)
         speed = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
         if self.live is not None:
-            self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed)
+            self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed, left=left)
             self.live.update(self.table())
         elif info.step % LOG_EVERY == 0 or time.monotonic() - self.said > console.EVERY:
             self.said = time.monotonic()
             shares = {name: f" ({share:.0%} of the gradient)" for name, share in self.shares.items()}
             shares = shares if len(shares) > 1 else {}
             terms = ", ".join(f"{name} {value:.4f}{shares.get(name, '')}" for name, value in info.values.items())
-            console.note(f"step {info.step} of {info.total}: {terms}, {speed}")
+            console.note(f"step {info.step} of {info.total}: {terms}, {speed}{f', {left}' if left else ''}")
         for tracker in self.trackers:
             tracker.step(info)
 
@@ -126,7 +132,7 @@ def training(prepared: Prepared, *, finished: bool = False) -> Iterator[Training
         live = progress = None
         if prepared.steps and not finished and not console.state.quiet and console.stderr().is_terminal:
             progress = console.bar()
-            progress.add_task("training", total=prepared.steps, status="")
+            progress.add_task("training", total=prepared.steps, status="", left="")
             live = stack.enter_context(Live(progress, console=progress.console, refresh_per_second=4))
             stack.enter_context(console.shown_on(live.console))
         output = prepared.request.output
@@ -157,7 +163,7 @@ def _introduce(prepared: Prepared) -> None:
     for section, values in {**method.describe(), "settings": vars(settings)}.items():
         if isinstance(values, dict):
             console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
-    if busy := busy_note(torch.get_num_threads()):
+    if prepared.steps >= LOG_EVERY and (busy := busy_note(torch.get_num_threads())):
         console.note(busy)
     for taken in prepared.corpus.taken:
         console.note(taken)
@@ -185,6 +191,24 @@ def summary(result: TrainResult, output: Path) -> None:
     console.note(f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s{scores}; model in {output}")
     if kept_start(result.to_dict()):
         console.warn(f"no step was better than the start, whose weights are in the model. {REMEDY}")
+
+
+def overview(result: TrainResult, output: Path) -> dict[str, Any]:
+    """Return what matters of the results of a run."""
+    from sentcli.training.observer import dev_title, shown
+
+    scores: dict[str, Any] = {}
+    if (dev := result.dev) is not None:
+        of_dev = {"at the start": dev.start, "best": dev.best, "at the end": dev.final}
+        title = dev_title(dev.name, dev.metric)
+        scores = {f"{title}, {when}": shown(dev.metric, score) for when, score in of_dev.items()}
+        scores["step of the best"] = result.best_step
+    averages = {"STS average": result.sts_average, "transfer average": result.senteval_average}
+    averages |= {"held out, Spearman": result.held_out_spearman, "held-out perplexity": result.held_out_perplexity}
+    scores |= {name: f"{value:.2f}" for name, value in averages.items() if value is not None}
+    speed = {"sentences/s": result.sentences_per_second, "seconds": result.train_seconds + result.eval_seconds}
+    cut = {"sentences cut": result.truncated} if result.truncated else {}
+    return {"model": str(output), "steps": result.steps, **scores, **speed, **cut}
 
 
 def kept_start(results: Mapping[str, Any]) -> bool:

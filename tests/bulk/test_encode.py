@@ -477,3 +477,24 @@ def test_resume_with_the_model_under_another_path(invoke, tiny_bert, tmp_path, m
     invoke("encode", tmp_path / "a.txt", "-m", tiny_bert, "-o", tmp_path / "v", check=0)
     monkeypatch.chdir(tiny_bert.parent)
     invoke("encode", tmp_path / "a.txt", "-m", f"./{tiny_bert.name}", "-o", tmp_path / "v", "--resume", check=0)
+
+
+def test_an_interrupted_command_says_in_its_json_what_was_done(invoke, tiny_bert, tmp_path, monkeypatch):
+    from sentcli import SentenceEncoder
+
+    source, told = tmp_path / "a.txt", tmp_path / "so-far.json"
+    source.write_text("".join(f"the cat {n} sat on {n * 7} mats\n" for n in range(40)), "utf-8")
+    whole, calls = SentenceEncoder.encode_distinct, 0
+
+    def stop(self, *arguments, **options):
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return whole(self, *arguments, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode_distinct", stop)
+    call = ["encode", source, "-o", tmp_path / "v", "-m", tiny_bert, "--shard-rows", 10, "--json", told]
+    invoke(*call, check=130)
+    found = json.loads(told.read_text())
+    assert found["interrupted"] and found["results"]["rows_total"] == 40 and 0 < found["results"]["rows_done"] < 40

@@ -81,7 +81,9 @@ def test_interrupted_anywhere_a_run_ends_with_the_same_bytes(
     assert "model.safetensors" in expected
     for at in (2, 5, 9):
         call = arguments(model, text, tmp_path / str(at), *options, method=method)
-        interrupted(monkeypatch, invoke, at, *call)
+        interrupted(monkeypatch, invoke, at, *call, "--json", tmp_path / "so-far.json")
+        so_far = json.loads((tmp_path / "so-far.json").read_text())
+        assert so_far["interrupted"] and so_far["results"]["steps"] == at - 1
         assert not (tmp_path / str(at) / "model.safetensors").exists()
         result = invoke(*call, "--resume", check=0)
         assert (re.search(f"checkpoint .*{(at - 1) // EVERY * EVERY}", result.stderr) is not None) == (at > EVERY)

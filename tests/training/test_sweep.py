@@ -50,7 +50,7 @@ def test_seeds_give_mean_and_sd(invoke, tiny_bert, text, dev, tmp_path):
         scores = [run[key] for run in found["runs"]]
         assert found["mean"][key] == pytest.approx(statistics.fmean(scores))
         assert found["sd"][key] == pytest.approx(statistics.stdev(scores))
-    assert "48, 49, 50" in result.output and "3 of 3 " in " ".join(result.output.split())
+    assert re.search(r"48\b.*49\b.*50\b", result.output) and "3 of 3 " in " ".join(result.output.split())
     assert [record["seed"] for record in records(tmp_path / "m" / "results.jsonl")] == [48, 49, 50]
     assert (tmp_path / "m" / "seed=49" / "model.safetensors").exists()
     # the run of a seed is that of --seed
@@ -486,3 +486,15 @@ def test_a_value_of_a_run_is_no_list_and_no_other_type(tmp_path, tiny_bert, text
     with pytest.raises(InputError, match=words):
         points = sweep.read_sweep(tmp_path / "s.toml").points
         sweep.plan(TrainRequest("simcse", str(tiny_bert), [str(text)], tmp_path / "out"), points, [1])
+
+
+def test_a_dry_run_says_runs_steps_and_time_and_writes_nothing(invoke, tiny_bert, text, dev, tmp_path, grid):
+    options = ["--sweep", grid, "--eval-data", dev, "--dry-run", "--json", "-"]
+    done = train(invoke, tiny_bert, text, tmp_path / "out", *options)
+    found = json.loads(done.stdout)["results"]
+    assert (found["runs"], found["steps"], found["finished"]) == (8, 16, 0)
+    assert {kind["runs"] for kind in found["kinds"]} == {4, 2} and not (tmp_path / "out").exists()
+    assert found["seconds"] == pytest.approx(sum(kind["runs"] * kind["seconds"] for kind in found["kinds"]))
+    assert all(kind["seconds"] > 0 and kind["evaluations"] == 2 for kind in found["kinds"])
+    one = train(invoke, tiny_bert, text, tmp_path / "out", "--method", "simcse", "--dry-run", "--json", "-")
+    assert json.loads(one.stdout)["results"]["runs"] == 1 and not (tmp_path / "out").exists()

@@ -124,6 +124,19 @@ def test_training_lowers_the_loss(invoke, tiny_bert, text, tmp_path):
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 
+def test_a_folder_of_text_files_and_a_directory_of_vectors_are_their_texts(invoke, tiny_bert, text, tmp_path):
+    parts, rows = tmp_path / "parts", text.read_text("utf-8").splitlines(keepends=True)
+    parts.mkdir()
+    for name, share in (("a.txt", rows[:20]), ("b.txt", rows[20:])):
+        (parts / name).write_text("".join(share), "utf-8")
+    invoke("encode", text, "-o", tmp_path / "vectors", "-m", tiny_bert, "--shard-rows", 16, check=0)
+    weights = []
+    for number, data in enumerate((text, parts, tmp_path / "vectors")):
+        train(invoke, tiny_bert, data, tmp_path / str(number), "--max-steps", 1)
+        weights.append((tmp_path / str(number) / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1] == weights[2]
+
+
 def test_data_from_several_files_and_tables(invoke, tiny_bert, text, tmp_path):
     table = tmp_path / "more.csv"
     table.write_text("id,body\n" + "".join(f"{i},a small cat {i}\n" for i in range(20)))

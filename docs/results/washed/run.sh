@@ -27,8 +27,9 @@ sweep() {                     # NAME, further options
 }
 
 wash() {                      # STEPS, SEED, NAME
-  sentcli train --method mlm -m minilm "${text[@]}" --eval-text "$corpus/general/wiki_science.txt.gz" --batch-size 64 \
-    --max-length 64 --max-steps "$1" --eval-every "$1" --learning-rate 5e-4 --set precision=bf16 --seed "$2" \
+  sentcli train --method mlm -m minilm --pooling cls "${text[@]}" \
+    --eval-text "$corpus/general/wiki_science.txt.gz" --batch-size 64 --max-length 64 --max-steps "$1" \
+    --eval-every "$1" --learning-rate 5e-4 --set precision=bf16 --seed "$2" \
     --save-every 100 -o "study/washed/$3" --json "$here/$3.json" --resume
 }
 

@@ -96,7 +96,8 @@ def map_(
     if len(inputs.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(inputs.texts)} distinct texts")
     maps, names = Maps(inputs, settings, whitening), short_names(model or []).shown
-    reports = {Path(texts).name: maps.add(Path(texts).name)} if inputs.vectors is not None else {}
+    of_file = inputs.vectors is not None and not any(maps.kept_of(evaluated) is not None for evaluated in models)
+    reports = {Path(texts).name: maps.add(Path(texts).name)} if of_file else {}
     reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
@@ -105,7 +106,9 @@ def map_(
     )
     for name, report in reports.items():
         report.results["shared_neighbours"] = maps.shared_with(name)
-    return shared.write("map", output, maps.sections(note), list(reports.values()))
+    result = shared.write("map", output, maps.sections(note), list(reports.values()))
+    result.make_frame = maps.points
+    return result
 
 
 class Maps:
@@ -130,7 +133,8 @@ class Maps:
         """Map the texts by the vectors of a model, or by their stored ones, and by these whitened."""
         if model is None:
             assert self.inputs.vectors is not None
-            report, vectors = Result("analyze", self.inputs.model or name), self.inputs.vectors
+            made_by = "" if self.inputs.origin is None else self.inputs.origin.model
+            report, vectors = Result("analyze", made_by or name), self.inputs.vectors
         else:
             report = Result("analyze", model.name)
             vectors = self._encoded(model)
@@ -156,6 +160,8 @@ class Maps:
         """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""
         from sentcli.analysis.maps import dropout_positives
 
+        if (kept := self.kept_of(model)) is not None:
+            return kept
         if self.inputs.positives == 1:
             return shared.vectors_of(model, self.inputs.texts).of(self.inputs.texts)
         texts = self.inputs.texts[:: self.inputs.positives]
@@ -163,6 +169,18 @@ class Maps:
             vectors = dropout_positives(model.load(), texts, self.inputs.positives, self.settings.seed)
         model.release()
         return vectors.reshape(len(self.inputs.texts), -1)
+
+    def kept_of(self, model: EvaluatedModel) -> npt.NDArray[Any] | None:
+        """Return the stored vectors if this model has made them, in the same way; else None."""
+        origin = self.inputs.origin
+        if origin is None or not origin.known or origin.made_smaller():
+            return None
+        encoder = model.load()
+        same = encoder.is_named(origin.model_fingerprint) and (origin.prompt or "") == encoder.spec.usual_prompt
+        if not same or origin.canaries is None or origin.canaries.in_int8 != (encoder.backend.precision == "int8"):
+            return None
+        console.note(f"{model.name} has made these vectors, which are taken as they are")
+        return self.inputs.vectors
 
     def _by_text(self, vectors: Any) -> Any:
         """Return the vectors of all points as ``[texts, positives, d]``."""
@@ -192,6 +210,14 @@ class Maps:
 
         own = self.maps[name].neighbours
         return {other: overlap(own, map_.neighbours) for other, map_ in self.maps.items() if other != name}
+
+    def points(self) -> pd.DataFrame:
+        """Return model, id, text, place and cluster of each text on each map."""
+        import pandas as pd
+
+        frames = [_dots(map_, self.inputs, None).assign(model=name) for name, map_ in self.maps.items()]
+        columns = ["model", "id", "text", "x", "y", "cluster", "cluster_name"]
+        return pd.concat(frames, ignore_index=True)[columns]
 
     def sections(self, note: str) -> list[Section]:
         """Return figure and tables of at least one map, under a note on texts and settings."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sentcli.io.sampling import Sample
+    from sentcli.search.origin import Origin
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
 
@@ -35,8 +36,8 @@ class MapTexts:
     """A label of each text, as a categorical with the most frequent label first ``[n]``."""
     vectors: npt.NDArray[Any] | None = None
     """The stored vectors ``[n, dim]``; None for a file of texts."""
-    model: str = ""
-    """The model that made the stored vectors, if that is known."""
+    origin: Origin | None = None
+    """How the stored vectors were made."""
     positives: int = 1
     """How many points each text has, one after the other."""
 
@@ -108,7 +109,7 @@ def _texts_of_vectors(
     labels = _labels(file, label_field, [(at + 1, row.columns) for at, row in zip(positions, rows, strict=True)])
     vectors = stored.blocks.take(np.array(positions))
     texts, ids = list(distinct.kept), [row.id for row in rows]
-    return MapTexts(ids, texts, distinct.sample, labels, vectors, stored.origin.model)
+    return MapTexts(ids, texts, distinct.sample, labels, vectors, stored.origin)
 
 
 def _labels(file: str, label_field: str | None, rows: list[tuple[int, dict[str, Any]]]) -> pd.Series | None:
