@@ -130,7 +130,7 @@ def report(
     if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
     rows = shared.read_rows(texts, text_field) if texts is not None else None
-    models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
+    models = shared.models(model_names, options, rerun=scoring.rerun, kept=[texts]) if has_inputs else []
     if data is not None and models:
         tasks = shared.sts_tasks(data)
         published = scoring.published(SIMILARITY, tasks)
