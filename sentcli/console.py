@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
@@ -166,13 +167,22 @@ def fail(message: str) -> None:
     stderr().print(Text.assemble(("error: ", "bold red"), _plain(message)))
 
 
-def show(table: Table) -> None:
+def recording(width: int) -> Console:
+    """Return a console of so many characters a line whose file keeps what is printed, as plain text."""
+    return Console(file=StringIO(), width=width, color_system=None, force_jupyter=False, highlight=False)
+
+
+def show(table: Table, target: Console | None = None) -> None:
     """Print a table; an entry is followed by its interval, and the best of a ranked column has a star.
 
     On a narrow terminal long headings and texts are broken, numbers are not.
+
+    Args:
+        table: the table.
+        target: the console; None is that of results.
     """
     entries = [[_shown(table, row, i) for i in range(len(table.columns))] for row in range(len(table.rows))]
-    headings, console = [safe(column) for column in table.columns], output()
+    headings, console = [safe(column) for column in table.columns], target or output()
     longest = [_longest_word(row[i] for row in entries) for i in range(len(headings))]
     narrow = sum(map(max, longest, map(_longest_word, zip(headings)))) + 3 * len(headings) >= console.width
     drawn = RichTable(title=Text(safe(table.title)), title_justify="left", padding=(0, 0 if narrow else 1))
@@ -190,9 +200,9 @@ def _longest_word(texts: Iterable[str]) -> int:
     return max((len(word) for text in texts for word in text.split()), default=0)
 
 
-def conclude(sentence: str) -> None:
-    """Print a sentence below the tables of a result."""
-    output().print(Text(_plain(sentence)), soft_wrap=True)
+def conclude(sentence: str, target: Console | None = None) -> None:
+    """Print a sentence below the tables of a result; for `target` see `show`."""
+    (target or output()).print(Text(_plain(sentence)), soft_wrap=True)
 
 
 def _shown(table: Table, row: int, column: int) -> str:

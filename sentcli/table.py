@@ -37,6 +37,14 @@ def as_it_was(value: Any) -> Any:
     return value[1:] if marked else value
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of raw values, and how they are shown."""

@@ -168,7 +168,8 @@ class SentenceEncoder:
         """Return one vector a sentence, float32 ``[n, dim]``, in the given order.
 
         Args:
-            sentences: the texts, or a frame with a column ``text``; each distinct text is encoded once.
+            sentences: the texts; each distinct text is encoded once. Of a table in memory (a frame of pandas or polars,
+                a table of Arrow, a data set, a list of dicts) the column ``text`` is taken.
             prompt_name: the name of one of the model's prompts, such as ``query``; None takes its default prompt.
             prompt: a text in front of each sentence, instead of a named prompt.
             batch_tokens: the token budget of one forward pass.
@@ -177,7 +178,7 @@ class SentenceEncoder:
 
         Raises:
             TypeError: if `sentences` is a single str, or holds anything but str.
-            InputError: for an unknown prompt name, or a frame without a column ``text``.
+            InputError: for an unknown prompt name, or a table without a column ``text``.
             SentcliError: if a vector is not finite.
         """
         names = {"prompt_name": prompt_name, "prompt": prompt}
@@ -197,9 +198,9 @@ class SentenceEncoder:
         if isinstance(sentences, str):
             raise TypeError("encode takes a list of sentences: encode(['...'])")
         sentences = texts_of(sentences)
-        for text in sentences:
+        for number, text in enumerate(sentences):
             if not isinstance(text, str):
-                raise TypeError(f"encode takes strings, not {type(text).__name__}")
+                raise TypeError(f"encode takes strings, not {type(text).__name__} (number {number}, from 0)")
         unique, index = encoding.distinct(sentences)
         prefix = self.prompt_text(prompt_name, prompt)
         with _bar(len(unique)) if progress is True else nullcontext(progress or None) as called:

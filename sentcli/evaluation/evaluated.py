@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +19,7 @@ from sentcli.encoder.announce import load_encoder, warn_truncated
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.kept import KeptVectors
 from sentcli.evaluation.score_files import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
@@ -27,7 +30,7 @@ from sentcli.io.served import Served
 from sentcli.machine import environment
 from sentcli.model import exported
 from sentcli.model.canaries import Canaries
-from sentcli.model.encoding import Encoded, Progress
+from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec, ModelSpec
 
@@ -47,6 +50,16 @@ class TextVectors:
 
     def __post_init__(self) -> None:
         require_finite(self.vectors)
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[Sequence[str], Encoded]]) -> TextVectors:
+        """Return distinct texts with their vectors, which come in parts."""
+        texts, (vectors, beyond) = parts[0][0], (parts[0][1].vectors, parts[0][1].beyond)
+        if len(parts) > 1:  # one part is not copied
+            texts = list(chain.from_iterable(part for part, _ in parts))
+            vectors = np.concatenate([encoded.vectors for _, encoded in parts])
+            beyond = np.concatenate([encoded.beyond for _, encoded in parts])
+        return cls({text: row for row, text in enumerate(texts)}, vectors, beyond)
 
     def of(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
@@ -127,6 +140,7 @@ class EvaluatedModel:
         options: for loading it.
         rerun: encode and score again instead of reading the cache.
         encoder: the model, if it is loaded; see `of`.
+        kept: files and directories of texts, whose own vectors are taken where the model has made them.
         pairs: take a cross-encoder, too, which is scored on similarity tasks alone.
     """
 
@@ -137,9 +151,11 @@ class EvaluatedModel:
         *,
         rerun: bool = False,
         encoder: SentenceEncoder | None = None,
+        kept: Iterable[str] = (),
         pairs: bool = False,
     ) -> None:
         self.name, self.options, self.rerun, self.pairs = name, options or LoadOptions(), rerun, pairs
+        self.kept = [] if rerun else [KeptVectors(file) for file in kept]
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
         self.was_loaded = False
@@ -231,12 +247,24 @@ class EvaluatedModel:
             length: maximum length in tokens; None is the model's.
         """
         encoder = self.load() if length is None else self.load().with_max_length(length)
-        distinct = list(dict.fromkeys(texts))
-        store = self._vectors(encoder)
-        if store is None:
-            return encode(encoder, distinct, progress, prompt)
-        encoded = store.encode(encoder, distinct, progress, prompt)
-        return TextVectors({text: row for row, text in enumerate(distinct)}, encoded.vectors, encoded.beyond)
+        prompt, distinct = encoder.prompt_text(prompt=prompt), list(dict.fromkeys(texts))
+        parts, found = list[tuple[Sequence[str], Encoded]](), set[str]()
+        for kept in (kept for kept in self.kept if kept.are_of(encoder, prompt)):
+            parts.append(kept.encoded(encoder, [text for text in distinct if text not in found], prompt))
+            found.update(parts[-1][0])
+        if progress is not None and found:
+            progress(EncodeStats(texts=len(found)))
+        missing = [text for text in distinct if text not in found]
+        if missing or not parts:
+            store = self._vectors(encoder)
+            encode_missing = encoder.encode_distinct if store is None else partial(store.encode, encoder)
+            parts.append((missing, encode_missing(missing, prompt=prompt, progress=progress)))
+        return TextVectors.joined(parts)
+
+    def made(self, file: str) -> bool:
+        """Tell whether the model has made the vectors of a file of `kept`."""
+        usual = self.spec.usual_prompt
+        return any(kept.name == file and kept.are_of(self.load(), usual) for kept in self.kept)
 
     def _vectors(self, encoder: SentenceEncoder) -> VectorStore | None:
         """Return the cache of the vectors of `encoder`, or None if they are not kept."""
@@ -308,7 +336,7 @@ def encode(
     """Encode every distinct text once; the arguments are those of `EvaluatedModel.encode`."""
     distinct = list(dict.fromkeys(texts))
     encoded = encoder.encode_distinct(distinct, encoder.prompt_text(prompt=prompt), progress=progress)
-    return TextVectors({text: row for row, text in enumerate(distinct)}, encoded.vectors, encoded.beyond)
+    return TextVectors.joined([(distinct, encoded)])
 
 
 def score_model(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -44,25 +45,63 @@ def in_files(value: Any, name: str, *, is_list: bool) -> Any:
     return value
 
 
-def texts_of(value: Any) -> Any:
-    """Return the column ``text`` of a frame, a table of Arrow or a data set as a list, and anything else as it is.
+def texts_of(value: Any, column: str = "text") -> Any:
+    """Return the texts of a table in memory, or of a column of one, as a list; anything else as it is.
+
+    Args:
+        value: a table as for `in_files`, a column of one, or texts.
+        column: of the texts in a table.
 
     Raises:
-        InputError: if it has no such column; the message names those that it has.
+        InputError: for a table without that column, or a dictionary of data sets.
+        TypeError: for another dictionary.
     """
-    columns = getattr(value, "column_names", None) or getattr(value, "columns", None)
-    if columns is None or isinstance(value, list | tuple):
-        return value
-    names = list(map(str, columns))
-    if "text" not in names:
-        example = names[0] if names else "body"
-        has = ", ".join(names)
-        raise InputError(f"the table has no column text, but {has}: give one of them, as frame[{example!r}]")
-    column = value["text"]
-    for method in ("to_list", "tolist", "to_pylist"):  # polars and pandas, NumPy, Arrow
-        if hasattr(column, method):
-            return getattr(column, method)()
-    return list(column)
+    _refuse_several(value, "the data")
+    if isinstance(value, Mapping):
+        raise TypeError("a dictionary is no table: give a frame, a list of dicts, or a list of texts")
+    of_dicts = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
+    names = list(map(str, value[0])) if of_dicts else _names(value)
+    if names is None:
+        return _values(value)
+    if column not in names:
+        of_texts = _column_of_strings(_inferred(value) if of_dicts else value, names)
+        choice = f"[row[{of_texts!r}] for row in rows]" if of_dicts else f"frame[{of_texts!r}]"
+        has = ", ".join(names) or "none"
+        raise InputError(f"the table has no column {column!r}; it has: {has}. Give the column of the texts: {choice}")
+    return [row.get(column) for row in value] if of_dicts else _values(value[column])
+
+
+def _column_of_strings(table: Any, names: Sequence[str]) -> str:
+    """Return the name of the first column that begins with a string; a table may be read once, or have no names."""
+    for name in names if hasattr(table, "__len__") else ():
+        with suppress(KeyError):  # of a frame whose columns have numbers
+            if any(isinstance(item, str) for item in _values(table[name][:1])):
+                return name
+    return "NAME"
+
+
+def _refuse_several(value: Any, name: str) -> None:
+    """Refuse a dictionary of data sets, such as the splits of one."""
+    if type(value).__module__.partition(".")[0] == "datasets" and isinstance(value, dict):
+        choices = ", ".join(f"{name}[{split!r}]" for split in value)
+        raise InputError(f"{name} is a dictionary of data sets: choose one, {choices}")
+
+
+def _names(value: Any) -> list[str] | None:
+    """Return the names of the columns of a frame, a table of Arrow or a data set; None for anything else."""
+    if isinstance(value, type) or not hasattr(value, "columns"):
+        names = getattr(value, "column_names", None)  # of a data set
+    else:
+        names = getattr(value, "column_names", None) or value.columns
+    return None if names is None else list(map(str, names))
+
+
+def _values(column: Any) -> Any:
+    """Return the values of a column of a frame, of Arrow or of a data set as a list; anything else as it is."""
+    method = next((name for name in ("tolist", "to_pylist", "to_list") if hasattr(column, name)), None)
+    if method is not None:
+        return getattr(column, method)()
+    return list(column) if type(column).__module__.startswith("datasets.") else column
 
 
 def _file(value: Any, name: str, *, sure: bool) -> str | None:
@@ -82,16 +121,13 @@ def _table(value: Any, name: str) -> Any:
     A frame whose columns mix values of several types is no table of Arrow; `_rows` gives its rows.
     """
     package = type(value).__module__.partition(".")[0]
-    if package == "datasets" and isinstance(value, dict):
-        choices = ", ".join(f"{name}[{split!r}]" for split in value)
-        raise InputError(f"{name} is a dictionary of data sets: choose one, {choices}")
+    _refuse_several(value, name)
     if package == "datasets" and hasattr(value, "with_format"):
         # IterableDataset has no length and is read through
         return value.with_format("arrow")[:] if hasattr(value, "__len__") else _inferred(list(value))
     if not hasattr(value, "columns"):
         return None
-    names = list(map(str, getattr(value, "column_names", None) or list(value.columns)))
-    repeated = [column for column, count in Counter(names).items() if count > 1]
+    repeated = [column for column, count in Counter(_names(value)).items() if count > 1]
     if repeated:
         raise InputError(f"{name} has several columns called {', '.join(map(repr, repeated))}: rename them")
     import pyarrow as pa
@@ -111,11 +147,9 @@ def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
             return list(getattr(value, method)())
     if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas
         return list(value.to_dict("records"))
-    column = next((method for method in ("tolist", "to_pylist") if hasattr(value, method)), None)
-    if column is not None:  # of a frame or of Arrow, or an array
-        value, sure = getattr(value, column)(), True
-    elif type(value).__module__.startswith("datasets."):
-        value, sure = list(value), True
+    values = _values(value)
+    if values is not value:  # a column of a frame or of Arrow, or an array
+        value, sure = values, True
     if not isinstance(value, list | tuple) or not value:
         return None
     if all(isinstance(item, Mapping) for item in value):

@@ -139,6 +139,14 @@ def save_figure(figure: Figure, folder: Path) -> None:
     save_frame(figure.data, folder / f"{figure.name}.csv")
 
 
+def as_png(figure: Figure) -> bytes:
+    """Return a figure as PNG."""
+    buffer = io.BytesIO()
+    with drawn(figure, list(figure.panels), figure.columns) as canvas:
+        canvas.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
 def save_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a data frame as CSV; missing values are empty, and no text is a formula for a spreadsheet."""
     frame.rename(columns=inert).map(inert).to_csv(path, index=False, lineterminator="\n")

@@ -20,6 +20,7 @@ from sentcli.io.readers import OnNull
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.model.canaries import Canaries
+from sentcli.model.encoding import OnLong
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors
@@ -49,6 +50,8 @@ class Origin(VectorFacts):
     text_field: str = "text"
     id_field: str | None = None
     on_null: OnNull = "error"
+    on_long: OnLong = "truncate"
+    """What happened to a text longer than the model reads."""
     inputs: list[EncodedInput] = field(default_factory=list)
     """The files of the texts; of a directory, its manifest names them."""
 

@@ -51,7 +51,8 @@ class Argument:
     @property
     def reads_files(self) -> bool:
         """Whether it names files of texts, which may also be frames or lists in memory."""
-        names = {"files", "inputs", "data", "more_data", "dev", "pairs", "corpus", "queries", "in_domain", "eval_text"}
+        names = {"files", "inputs", "texts", "data", "more_data", "dev", "pairs", "corpus", "queries"}
+        names |= {"in_domain", "eval_text"}
         return self.name in names and (str in alternatives(self.type) or list[str] in alternatives(self.type))
 
     @property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_doc import Doc
@@ -13,6 +13,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError, nearest
+from sentcli.io import copies
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import SERVED_HELP, ClusterOptions, Format, IdField, Overwrite, TextField, open_encoder
@@ -29,13 +30,15 @@ def in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -
     """Run the verb from Python; without an output the rows and their vectors are in the frame of the result."""
     if values["output"] is not None or values["check"] is not None or values["estimate"]:
         return run(values)
-    import pandas as pd
+    import pyarrow.parquet as pq
 
-    with TemporaryDirectory(prefix="sentcli-encode-") as folder:
-        output = Path(folder) / "vectors.parquet"
-        result = run({**values, "output": str(output)})
-        result.kept_frame = pd.read_parquet(output)
-        result.results["output"] = None
+    file = copies.scratch() / "vectors.parquet"
+    try:
+        result = run({**values, "output": str(file)})
+        frame = pq.read_table(file).to_pandas()
+    finally:
+        shutil.rmtree(file.parent, ignore_errors=True)
+    result.make_frame = lambda: frame
     return result
 
 
@@ -133,7 +136,7 @@ def encode(
         inputs: txt, csv, tsv, jsonl, parquet, arrow; also .gz, .zst, .bz2, .xz; at s3://, gs://, az://, hf://, https://
             or here; folders of them; what encode wrote; - is standard input.
         output: A .npy, .parquet, .jsonl or .safetensors file, a directory of shards (no suffix; also s3://, gs://,
-            az://) or - (JSON Lines).
+            az://) or - (JSON Lines); in Python also none: the result has a frame.
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
@@ -211,11 +214,20 @@ def encode(
         with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
+        result.overview = _overview(results)
         result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         result.protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
     return result.finish(results)
+
+
+def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what matters of the results of an encoding."""
+    names = {"output": "output", "rows": "rows", "dimension": "dimensions", "rows_per_second": "rows/s"}
+    counted = ("duplicates", "empty", "truncated", "rows_skipped", "repeated_ids")
+    counts = {key.replace("_", " "): results[key] for key in counted if results[key]}
+    return {name: results[key] or "a frame" for key, name in names.items()} | counts
 
 
 def _done_so_far(output: str) -> dict[str, Any]:
@@ -293,7 +305,8 @@ def _read_inputs(inputs: list[str], output: str, reading: InputOptions, writing:
 
 
 def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> dict[str, Any]:
-    """Say what was encoded, and return it as JSON."""
+    """Say what was encoded, and return it as JSON, without an output for what is in memory."""
+    output = None if copies.is_scratch(Path(summary.output)) else summary.output
     rows, counts = summary.counts.rows, summary.counts
     for problem in summary.damaged:
         console.warn(f"{problem}: its shard was made again")
@@ -301,8 +314,9 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
     runs = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
     if encoder.sent is not None:
         runs = f"{encoder.model} was sent {encoder.sent}"
+    written = f"{output or 'a frame'} [{summary.rows}, {summary.dimension}]"
     console.note(
-        f"{rows} rows{before} -> {summary.output} [{summary.rows}, {summary.dimension}] in {summary.seconds:.1f} s "
+        f"{rows} rows{before} -> {written} in {summary.seconds:.1f} s "
         f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty "
         f"rows; {runs})"
     )
@@ -313,7 +327,9 @@ def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -
         fate = "are the mean of their pieces" if on_long == "chunk-mean" else cut
         console.warn(f"{counts.truncated} rows are longer than {encoder.spec.max_length} tokens and {fate}")
     return {
-        **{key: getattr(summary, key) for key in ("output", "rows", "dimension")},
+        "output": output,
+        "rows": summary.rows,
+        "dimension": summary.dimension,
         "rows_encoded": rows,
         "rows_skipped": summary.nulls_skipped,
         "distinct": rows - counts.duplicates,

@@ -196,7 +196,7 @@ def evaluate(
         require_faiss()
     for task in tasks:
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
-    models = scoring.models(model, options)
+    models = scoring.models(model, options, kept=files)
     sample = costs.sample([task.all_texts for task in tasks])
     results = []
     for evaluated in models:

@@ -146,6 +146,15 @@ def export(
         "graph": manifest.graph,
         "quantisation": manifest.quantisation,
     }
+    result.overview = {
+        "output": str(output),
+        "precision": manifest.precision,
+        "dimensions": manifest.dimension,
+        "pooling": manifest.pooling,
+        "graph": f"{manifest.graph}, {exported.size / 1e6:.1f} MB",
+        "folder": f"{folder_bytes / 1e6:.1f} MB",
+        "torch weights": "kept" if weights_bytes else "left out",
+    }
     return result.finish(results, tables)
 
 

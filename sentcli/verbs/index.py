@@ -243,6 +243,9 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         "rows": len(store.rows),
         "size_bytes": manifest.bytes,
     }
+    size = f"{manifest.bytes / 1e6:,.1f} MB"
+    shown = {"index": store.origin.name, "kind": manifest.kind, "factory": manifest.factory, "rows": len(store.rows)}
+    result.overview = {**shown, "similarity": manifest.similarity, "size": size}
     tables = [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
     return result.finish(results, tables)
 

@@ -11,7 +11,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
-from sentcli.table import Table
+from sentcli.table import Table, flat
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
 from sentcli.verbs.kinds.geometry import training_curves
@@ -130,7 +130,7 @@ def report(
     if model_names and not (has_inputs or runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
     rows = shared.read_rows(texts, text_field) if texts is not None else None
-    models = shared.models(model_names, options, rerun=scoring.rerun) if has_inputs else []
+    models = shared.models(model_names, options, rerun=scoring.rerun, kept=[texts]) if has_inputs else []
     if data is not None and models:
         tasks = shared.sts_tasks(data)
         published = scoring.published(SIMILARITY, tasks)
@@ -279,8 +279,8 @@ def _run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[li
         sections.append(Section("While training", figure=training_curves(metrics), level=3))
     sections += term_sections({name: read_terms(folder) for name, folder in runs.items() if metrics[name].steps})
     finished = {name: dict(config) for name, config in configs.items() if config}
-    environments = [(name, _flat(config.pop("environment", {}))) for name, config in finished.items()]
-    configurations = [(name, _flat(config)) for name, config in finished.items()]
+    environments = [(name, flat(config.pop("environment", {}))) for name, config in finished.items()]
+    configurations = [(name, flat(config | {"results": {}})) for name, config in finished.items()]
     for title, of_runs in (("Configuration", configurations), ("Training environment", environments)):
         if of_runs:
             sections.append(Section(title, table=choices_table(title, of_runs), level=3, folded=True))
@@ -334,13 +334,3 @@ def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, An
         so_far |= {"start": scores[0], "best": scores[best], "best_step": steps[best]}
         so_far["metric"] = str(key).removeprefix("dev_")
     return so_far
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted names, without the results."""
-    flat: dict[str, Any] = {}
-    for key, item in value.items():
-        if key == "results" and not prefix:
-            continue
-        flat |= _flat(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
-    return flat

@@ -6,20 +6,25 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError, SentcliError
 from sentcli.machine import environment
-from sentcli.pages.page import Section
+from sentcli.pages.page import Figure, Section
+from sentcli.table import Table, flat
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import Console
 
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_page import Choices
-    from sentcli.table import Table
+
+SCREEN = (100, 20)
+"""Characters of a line and lines of the text form of a result."""
 
 
 @dataclass(repr=False)
@@ -43,12 +48,14 @@ class Result:
     """A note on standard error behind the listings."""
     more: dict[str, Any] = field(default_factory=dict)
     """Further entries of the JSON object."""
-    kept_frame: pd.DataFrame | None = field(default=None, repr=False)
-    """The data frame of `to_frame`, where it is more than tables and numbers say, such as vectors."""
-    picture: Callable[[], str] | None = field(default=None, repr=False)
-    """Draws an SVG for a notebook, such as the curve of a training."""
+    overview: Mapping[str, Any] = field(default_factory=dict)
+    """What matters of the results, with its names in words: a notebook shows it as a table in front of the others."""
     rows: Sequence[Mapping[str, Any]] | None = None
-    """The rows of `to_frame`; None takes the first table."""
+    """The rows of `frame`; None takes the first table."""
+    make_frame: Callable[[], pd.DataFrame] | None = field(default=None, repr=False)
+    """Makes `frame` when it is asked for, where it is large and not always needed."""
+    make_figure: Callable[[], Figure | None] | None = field(default=None, repr=False)
+    """Makes a figure that notebooks alone show, when they do."""
     objects: Sequence[dict[str, Any]] = ()
     """The JSON objects of several models or runs, instead of one with `results`."""
     models: Sequence[ModelScores] = ()
@@ -132,37 +139,63 @@ class Result:
             **self.more,
         }
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a data frame.
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A data frame.
 
-        Scores have a row for each model, task and metric, hits a row for each hit. Any other result is its first table,
-        or a row for each of the results if there is no table.
+        Scores have a row for each model, task and metric, hits a row for each hit, and maps and vectors that `encode`
+        did not write a row for each row of the input. Any other result is its first table, or a row for each of the
+        results if there is no table.
         """
         import pandas as pd
 
-        if self.kept_frame is not None:
-            return self.kept_frame
+        if self.make_frame is not None:
+            return self.make_frame()
         if self.rows is not None:
             return pd.DataFrame(list(self.rows))
         return self.tables[0].to_frame() if self.tables else pd.json_normalize(self.results)
 
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The data frame of `to_frame`."""
-        return self.to_frame()
+    def to_frame(self) -> pd.DataFrame:
+        """Return a copy of `frame`."""
+        return self.frame.copy()
 
     def show(self) -> None:
         """Print tables and verdict, as the command does."""
         if self.silent or not self.on_console:
             return
-        for table in self.tables:
-            console.show(table)
-        if self.verdict:
-            console.conclude(self.verdict)
-        for listing in self.listings:
-            console.output().print(listing)
+        self._print(console.output())
         if self.note:
             console.note(self.note)
+
+    def _print(self, target: Console, *, overview: Table | None = None) -> None:
+        for table in (*([] if overview is None else [overview]), *self.tables):
+            console.show(table, target)
+        if self.verdict:
+            console.conclude(self.verdict, target)
+        for listing in self.listings:
+            target.print(listing)
+
+    def __repr__(self) -> str:
+        """Return what `show` prints, as far as it fits on a screen, with an overview of results without a table."""
+        width, most = SCREEN
+        target = console.recording(width)
+        self._print(target, overview=self._overview())
+        lines = target.file.getvalue().splitlines() or [self._title]  # type: ignore[attr-defined]
+        if len(lines) > most:
+            lines[most - 1 :] = ["... show() prints all, to_dict() and frame have the numbers"]
+        return "\n".join(line.rstrip()[:width] for line in lines)
+
+    def _overview(self) -> Table | None:
+        """Return what matters of the results as a table; of results without a table, all that are single values."""
+        values = self.overview
+        if not values and not self.tables and self.rows is None and isinstance(self.results, Mapping):
+            values = {key.replace("_", " "): value for key, value in flat(self.results).items() if value is not None}
+        rows = [[name, _in_words(value)] for name, value in values.items() if not isinstance(value, list | tuple)]
+        return Table(self._title, ["", "value"], rows) if rows else None
+
+    @property
+    def _title(self) -> str:
+        return f"sentcli {self.command}, {self.model}" if self.model else f"sentcli {self.command}"
 
     def write_pages(self, files: Sequence[Path]) -> None:
         """Write scores as HTML, Markdown or LaTeX.
@@ -178,56 +211,41 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Show tables, figures and verdict in a notebook."""
-        from base64 import b64encode
         from html import escape
 
-        parts = []
+        overview = self._overview()
+        parts = [] if overview is None else [overview._repr_html_()]
         for section in (*self.sections, *self.further):
             if section.table is not None and not section.folded:
                 parts.append(section.table._repr_html_())
             if section.figure is not None and self.folder is not None:
-                picture = b64encode((self.folder / f"{section.figure.name}.png").read_bytes()).decode()
-                parts.append(f'<img width="{section.figure.columns * 400}" src="data:image/png;base64,{picture}">')
+                parts.append(_picture(section.figure, (self.folder / f"{section.figure.name}.png").read_bytes()))
+        figure = None if self.make_figure is None else self.make_figure()
+        if figure is not None:
+            from sentcli.pages.figures import as_png
+
+            parts.append(_picture(figure, as_png(figure)))
         if self.rows is not None and not self.models:
-            parts.append(str(self.to_frame()._repr_html_()))
+            parts.append(str(self.frame._repr_html_()))
+        elif self.make_frame is not None and not self.sections:
+            parts.append(str(self.frame.head()._repr_html_()))
         if self.verdict:
             parts.append(f"<p>{escape(self.verdict)}</p>")
-        if not parts:
-            parts.append(self._numbers()._repr_html_())
-        if self.picture is not None:
-            parts.append(self.picture())
-        return "".join(parts)
-
-    def _numbers(self) -> Table:
-        """Return the results that are single values as a table, and the choices of the model before them."""
-        from sentcli.table import Table
-
-        chosen = {key: self.protocol.get(key) for key in ("pooling", "precision", "backend")}
-        single = {**({"model": self.model} if self.model else {}), **chosen, **_single_values(self.results)}
-        rows = [[key.replace("_", " "), value] for key, value in single.items() if value is not None]
-        return Table(self.command, ["", "value"], [[key, str(value)] for key, value in rows])
-
-    def __repr__(self) -> str:
-        """Return the command with its single results, as many as fit on a screen."""
-        table = self._numbers()
-        lines = [f"  {table.shown(row, 0)}: {table.shown(row, 1)[:100]}" for row in range(len(table.rows))]
-        more = [f"  and {len(lines) - MOST_LINES} more, see to_dict()"] if len(lines) > MOST_LINES else []
-        verdict = [f"  {self.verdict}"] if self.verdict else []
-        return "\n".join([f"sentcli {self.command}", *lines[:MOST_LINES], *more, *verdict])
+        return "".join(parts) or f"<pre>{escape(repr(self))}</pre>"
 
 
-MOST_LINES = 16
-"""The most values in the text form of a result."""
+def _in_words(value: Any) -> str:
+    """Return a value of an overview as people read it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    whole = isinstance(value, int) or abs(value) >= 1000
+    return f"{value:,.0f}" if whole else f"{value:.4g}"
 
 
-def _single_values(results: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the numbers, texts and yes/no of results by name, also of a dictionary inside them."""
-    found: dict[str, Any] = {}
-    for key, value in results.items() if isinstance(results, dict) else ():
-        if isinstance(value, float):
-            found[f"{prefix}{key}"] = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
-        elif isinstance(value, int | str | bool):
-            found[f"{prefix}{key}"] = value
-        elif isinstance(value, dict) and not prefix:
-            found |= _single_values(value, f"{key} ")
-    return found
+def _picture(figure: Figure, png: bytes) -> str:
+    """Return a picture of a figure as an element of HTML."""
+    from base64 import b64encode
+    from html import escape
+
+    width, panels = figure.columns * 400, b64encode(png).decode()
+    return f'<img width="{width}" alt="{escape(figure.alt)}" src="data:image/png;base64,{panels}">'

@@ -42,11 +42,20 @@ class ScoringOptions:
     against: Annotated[str | None, Flag(metavar="NAME|list", lists=_list_published)] = None
     rerun: bool = False
 
-    def models(self, names: Sequence[str], options: LoadOptions, *, pairs: bool = False) -> list[EvaluatedModel]:
-        """Return models, each of which is loaded when it has to encode something; with `pairs` also cross-encoders."""
+    def models(
+        self, names: Sequence[str], options: LoadOptions, *, kept: Sequence[str] = (), pairs: bool = False
+    ) -> list[EvaluatedModel]:
+        """Return models, each of which is loaded when it has to encode something.
+
+        Args:
+            names: of the models.
+            options: how they are loaded.
+            kept: files whose own vectors are taken where a model has made them.
+            pairs: take cross-encoders, too.
+        """
         from sentcli.evaluation.evaluated import EvaluatedModel
 
-        return [EvaluatedModel(name, options, rerun=self.rerun, pairs=pairs) for name in names]
+        return [EvaluatedModel(name, options, rerun=self.rerun, kept=kept, pairs=pairs) for name in names]
 
     def published(self, kind: ScoreKind, tasks: Iterable[str]) -> Published | None:
         """Return the system of ``--against``, or None.

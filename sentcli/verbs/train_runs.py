@@ -30,7 +30,6 @@ def run_one(request: TrainRequest) -> Result:
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
-    from sentcli.training.records import METRICS_FILE
     from sentcli.training.run import after_first_stage, first_stage, run
     from sentcli.training.run_folder import WEIGHTS_FILE
     from sentcli.verbs.training_curve import curve
@@ -59,7 +58,8 @@ def run_one(request: TrainRequest) -> Result:
         console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
-    outcome.picture = partial(curve, request.output / METRICS_FILE)
+    outcome.make_figure = partial(curve, request.output.resolve())
+    outcome.overview = training_view.overview(result, request.output)
     return outcome.finish(result.to_dict())
 
 

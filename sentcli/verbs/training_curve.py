@@ -1,33 +1,55 @@
-"""The curve of a training run as a picture for a notebook."""
+"""The curve of a training run as a figure for a notebook."""
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentcli.errors import InputError
+from sentcli.pages.page import Figure
+
+if TYPE_CHECKING:
+    from sentcli.analysis.runs import RunMetrics
+
+DEV = "dev_"
+"""How the names of scores on dev sets begin in the log of a run."""
 
 
-def curve(log: Path) -> str:
-    """Return loss and first dev score by step as SVG; an empty text without two points of either.
+def curve(folder: Path) -> Figure | None:
+    """Return loss and dev scores by step; None if the log of the run has not two points of any.
 
     Args:
-        log: the ``metrics.jsonl`` of a run.
+        folder: of the run.
     """
-    from matplotlib.figure import Figure
+    import pandas as pd
 
-    from sentcli.training.records import parsed
+    from sentcli.analysis.runs import read_metrics
+    from sentcli.pages import style
 
-    lines = parsed(log.read_bytes(), log) if log.is_file() else []
-    losses = [(line["step"], line["loss"]) for line in lines if "loss" in line]
-    evaluations = [line for line in lines if "best" in line]
-    key = next((name for name in (evaluations or [{}])[0] if name not in ("step", "best")), "")
-    scores = [(line["step"], line[key]) for line in evaluations if key in line]
-    shown = {name: points for name, points in (("loss", losses), (key, scores)) if len(points) > 1}
-    if not shown:
-        return ""
-    figure = Figure(figsize=(4.5 * len(shown), 2.4), layout="constrained")
-    for axes, (name, points) in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True):
-        axes.plot(*zip(*points, strict=True), marker="o" if name == key else None)
-        axes.set(xlabel="step", title=name)
-    svg = StringIO()
-    figure.savefig(svg, format="svg")
-    return svg.getvalue()[svg.getvalue().index("<svg") :]
+    try:
+        drawn = {name: points for name, points in _curves(read_metrics(folder)).items() if len(points[0]) > 1}
+    except InputError:  # nothing was trained by steps
+        drawn = {}
+    if not drawn:
+        return None
+    parts = [
+        pd.DataFrame({"panel": name, "series": folder.name, "x": steps, "y": values})
+        for name, (steps, values) in drawn.items()
+    ]
+    data, axes = pd.concat(parts), {name: {"xlabel": "optimiser step", "ylabel": name} for name in drawn}
+    about = "; ".join(f"{name} from {values[0]:.4g} to {values[-1]:.4g}" for name, (_, values) in drawn.items())
+    panels = style.line_panels(data, axes, whole=True)
+    return Figure("training-curve", "Loss and dev scores", panels, data, about, size=(4.6, 2.6))
+
+
+def _curves(metrics: RunMetrics) -> dict[str, tuple[list[int], list[float]]]:
+    """Return steps and values of the loss and of each score on a dev set."""
+    from sentcli.analysis.runs import thinned
+    from sentcli.training.observer import WITH
+
+    logged = dict.fromkeys(key for line in metrics.evaluations for key in line)
+    scores = [key for key in logged if key.startswith(DEV) and WITH not in key]
+    steps, losses = metrics.column("loss", metrics.steps)
+    means = thinned(tuple(steps), tuple(losses)) if steps else ((), ())
+    curves = {"loss": (list(means[0]), list(means[1]))}
+    return curves | {key.removeprefix(DEV).replace("_", " "): metrics.column(key) for key in scores}

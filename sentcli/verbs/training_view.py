@@ -193,6 +193,24 @@ def summary(result: TrainResult, output: Path) -> None:
         console.warn(f"no step was better than the start, whose weights are in the model. {REMEDY}")
 
 
+def overview(result: TrainResult, output: Path) -> dict[str, Any]:
+    """Return what matters of the results of a run."""
+    from sentcli.training.observer import dev_title, shown
+
+    scores: dict[str, Any] = {}
+    if (dev := result.dev) is not None:
+        of_dev = {"at the start": dev.start, "best": dev.best, "at the end": dev.final}
+        title = dev_title(dev.name, dev.metric)
+        scores = {f"{title}, {when}": shown(dev.metric, score) for when, score in of_dev.items()}
+        scores["step of the best"] = result.best_step
+    averages = {"STS average": result.sts_average, "transfer average": result.senteval_average}
+    averages |= {"held out, Spearman": result.held_out_spearman, "held-out perplexity": result.held_out_perplexity}
+    scores |= {name: f"{value:.2f}" for name, value in averages.items() if value is not None}
+    speed = {"sentences/s": result.sentences_per_second, "seconds": result.train_seconds + result.eval_seconds}
+    cut = {"sentences cut": result.truncated} if result.truncated else {}
+    return {"model": str(output), "steps": result.steps, **scores, **speed, **cut}
+
+
 def kept_start(results: Mapping[str, Any]) -> bool:
     """Tell by its results whether a run has trained, and no step was better than its start."""
     return results.get("best_step") == 0 < (results.get("steps") or 0)

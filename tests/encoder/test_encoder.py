@@ -173,6 +173,18 @@ def test_other_bytes_under_a_pinned_name_are_refused(minilm, monkeypatch, tmp_pa
         SentenceEncoder.load("minilm")
 
 
+def test_a_frame_is_encoded_by_its_column_of_texts(tiny_bert):
+    import pandas as pd
+
+    encoder, frame = SentenceEncoder.load(tiny_bert), pd.DataFrame({"id": [1, 2, 3], "text": ["the cat", "a", "the"]})
+    assert np.array_equal(encoder.encode(frame), encoder.encode(list(frame["text"])))
+    assert encoder.similarity(frame, ["the cat"]).shape == (3, 1)
+    with pytest.raises(InputError, match=r"'text'.*id, body"):
+        encoder.encode(frame.rename(columns={"text": "body"}))
+    with pytest.raises(TypeError, match="number 1"):
+        encoder.encode(frame.assign(text=["the cat", None, "the"]))
+
+
 def test_an_encoder_shows_itself(tiny_bert):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch", device="cpu", pooling="cls", normalize=True)
     assert repr(encoder) == (

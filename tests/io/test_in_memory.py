@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.io.in_memory import in_files
+from sentcli.io.in_memory import in_files, texts_of
 from sentcli.io.readers import ReadOptions, blocks, survey
 from sentcli.io.sources import open_source
 
@@ -36,7 +36,7 @@ def dataset():
     return datasets.Dataset.from_dict(rows, features).select([2, 1])
 
 
-@pytest.mark.parametrize(
+TABLES = pytest.mark.parametrize(
     "make",
     [
         frame,
@@ -47,6 +47,9 @@ def dataset():
     ],
     ids=["frame", "dataset", "table", "batch", "dicts"],
 )
+
+
+@TABLES
 def test_dates_of_a_table_stay_dates(make):
     texts, columns, types = read(make())
     assert texts == ["x", "y"] and types == {"when": "timestamp[us]", "day": "date32[day]"}
@@ -75,6 +78,19 @@ def test_columns_are_texts():
     for column in (frame()["text"], pa.array(texts), pa.chunked_array([texts[:1], texts[1:]]), np.array(texts)):
         assert read(column)[0] == texts
     assert read(dataset()["text"])[0] == texts
+
+
+@TABLES
+def test_texts_of_a_table_are_its_column_or_the_columns_are_named(make):
+    assert texts_of(make()) == ["x", "y"]
+    with pytest.raises(InputError, match=r"'body'.*text, when, day.*'text'"):
+        texts_of(make(), "body")
+
+
+def test_texts_that_are_no_table_stay():
+    assert texts_of(["x"]) == ["x"] and texts_of(frame()["text"]) == ["x", "y"] == texts_of(pa.array(["x", "y"]))
+    with pytest.raises(TypeError, match="dictionary"):
+        texts_of({"text": ["x"]})
 
 
 def test_a_dictionary_of_data_sets_is_refused_with_the_choices():

@@ -59,7 +59,7 @@ def duplicates(
 
     Args:
         corpus: What encode wrote (a directory, Parquet, safetensors, npy), or a file of texts with -m.
-        model: Encodes a file of texts; vectors need none.
+        model: Encodes the texts; vectors that it made, or any without it, are taken.
         texts: The texts of vectors alone; default: the file beside them that was encoded.
         id_field: Column of a table that holds the id.
         least: Least cosine of a pair.
@@ -88,14 +88,10 @@ def duplicates(
     require_faiss()
     options = ReadOptions(text_field, id_field)
     stored = open_stored(corpus, texts, options)
-    if (stored is None) == (model is None):
-        raise InputError(
-            f"{corpus} holds texts: give the model with -m"
-            if stored is None
-            else f"{corpus} holds vectors; -m goes with texts"
-        )
+    if stored is None and model is None:
+        raise InputError(f"{corpus} holds texts: give the model with -m")
     report = Result("analyze", model or (stored.origin.model if stored is not None else ""))
-    evaluated = shared.models([model], load, rerun=rerun)[0] if model is not None else None
+    evaluated = shared.models([model], load, rerun=rerun, kept=[corpus])[0] if model is not None else None
     rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated)
     count = len(rows)
     if count < shared.LEAST_ITEMS:
@@ -150,12 +146,13 @@ def _rows_and_searcher(
     from sentcli.search.searcher import build
     from sentcli.search.store import Store
 
-    if isinstance(stored, Store):
+    own = model is None or model.made(corpus)
+    if own and isinstance(stored, Store):
         return stored.rows, stored.open_index(index, "cosine")[0]
-    if stored is not None:
+    if own and stored is not None:
         return stored.rows, build(index or "flat", stored.blocks)
     assert model is not None
-    rows = read_rows([corpus], options)
+    rows = read_rows([corpus], options) if stored is None else stored.rows
     texts = list(rows.texts())
     return rows, build(index or "flat", np.asarray(shared.vectors_of(model, texts).of(texts)))
 

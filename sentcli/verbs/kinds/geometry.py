@@ -99,7 +99,7 @@ def geometry(
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
-    models = shared.models(names, load, rerun=rerun)
+    models = shared.models(names, load, rerun=rerun, kept=[texts])
     inputs = GeometryInputs(tasks, rows, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
     reports = [inputs.of_model(evaluated) for evaluated in models]
     reports += [inputs.of_vectors(Result("analyze", name), vectors) for name, vectors in stored.items()]

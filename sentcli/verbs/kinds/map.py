@@ -85,7 +85,7 @@ def map_(
     shared.check(output, overwrite=overwrite)
     settings = MapSettings(clusters, perplexity, seed, neighbours)
     whitening = Whitening.parse(whiten) if whiten is not None else None
-    models = shared.models(model or [], load, rerun=rerun)
+    models = shared.models(model or [], load, rerun=rerun, kept=[texts])
     inputs = read_map_texts(texts, text_field, id_field, label_field, limit, seed)
     if not models and inputs.vectors is None:
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
@@ -96,7 +96,7 @@ def map_(
     if len(inputs.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {texts} has only {len(inputs.texts)} distinct texts")
     maps, names = Maps(inputs, settings, whitening), short_names(model or []).shown
-    of_file = inputs.vectors is not None and not any(maps.kept_of(evaluated) is not None for evaluated in models)
+    of_file = inputs.vectors is not None and not any(evaluated.made(texts) for evaluated in models)
     reports = {Path(texts).name: maps.add(Path(texts).name)} if of_file else {}
     reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
@@ -107,7 +107,7 @@ def map_(
     for name, report in reports.items():
         report.results["shared_neighbours"] = maps.shared_with(name)
     result = shared.write("map", output, maps.sections(note), list(reports.values()))
-    result.kept_frame = maps.points()
+    result.make_frame = lambda: maps.placed(inputs.every_row())
     return result
 
 
@@ -160,8 +160,6 @@ class Maps:
         """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""
         from sentcli.analysis.maps import dropout_positives
 
-        if (kept := self.kept_of(model)) is not None:
-            return kept
         if self.inputs.positives == 1:
             return shared.vectors_of(model, self.inputs.texts).of(self.inputs.texts)
         texts = self.inputs.texts[:: self.inputs.positives]
@@ -169,18 +167,6 @@ class Maps:
             vectors = dropout_positives(model.load(), texts, self.inputs.positives, self.settings.seed)
         model.release()
         return vectors.reshape(len(self.inputs.texts), -1)
-
-    def kept_of(self, model: EvaluatedModel) -> npt.NDArray[Any] | None:
-        """Return the stored vectors if this model has made them, in the same way; else None."""
-        origin = self.inputs.origin
-        if origin is None or not origin.known or origin.made_smaller():
-            return None
-        encoder = model.load()
-        same = encoder.is_named(origin.model_fingerprint) and (origin.prompt or "") == encoder.spec.usual_prompt
-        if not same or origin.canaries is None or origin.canaries.in_int8 != (encoder.backend.precision == "int8"):
-            return None
-        console.note(f"{model.name} has made these vectors, which are taken as they are")
-        return self.inputs.vectors
 
     def _by_text(self, vectors: Any) -> Any:
         """Return the vectors of all points as ``[texts, positives, d]``."""
@@ -211,13 +197,19 @@ class Maps:
         own = self.maps[name].neighbours
         return {other: overlap(own, map_.neighbours) for other, map_ in self.maps.items() if other != name}
 
-    def points(self) -> pd.DataFrame:
-        """Return model, id, text, place and cluster of each text on each map."""
+    def placed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows with their place and cluster on the map of each model, which they have by their text.
+
+        Args:
+            rows: columns id and text; a text that is not on the maps has no place.
+        """
         import pandas as pd
 
-        frames = [_dots(map_, self.inputs, None).assign(model=name) for name, map_ in self.maps.items()]
-        columns = ["model", "id", "text", "x", "y", "cluster", "cluster_name"]
-        return pd.concat(frames, ignore_index=True)[columns]
+        columns, frames = ["text", "x", "y", "cluster", "cluster_name"], []
+        for name, map_ in self.maps.items():
+            points = _dots(map_, self.inputs, None)[columns].astype({"cluster": "Int64"})
+            frames.append(rows.assign(model=name).merge(points, on="text", how="left"))
+        return pd.concat(frames, ignore_index=True)[["model", "id", *columns]]
 
     def sections(self, note: str) -> list[Section]:
         """Return figure and tables of at least one map, under a note on texts and settings."""

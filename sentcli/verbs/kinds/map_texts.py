@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -40,6 +42,8 @@ class MapTexts:
     """How the stored vectors were made."""
     positives: int = 1
     """How many points each text has, one after the other."""
+    read_all: Callable[[], Iterable[tuple[str, str | None]]] = tuple
+    """Returns id and text of every row."""
 
     @property
     def count(self) -> int:
@@ -51,6 +55,12 @@ class MapTexts:
         """What is said behind the number of texts."""
         return "" if self.positives == 1 else f" {self.positives} positives of each."
 
+    def every_row(self) -> pd.DataFrame:
+        """Return id and text of every row, also of blank and repeated ones and of those that are not drawn."""
+        import pandas as pd
+
+        return pd.DataFrame(self.read_all(), columns=["id", "text"])
+
     def with_positives(self, count: int) -> MapTexts:
         """Return each text several times; without labels, a few texts are labels themselves."""
         import pandas as pd
@@ -59,7 +69,7 @@ class MapTexts:
         labels = self.labels if self.labels is None else self.labels.repeat(count).reset_index(drop=True)
         if labels is None and len(self.texts) <= MOST_COLOURS:
             labels = pd.Series(pd.Categorical(texts, self.texts), name="text")
-        return MapTexts(ids, texts, self.sample, labels, positives=count)
+        return MapTexts(ids, texts, self.sample, labels, positives=count, read_all=self.read_all)
 
 
 def read_map_texts(
@@ -88,7 +98,8 @@ def read_map_texts(
     found = shared.read_rows(file, text_field, limit, seed=seed, id_field=id_field)
     rows = list(found.first.values())
     labels = _labels(file, label_field, [(row.line, row.columns) for row in rows])
-    return MapTexts([row.id for row in rows], found.texts, found.sample, labels)
+    read_all = partial(_rows_of_texts, file, text_field, id_field)
+    return MapTexts([row.id for row in rows], found.texts, found.sample, labels, read_all=read_all)
 
 
 def _texts_of_vectors(
@@ -109,7 +120,18 @@ def _texts_of_vectors(
     labels = _labels(file, label_field, [(at + 1, row.columns) for at, row in zip(positions, rows, strict=True)])
     vectors = stored.blocks.take(np.array(positions))
     texts, ids = list(distinct.kept), [row.id for row in rows]
-    return MapTexts(ids, texts, distinct.sample, labels, vectors, stored.origin)
+    read_all = partial(_stored_rows, stored)
+    return MapTexts(ids, texts, distinct.sample, labels, vectors, stored.origin, read_all=read_all)
+
+
+def _rows_of_texts(file: str, text_field: str, id_field: str | None) -> Iterator[tuple[str, str | None]]:
+    for row_id, row in shared.every_row(file, text_field, id_field):
+        yield row_id, None if row is None else row.text
+
+
+def _stored_rows(stored: Store | VectorFile) -> Iterator[tuple[str, str]]:
+    for table in stored.rows.tables(["id", "text"]):
+        yield from zip(*table.to_pydict().values(), strict=True)
 
 
 def _labels(file: str, label_field: str | None, rows: list[tuple[int, dict[str, Any]]]) -> pd.Series | None:

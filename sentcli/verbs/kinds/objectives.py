@@ -86,7 +86,7 @@ def objectives(
     reports = {name: Result("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
-    for evaluated in shared.models(names, load, rerun=rerun):
+    for evaluated in shared.models(names, load, rerun=rerun, kept=[texts]):
         assert rows is not None
         report = reports.setdefault(evaluated.name, Result("analyze", evaluated.name, {"kind": "objectives"}, {}))
         vectors = shared.vectors_of(evaluated, rows.texts).of(rows.texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
+    from sentcli.io.readers import Row
     from sentcli.io.sampling import Sample
 
 INPUT = "Input"
@@ -59,8 +60,16 @@ NOT_LOADED_SO = ("normalize",)
 Load = Annotated[LoadOptions, Group(without=NOT_LOADED_SO)]
 
 
-def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> list[EvaluatedModel]:
+def models(
+    names: Sequence[str], load: LoadOptions, *, rerun: bool = False, kept: Iterable[str | None] = ()
+) -> list[EvaluatedModel]:
     """Return models, each of which is loaded when something has to be encoded with it.
+
+    Args:
+        names: of the models.
+        load: how they are loaded.
+        rerun: encode again what was encoded before and is kept.
+        kept: the files of texts, whose own vectors are taken where a model has made them.
 
     Raises:
         InputError: if a model does not exist or is named twice.
@@ -68,7 +77,8 @@ def models(names: Sequence[str], load: LoadOptions, *, rerun: bool = False) -> l
     from sentcli.evaluation.evaluated import EvaluatedModel
 
     check_distinct(names)
-    return [EvaluatedModel(name, load, rerun=rerun) for name in names]
+    files = [file for file in kept if file is not None]
+    return [EvaluatedModel(name, load, rerun=rerun, kept=files) for name in names]
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -210,6 +220,17 @@ class TextRows:
         return TextRows(distinct.kept, self.total, distinct.sample)
 
 
+def every_row(file: str, text_field: str, id_field: str | None) -> Iterator[tuple[str, Row | None]]:
+    """Yield the id of every row of a file of texts, by default its number, and the row, or None if it has no text."""
+    from sentcli.io.readers import ReadOptions, rows
+    from sentcli.io.text_inputs import text_sources
+
+    options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip")
+    found = chain.from_iterable(rows(source, options) for source in text_sources([file]))
+    for number, row in enumerate(found):
+        yield str(number) if row is None or row.id is None else row.id, row
+
+
 def read_rows(
     file: str, text_field: str = "text", limit: int | None = None, *, seed: int = 0, id_field: str | None = None
 ) -> TextRows:
@@ -226,18 +247,13 @@ def read_rows(
         DataError: for a file that cannot be read.
         InputError: if there are fewer texts than `LEAST_ITEMS`.
     """
-    from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sampling import DistinctTexts
-    from sentcli.io.text_inputs import text_sources
 
     distinct, total = DistinctTexts[FirstRow](limit, seed), 0
-    options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip")
-    found = chain.from_iterable(rows(source, options) for source in text_sources([file]))
-    for line, row in enumerate(found, 1):
+    for line, (row_id, row) in enumerate(every_row(file, text_field, id_field), 1):
         if row is None:  # a null, of which encode --on-null skip makes no vector
             continue
         if row.text.strip():
-            row_id = str(line - 1) if row.id is None else row.id
             distinct.add(row.text, FirstRow(line, total, row.extras, row_id))
         total += 1
     check_sample(distinct.sample, file, total)

@@ -1,0 +1,97 @@
+"""Vectors that a file of texts holds already, for the model that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sentcli import console
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.vector_facts import VectorFacts
+from sentcli.errors import InputError
+from sentcli.io.readers import ReadOptions
+from sentcli.model.encoding import CHUNK, Encoded
+from sentcli.search.origin import Origin
+from sentcli.search.store import Store
+from sentcli.search.vector_file import VectorFile, open_stored
+
+SAME = ("equal", "rounding")
+"""What a model is to the one that made vectors, where it would make the same."""
+
+
+@dataclass
+class KeptVectors:
+    """The vectors of a directory or file that `encode` wrote, which is opened when they are asked for."""
+
+    name: str
+    """Of the directory or file, which may also be one of texts alone."""
+    opened: bool = False
+    stored: Store | VectorFile | None = None
+    known: dict[tuple[str, int | None], bool] = field(default_factory=dict)
+    """Whether the model made the vectors, by the prompt that it puts in front of texts and its maximum length."""
+
+    def are_of(self, encoder: SentenceEncoder, prompt: str) -> bool:
+        """Tell whether an encoder makes these vectors of the same texts: all facts are equal.
+
+        Args:
+            encoder: the same model at each call, perhaps with another maximum length.
+            prompt: the text in front of each.
+        """
+        if not self.opened:
+            self.opened, self.stored = True, _stored(self.name)
+        if self.stored is None:
+            return False
+        use = prompt, encoder.spec.max_length
+        if use not in self.known:
+            difference = _difference(self.stored.origin, encoder, prompt)
+            self.known[use] = difference is None
+            if difference is None:
+                console.note(f"{self.name}: {encoder.model} has made its vectors, which are taken as they are")
+            else:
+                console.detail(f"{self.name}: its vectors are not those of {encoder.model}: {difference}")
+        return self.known[use]
+
+    def encoded(self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str) -> tuple[list[str], Encoded]:
+        """Return those of some texts that are there, and what the encoder would make of them."""
+        assert self.stored is not None
+        sought, rows = set(texts), dict[str, int]()
+        for row, text in enumerate(self.stored.rows.texts()):
+            if text in sought:
+                rows.setdefault(text, row)
+        found = list(rows)
+        vectors = self.stored.blocks.take(np.fromiter(rows.values(), np.int64, len(rows)))
+        beyond = np.zeros(len(found), np.int64)
+        for start in range(0, len(found), CHUNK) if encoder.sent is None else ():
+            part = slice(start, start + CHUNK)
+            beyond[part] = encoder.tokenizer(found[part], prompt).beyond
+        return found, Encoded(np.asarray(vectors, np.float32), beyond, 0)
+
+
+def _stored(name: str) -> Store | VectorFile | None:
+    """Return the vectors of a directory or file; None if it holds texts alone, or no vectors to compute with."""
+    try:
+        return open_stored(name, None, ReadOptions(), to_search=False)
+    except InputError as error:
+        console.detail(f"{name}: its vectors are not taken: {error}")
+        return None
+
+
+def _difference(origin: Origin, encoder: SentenceEncoder, prompt: str) -> str | None:
+    """Return in what stored vectors differ from those that an encoder makes of the same texts; None if in nothing."""
+    if not origin.known or origin.canaries is None:
+        return "it does not say how they were made"
+    if (origin.output_dtype, origin.pca_sha256) != ("float32", None):
+        return "they were made smaller"
+    if origin.on_long == "chunk-mean":
+        return "long texts are the mean of their pieces there"
+    made = VectorFacts.of(encoder, prompt)
+    stored = replace(origin, model_fingerprint=made.model_fingerprint, prompt=origin.prompt or "")
+    if differences := stored.differences(made):
+        return ", ".join(differences)
+    if not encoder.is_named(origin.model_fingerprint):
+        return f"{origin.model} was another model when it made them"
+    assert made.canaries is not None
+    kinship, sentence = origin.canaries.compare(made.canaries)
+    return None if kinship in SAME else sentence
