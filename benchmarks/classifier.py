@@ -2,7 +2,7 @@
 
     python benchmarks/classifier.py --before FILE     # FILE is an earlier sentcli/evaluation/logistic.py
 
-SUBJ's 10,000 sentences by sentcli-bert-mini's vectors; nested cross-validation with ten folds outside and inside, and
+SUBJ's 10,000 sentences by the vectors of a model; nested cross-validation with ten folds outside and inside, and
 six penalties. Both take turns in one process.
 """
 
@@ -33,12 +33,13 @@ def main() -> None:
     """Print accuracies and times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, help="an earlier logistic.py")
+    parser.add_argument("--model", default="sentcli-bert-mini")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(machine())
     (task,) = transfer.load_tasks(data_folder() / "senteval", ["SUBJ"])
     texts = list(dict.fromkeys(task.texts))
-    encoded = SentenceEncoder.load("sentcli-bert-mini").encode(texts)
+    encoded = SentenceEncoder.load(options.model).encode(texts)
     vectors = TextVectors({text: row for row, text in enumerate(texts)}, encoded, np.zeros(len(texts), np.int64))
     modules = {"now": logistic}
     if options.before is not None:

@@ -44,7 +44,7 @@ def main() -> None:
     def together() -> float:
         began = time.perf_counter()
         folds = [probe.Fold(r[fit], r[dev]) for r in outer for fit, dev in probe.stratified(y[r], trainer.folds)]
-        penalties = trainer.penalties(tasks[0])
+        penalties = trainer.penalties(has_test=False)
         fitted = trainer.train(probe.Grid(x, y, 2, folds, [penalties] * len(folds)), lambda count: None)
         accuracies["together"] = fitted.accuracy.reshape(len(outer), -1, len(penalties)).mean(axis=1).max(axis=1)
         return time.perf_counter() - began

@@ -2,7 +2,7 @@
 
 OpenMP reads its environment once, when torch is imported. Threads that have done their part of a product spin for some
 milliseconds before they sleep. Beside another busy program the spinning takes the core that the last thread of the same
-product needs: benchmarks/waiting.py measures several times the speed for threads that sleep at once.
+product needs. benchmarks/waiting.py measures what threads gain that sleep at once.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from pathlib import Path
 
 CHOSEN_BY = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """The variables by which a user chooses how threads wait."""
-LONGEST = 60.0
-"""Seconds after which an average over the time since the last look says nothing of now."""
 GLANCE = 0.2
-"""Seconds for which the processor is looked at then."""
+"""Seconds for which the processors are looked at."""
 WORTH_SAYING = 0.5
 """The share of a core that others have to take before it is said."""
 
@@ -54,22 +52,12 @@ class _Look:
         return max(0.0, worked / (later.moment - self.moment))
 
 
-_last = _Look.now()
-
-
 def cores_of_others() -> float | None:
-    """Return how many cores other processes have kept busy since the last call; None if it is not known."""
-    global _last
-    before, now = _last, _Look.now()
-    if before is None or now is None:
-        return None
-    if not GLANCE <= now.moment - before.moment <= LONGEST:
-        before = now
-        time.sleep(GLANCE)
-        now = _Look.now()
-        assert now is not None
-    _last = now
-    return before.others_until(now)
+    """Return how many cores other processes keep busy now, by a glance at them; None if it is not known."""
+    before = _Look.now()
+    time.sleep(GLANCE)
+    after = _Look.now()
+    return None if before is None or after is None else before.others_until(after)
 
 
 def busy_note(threads: int) -> str | None:

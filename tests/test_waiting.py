@@ -40,8 +40,8 @@ def test_it_is_set_before_anything_heavy_is_imported():
 
 @pytest.mark.parametrize(("others", "threads", "said"), [(1.5, 2, True), (0.3, 2, False), (0.9, 1, False)])
 def test_a_busy_machine_is_named_where_it_leaves_too_few_cores(monkeypatch, others, threads, said):
-    looks = iter([waiting._Look(11.0, 100 + 10 * (others + 0.5), 5.0)])  # of ten seconds, half a core is ours
-    monkeypatch.setattr(waiting, "_last", waiting._Look(1.0, 100.0, 0.0))
+    # of ten seconds, half a core is ours
+    looks = iter([waiting._Look(1.0, 100.0, 0.0), waiting._Look(11.0, 100 + 10 * (others + 0.5), 5.0)])
     monkeypatch.setattr(waiting._Look, "now", lambda: next(looks))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     note = waiting.busy_note(threads)
@@ -50,5 +50,5 @@ def test_a_busy_machine_is_named_where_it_leaves_too_few_cores(monkeypatch, othe
 
 
 def test_where_the_system_does_not_tell_nothing_is_said(monkeypatch):
-    monkeypatch.setattr(waiting, "_last", None)
+    monkeypatch.setattr(waiting._Look, "now", lambda: None)
     assert waiting.busy_note(64) is None

@@ -173,7 +173,8 @@ def _require_room(output: str, plan: OutputPlan, rows: int) -> None:
     size = rows * plan.dimension * np.dtype(plan.dtype).itemsize
     if kind == ".parquet":
         size //= 2  # it is compressed, which saves little where the texts are different
-    require_room(Path(output).parent, size, output)
+    path = Path(output)
+    require_room(path if kind == "directory" else path.parent, size, output)  # a directory may be a disk of its own
 
 
 def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) -> None:

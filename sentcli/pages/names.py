@@ -12,9 +12,7 @@ from pathlib import Path
 from sentcli.console import safe
 
 LONG = 20
-"""A name with more characters than this is shown by the part in which it differs from other long ones."""
-SHORT = 14
-"""A path with no more characters is shown whole, such as OWNER/NAME of the hub."""
+"""A name with more characters than this is shown by its last part, or by that in which it differs from others."""
 PARTS = re.compile(r"(?:\d[.\d]*e[-+]?\d+|[^-_/])+[-_/]*|[-_/]+")
 """The parts of a name, each with the separators behind it; the hyphen of 1e-5 separates nothing."""
 SECOND = " + "
@@ -56,10 +54,18 @@ def short_names(names: Iterable[str]) -> ShortNames:
 
 
 def _last_parts(names: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each path, or the whole of it where two would be shown alike, or it is short."""
-    last = {name: name if len(name) <= SHORT else Path(name).name or name for name in names}
+    """Return the last part of each path, or the whole of it where two would be shown alike, or it is short.
+
+    A path from the root is never short: where somebody keeps models is nothing for a page that is passed on.
+    """
+    last = {name: _last_part(name) for name in names}
     counts = Counter(last.values())
     return {name: part if counts[part] == 1 else name for name, part in last.items()}
+
+
+def _last_part(name: str) -> str:
+    path = Path(name)
+    return name if len(name) <= LONG and not path.is_absolute() else path.name or name
 
 
 def _with_first(name: str, shown: dict[str, str]) -> str:

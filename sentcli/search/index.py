@@ -195,8 +195,9 @@ class _IndexBuild:
     def begin(self, work: Path) -> IndexManifest:
         """Build an index in a folder, or continue one that an interrupted run has begun there."""
         index = self._empty(self.recipe.factory)
-        require_room(work.parent, len(self.store.blocks) * index.row_bytes, f"an index of {self.store.folder}")
         manifest = self._begun_manifest(work)
+        missing = len(self.store.blocks) - manifest.rows
+        require_room(work, missing * index.row_bytes, f"an index of {self.store.folder}")
         if not manifest.files and self.recipe.kind != ann.FLAT:
             self.step("training")
             try:

@@ -334,7 +334,7 @@ class MilvusCollection:
 def _rows_of(size: int, batch: Sequence[dict[str, Any]]) -> int:
     """Return how many rows like those of a batch have about so many bytes, within what Milvus allows."""
     of_batch = sum(4 * len(value) if isinstance(value, str | list) else 8 for row in batch for value in row.values())
-    return min(MOST_ROWS, max(REQUEST_ROWS, size * len(batch) // of_batch))
+    return min(MOST_ROWS, max(REQUEST_ROWS, size * len(batch) // max(of_batch, 1)))
 
 
 def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:

@@ -57,7 +57,7 @@ def require_room_in(address: str, size: int) -> None:
         NoRoomError: if it has less.
     """
     if is_file(address):
-        require_room(Path(address.removeprefix(SCHEME)).parent, size, address)
+        require_room(Path(address.removeprefix(SCHEME)), size, address)
 
 
 @contextmanager

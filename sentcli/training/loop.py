@@ -63,7 +63,6 @@ def train(
     prompts: tuple[str, ...] = (),
     second_tokenizer: TextTokenizer | None = None,
     dev: DevSet | None = None,
-    at_start: Mapping[str, float] | None = None,
 ) -> TrainResult:
     """Train `model` in place; afterwards it has the weights with the best `score`, or the last ones without `score`.
 
@@ -79,7 +78,6 @@ def train(
         prompts: the prompt in front of the texts of each view; none if it is empty.
         second_tokenizer: cuts the texts of the views after the first, where they have another template.
         dev: the dev set that decides which weights are best; None keeps the last ones.
-        at_start: further numbers of the start model by name, which are logged with its scores.
 
     Raises:
         SentcliError: if the loss is not a number, or a checkpoint cannot be written.
@@ -103,7 +101,7 @@ def train(
     progress, scores = Progress(), Scores()
     if folder.checkpoint is not None:
         progress, scores = restore(folder.checkpoint, gradients)
-    keeper = BestKeeper(model, folder, score, observer, settings, dev, scores, at_start)
+    keeper = BestKeeper(model, folder, score, observer, settings, dev, scores)
     if folder.resumed and observer is not None:
         observer.resumed(progress.step, folder.notes)
     if progress.step == 0:
@@ -184,11 +182,10 @@ class BestKeeper:
         settings: Settings,
         dev: DevSet | None,
         scores: Scores | None = None,
-        at_start: Mapping[str, float] | None = None,
     ) -> None:
         self.model, self.folder, self.score, self.observer = model, folder, score, observer
         self.patience, self.keep_start, self.dev = settings.patience, settings.keep_start, dev
-        self.scores, self.at_start = scores or Scores(), dict(at_start or {})
+        self.scores = scores or Scores()
 
     def evaluate(self, step: int) -> None:
         """Score the encoder and keep its weights if they are the best so far."""
@@ -207,13 +204,12 @@ class BestKeeper:
         self.model.train()
         key = "" if self.dev is None else self.dev.key
         number = max(by_encoder, key=lambda n: by_encoder[n].get(key, n))
-        values, scores = dict(by_encoder[number]), self.scores
+        values, scores = by_encoder[number], self.scores
         score, better = values.get(key), False
         if score is not None:
             scores.last, scores.last_step = score, step
             if step == 0:
                 scores.start = score
-                values |= self.at_start
             counts = step > 0 or self.keep_start
             better = counts and (scores.best is None or score > scores.best)
             scores.since_best = 0 if better or not counts else scores.since_best + 1

@@ -45,6 +45,9 @@ class Observer(Protocol):
     def resumed(self, step: int, notes: list[str]) -> None:
         """Is called before the first step of a resumed run, with the step of its checkpoint, or 0 if it has none."""
 
+    def other_start(self, other: OtherStart) -> None:
+        """Is called before the first score, with what the start has with the pooling that was not taken."""
+
     def step(self, info: StepInfo) -> None:
         """Is called after each optimiser step."""
 
@@ -80,13 +83,7 @@ class OtherStart:
     """A value of ``--pooling``."""
     value: float
 
-    def logged(self, key: str) -> dict[str, float]:
-        """Return the number by its name in ``metrics.jsonl``, where the score of the run has a key of its own."""
-        return {f"{key}{WITH}{self.pooling}": self.value}
 
-
-WITH = "_with_"
-"""Stands between the name of a score and the pooling that it was measured with, where that is not the run's."""
 STSB_DEV = "STSBenchmark", "spearman"
 """Name and metric of the dev set of ``--eval-data``, Spearman times 100."""
 
@@ -198,6 +195,9 @@ class Tracker:
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Do nothing: the steps after the checkpoint are sent again."""
+
+    def other_start(self, other: OtherStart) -> None:
+        """Do nothing: it is no score of the run."""
 
     def step(self, info: StepInfo) -> None:
         """Send the terms of the loss, their shares of the gradient, the learning rate, the norm and the speed."""

@@ -23,7 +23,7 @@ from sentcli.training.run_folder import LockedError
 from sentcli.training.sweep import Asha, SweepObserver, SweepResult, SweepRun
 
 if TYPE_CHECKING:
-    from sentcli.training.observer import StepInfo
+    from sentcli.training.observer import OtherStart, StepInfo
     from sentcli.training.prepare import Prepared
 
 
@@ -165,6 +165,9 @@ class _Reporting:
         scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
         numbers = [(step, score) for step, score in scores if isinstance(score, int | float)]
         require_ray().get(self.judge.take.remote(self.run.name, numbers))
+
+    def other_start(self, other: OtherStart) -> None:
+        """Do nothing."""
 
     def step(self, info: StepInfo) -> None:
         """Do nothing."""

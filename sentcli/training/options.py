@@ -172,7 +172,7 @@ class SweepOptions:
     seeds: Annotated[str | None, Flag(metavar="N,N,...")] = None
     sweep: Annotated[Path | None, Flag(metavar="NAME|FILE.toml")] = None
     results: Annotated[Path | None, Flag(metavar="FILE.jsonl")] = None
-    dry_run: Annotated[bool, Flag(excludes="check_start ray log_to")] = False
+    dry_run: Annotated[bool, Flag(excludes="check_start ray log_to after")] = False
 
 
 @dataclass(frozen=True)

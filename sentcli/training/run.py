@@ -112,7 +112,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         finally:
             encoder.local.backend.module = first_module  # type: ignore[attr-defined]
 
-    other = _other_start(prepared)
+    other = _other_start(prepared, observer)
     result = loop.train(
         model,
         prepared.tokenizer,
@@ -125,7 +125,6 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         prompts=prepared.prompts,
         second_tokenizer=prepared.second_tokenizer,
         dev=next(iter(dev), None),
-        at_start={} if other is None else other.logged(dev[0].key),
     )
     result = replace(result, other_start=other)
     if text is not None:
@@ -138,8 +137,8 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     return result
 
 
-def _other_start(prepared: Prepared) -> OtherStart | None:
-    """Score the start model with the pooling that was not taken, on the dev set that decides."""
+def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | None:
+    """Score the start model with the pooling that was not taken, on the dev set that decides, and tell the observer."""
     other, request = prepared.pooling.other, prepared.request
     if other is None or not prepared.inputs.dev or not has_weights(prepared.encoder.local.spec.folder):
         return None
@@ -155,7 +154,10 @@ def _other_start(prepared: Prepared) -> OtherStart | None:
         value = dev_values(encoder, [first])[first.key]
     agreed = agree(value)
     assert agreed is not None
-    return OtherStart(other, agreed)
+    start = OtherStart(other, agreed)
+    if observer is not None:
+        observer.other_start(start)
+    return start
 
 
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
@@ -178,7 +180,8 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
             observer.scored(0, values, False)
         return values
 
-    before, other = score(prepared.encoder), _other_start(prepared)
+    other = _other_start(prepared, observer)
+    before = score(prepared.encoder)
     began, sentences = time.perf_counter(), prepared.corpus.sentences
     encoder = prepared.method.fit.fit(prepared.encoder, list(sentences))
     speed = len(sentences) / (time.perf_counter() - began)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.errors import InputError
 from sentcli.table import Table
 from sentcli.verbs.result import Result
 from sentcli.waiting import busy_note
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sentcli.training.request import TrainRequest
     from sentcli.training.sweep import SweepRun
 
-STEPS = 5
-"""The steps that are measured of each kind of run."""
+MEASURED_STEPS = 5
+"""How many steps of each kind of run are measured."""
 SAME_COST = (
     *("seed", "subset_seed", "learning_rate", "weight_decay"),
     *("warmup_steps", "warmup_share", "schedule", "clip_norm"),
@@ -36,10 +36,10 @@ class Kind:
     """What distinguishes them from the other kinds, in words."""
     runs: int
     steps: int
-    """Of one run."""
+    """The steps of one run."""
     evaluations: int
     seconds: float
-    """Of one run."""
+    """The time of one run."""
 
 
 def dry_run(request: TrainRequest, planned: Sequence[SweepRun]) -> Result:
@@ -52,36 +52,35 @@ def dry_run(request: TrainRequest, planned: Sequence[SweepRun]) -> Result:
     from sentcli.machine import threads
     from sentcli.training.run_folder import WEIGHTS_FILE
 
-    result = Result("train", request.model, {"dry_run": True, "measured_steps": STEPS})
-    requests = [run.request for run in planned] or [request]
-    points: list[Mapping[str, Any]] = [run.point for run in planned] or [{}]
-    finished = sum((one.output / WEIGHTS_FILE).exists() for one in requests) if request.log.resume else 0
-    kinds: dict[str, list[int]] = {}
-    for number, point in enumerate(points):
-        kinds.setdefault(json.dumps(_costly(point), default=str, sort_keys=True), []).append(number)
+    result = Result("train", request.model, {"dry_run": True, "measured_steps": MEASURED_STEPS})
+    runs = [(run.point, run.request) for run in planned] or [({}, request)]
+    kinds: dict[str, list[TrainRequest]] = {}
+    for point, one in runs:
+        if not (request.log.resume and (one.output / WEIGHTS_FILE).exists()):
+            words = ", ".join(f"{key} {value}" for key, value in _costly(point).items())
+            kinds.setdefault(words or "all", []).append(one)
+    finished = len(runs) - sum(map(len, kinds.values()))
     measured = []
     with console.counting("measuring", len(kinds)) as advance:
-        for numbers in kinds.values():
-            first = numbers[0]
-            words = ", ".join(f"{key} {value}" for key, value in _costly(points[first]).items())
-            measured.append(_measure(requests[first], words or "all", len(numbers)))
+        for words, alike in kinds.items():
+            measured.append(_measure(alike[0], words, len(alike)))
             advance(1)
     steps = sum(kind.runs * kind.steps for kind in measured)
     seconds = sum(kind.runs * kind.seconds for kind in measured)
     times = [console.duration(kind.seconds) for kind in measured]
     rows = [[k.settings, k.runs, k.steps, k.evaluations, time] for k, time in zip(measured, times, strict=True)]
-    notes = [f"{STEPS} steps and the evaluations of one run of each kind were measured. Nothing was written."]
+    notes = [f"{MEASURED_STEPS} steps and the evaluations of one run of each kind were measured. Nothing was written."]
     if finished:
-        notes.append(f"{finished} of these runs have finished before and will not be made again.")
+        notes.append(f"{finished} more have finished before and will not be made again.")
     if busy := busy_note(threads()):
         notes.append(f"{busy.capitalize()}.")
     columns = ["kind", "runs", "steps a run", "evaluations a run", "time a run"]
     result.ran_on(request.device, None)
-    count = len(requests)
+    count = len(runs) - finished
     result.verdict = (
-        f"{count:,} run{'s' * (count > 1)} of {steps:,} steps in all: about {console.duration(seconds)} here."
+        f"{count:,} run{'s' * (count != 1)} of {steps:,} steps in all: about {console.duration(seconds)} here."
     )
-    found: dict[str, Any] = {"runs": count, "finished": finished, "steps": steps, "seconds": seconds}
+    found: dict[str, Any] = {"runs": len(runs), "finished": finished, "steps": steps, "seconds": seconds}
     found["kinds"] = [vars(kind) for kind in measured]
     return result.finish(found, [Table("What training will take", columns, rows, notes=notes)])
 
@@ -96,10 +95,12 @@ def _measure(request: TrainRequest, settings: str, runs: int) -> Kind:
     from sentcli.training.prepare import prepare
     from sentcli.training.run import run
 
-    short = {"max_steps": STEPS, "eval_every": STEPS, "patience": 0, "keep_start": True}
+    if request.after is not None:
+        raise InputError("--dry-run measures one training, and a run with --after is two")
+    short = {"max_steps": MEASURED_STEPS, "eval_every": MEASURED_STEPS, "patience": 0, "keep_start": True}
     with tempfile.TemporaryDirectory(prefix="sentcli-dry-run-") as folder:
         log = replace(request.log, save_every=0, resume=False, overwrite=False, log_to=None)
-        request = replace(request, output=Path(folder) / "run", log=log, after=None)
+        request = replace(request, output=Path(folder) / "run", log=log)
         whole = prepare(request)
         if whole.model is None:
             result, steps = run(whole), 0

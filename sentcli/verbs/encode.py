@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
-def in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
+def run_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
     """Run the verb from Python; without an output the rows and their vectors are in the frame of the result."""
     if values["output"] is not None or values["check"] is not None or values["estimate"]:
         return run(values)
@@ -42,7 +43,7 @@ def in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -
     return result
 
 
-LONG = 50_000
+TAKES_LONG = 50_000
 """The rows from which encoding takes long enough to say what slows it down."""
 
 
@@ -105,7 +106,7 @@ class WriteOptions:
         "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
-    in_memory=in_memory,
+    in_memory=run_in_memory,
 )
 def encode(
     inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
@@ -207,10 +208,11 @@ def encode(
             append=writing.append,
             part=share,
         )
-        takes_long = rows >= LONG and encoder.backend.device == "cpu" and pool is None
+        takes_long = rows >= TAKES_LONG and encoder.backend.device == "cpu" and pool is None
         if takes_long and (busy := busy_note(threads())):
             console.note(busy)
-        interrupted = result.kept_if_interrupted(lambda: _done_so_far(str(output)) if directory else {})
+        place, replaces = str(output), writing.overwrite
+        interrupted = result.kept_if_interrupted(lambda: _done_so_far(place, overwrite=replaces) if directory else {})
         with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
@@ -230,16 +232,21 @@ def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
     return {name: results[key] or "a frame" for key, name in names.items()} | counts
 
 
-def _done_so_far(output: str) -> dict[str, Any]:
-    """Return how many rows a directory holds that was interrupted; nothing if it was not begun."""
+def _done_so_far(output: str, *, overwrite: bool) -> dict[str, Any]:
+    """Return how many rows a directory holds that was interrupted; nothing if it was not begun.
+
+    One that replaces another is made beside it, in the successor.
+    """
     from sentcli.io.dataset import read_manifest
     from sentcli.io.folder import open_folder
 
-    try:
-        manifest = read_manifest(open_folder(output))
-    except SentcliError:
-        return {}
-    return {"rows_done": manifest.rows_done, "rows_total": manifest.rows_total}
+    place = open_folder(output)
+    for folder in (place.successor(), place) if overwrite else (place,):
+        with suppress(SentcliError, OSError):  # it is not there, or parts of other machines are missing
+            manifest = read_manifest(folder)
+            if manifest.rows_done < manifest.rows_total:
+                return {"rows_done": manifest.rows_done, "rows_total": manifest.rows_total}
+    return {}
 
 
 def _kept(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:

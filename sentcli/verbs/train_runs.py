@@ -63,16 +63,22 @@ def run_one(request: TrainRequest) -> Result:
     return outcome.finish(result.to_dict())
 
 
-def _done_so_far(folder: Path) -> dict[str, Any]:
-    """Return the steps of a run that was interrupted and its last evaluation; nothing if it had not begun."""
-    from sentcli.training.records import METRICS_FILE, parsed
+def _done_so_far(output: Path) -> dict[str, Any]:
+    """Return the steps of a run that was interrupted and its last evaluation; nothing if it had not begun.
 
-    log = folder / METRICS_FILE
-    lines = parsed(log.read_bytes(), log) if log.is_file() else []
-    evaluations = [line for line in lines if "best" in line]
-    if not lines:
-        return {}
-    return {"steps": lines[-1]["step"], **({"evaluation": evaluations[-1]} if evaluations else {})}
+    One that replaces a finished run is made beside it, in the successor.
+    """
+    from sentcli.io.atomic import successor
+    from sentcli.training.records import METRICS_FILE, parsed
+    from sentcli.training.run_folder import WEIGHTS_FILE
+
+    for folder in (successor(output), output):
+        log = folder / METRICS_FILE
+        lines = parsed(log.read_bytes(), log) if log.is_file() else []
+        if lines and not (folder / WEIGHTS_FILE).exists():
+            evaluations = [line for line in lines if "best" in line]
+            return {"steps": lines[-1]["step"], **({"evaluation": evaluations[-1]} if evaluations else {})}
+    return {}
 
 
 def planned_runs(request: TrainRequest, varied: Sweep) -> list[SweepRun]:
@@ -96,9 +102,11 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     sweep.check_sweep_folder(request, results)
     outcome = Result("train", request.model, silent=not is_first())
     names = {run.name for run in planned}
+    replaced = read_results(results) if request.log.overwrite else {}
 
     def so_far() -> dict[str, Any]:
-        done = [record for record in read_results(results).values() if record.get("run") in names]
+        records = read_results(results)
+        done = [key for key, record in records.items() if record.get("run") in names and record != replaced.get(key)]
         return {"runs": len(planned), "runs_done": len(done)}
 
     interrupted = outcome.kept_if_interrupted(so_far)
@@ -177,17 +185,17 @@ class SweepView:
     def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
         self.runs, self.views = runs, views
         self.said: dict[str, float] = {}
-        self.began: list[float] = []
-        """When each run began that this process has made."""
+        self.began: dict[str, float] = {}
+        """When each run began that this process has made; one with ``--after`` trains twice."""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Print which run starts, and show its steps."""
         now, number = time.monotonic(), self.runs.index(run)
         left = ""
-        if self.began:
-            of_one = (now - self.began[0]) / len(self.began)
+        if earlier := [began for name, began in self.began.items() if name != run.name]:
+            of_one = (now - earlier[0]) / len(earlier)
             left = f"; about {console.duration(of_one * (len(self.runs) - number))} left, if all take as long as so far"
-        self.began.append(now)
+        self.began.setdefault(run.name, now)
         console.note(f"{self._title(run)}{left}")
         return self.views.enter_context(training_view.training(prepared))
 

@@ -45,10 +45,9 @@ def curve(folder: Path) -> Figure | None:
 def _curves(metrics: RunMetrics) -> dict[str, tuple[list[int], list[float]]]:
     """Return steps and values of the loss and of each score on a dev set."""
     from sentcli.analysis.runs import thinned
-    from sentcli.training.observer import WITH
 
     logged = dict.fromkeys(key for line in metrics.evaluations for key in line)
-    scores = [key for key in logged if key.startswith(DEV) and WITH not in key]
+    scores = [key for key in logged if key.startswith(DEV)]
     steps, losses = metrics.column("loss", metrics.steps)
     means = thinned(tuple(steps), tuple(losses)) if steps else ((), ())
     curves = {"loss": (list(means[0]), list(means[1]))}

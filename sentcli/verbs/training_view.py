@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.remaining import Remaining
 from sentcli.table import Table
-from sentcli.training.observer import WITH
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sentcli.training.dev import DevSet
-    from sentcli.training.observer import Observer, StepInfo, TrainResult
+    from sentcli.training.observer import Observer, OtherStart, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
     from sentcli.training.records import Summary
 
@@ -52,6 +51,7 @@ class TrainingView:
         self.dev = ""
         self.said = time.monotonic()
         self.remaining: Remaining | None = None
+        self.other: OtherStart | None = None
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Print where the run continues."""
@@ -60,6 +60,10 @@ class TrainingView:
         console.note(f"going on from the checkpoint of step {step}" if step else "no checkpoint: starting anew")
         for tracker in self.trackers:
             tracker.resumed(step, notes)
+
+    def other_start(self, other: OtherStart) -> None:
+        """Keep what the start has with the other pooling, to say it beside the first score."""
+        self.other = other
 
     def step(self, info: StepInfo) -> None:
         """Show loss, terms, shares and speed."""
@@ -84,24 +88,22 @@ class TrainingView:
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Print the numbers of an evaluation."""
         scores = {dev.key: dev.shown(values[dev.key]) for dev in self.sets if dev.key in values}
-        with_others = [key for key in values if WITH in key]
-        others = [key for key in values if key not in scores and key not in with_others]
-        parts = [*scores.values(), *(f"{key.replace('_', '-')} {values[key]:.3f}" for key in others)]
+        others = [f"{key.replace('_', '-')} {value:.3f}" for key, value in values.items() if key not in scores]
+        parts = [*scores.values(), *others]
         if scores:
             self.dev = f"{parts[0]}, "
             parts[0] += " (best so far)" if best and step else ""
         console.note(f"step {step}: {', '.join(parts)}")
-        for key in with_others:
-            self._compare_poolings(key, values)
+        if self.other is not None:
+            self._compare_poolings(self.other, values[self.sets[0].key])
+            self.other = None
         for tracker in self.trackers:
             tracker.scored(step, values, best)
 
-    def _compare_poolings(self, key: str, values: Mapping[str, float]) -> None:
+    def _compare_poolings(self, other: OtherStart, own: float) -> None:
         """Say what the start has with the pooling that was not taken, and warn if it is better."""
-        of_set, _, pooling = key.partition(WITH)
-        dev = next(dev for dev in self.sets if dev.key == of_set)
-        said = f"with --pooling {pooling} the start has {dev.shown(values[key])}"
-        if values[key] > values[of_set]:
+        said = f"with --pooling {other.pooling} the start has {self.sets[0].shown(other.value)}"
+        if other.value > own:
             console.warn(f"{said}, which is more")
         else:
             console.note(said)

@@ -495,6 +495,9 @@ def test_an_interrupted_command_says_in_its_json_what_was_done(invoke, tiny_bert
 
     monkeypatch.setattr(SentenceEncoder, "encode_distinct", stop)
     call = ["encode", source, "-o", tmp_path / "v", "-m", tiny_bert, "--shard-rows", 10, "--json", told]
-    invoke(*call, check=130)
-    found = json.loads(told.read_text())
-    assert found["interrupted"] and found["results"]["rows_total"] == 40 and 0 < found["results"]["rows_done"] < 40
+    for more in ((), ("--overwrite",)):
+        calls = 0
+        invoke(*call, *more, check=130)
+        found = json.loads(told.read_text())
+        assert found["interrupted"] and found["results"]["rows_total"] == 40 and 0 < found["results"]["rows_done"] < 40
+        invoke(*call, "--resume", *more, check=0)  # so that a finished directory is what is replaced next

@@ -92,6 +92,18 @@ def test_interrupted_anywhere_a_run_ends_with_the_same_bytes(
         assert not list((tmp_path / str(at)).glob("checkpoint*")) and not list((tmp_path / str(at)).glob("best*"))
 
 
+def test_what_an_interrupted_run_has_done_is_not_what_the_run_that_it_replaces_had(
+    invoke, tiny_bert, text, tmp_path, monkeypatch
+):
+    told = tmp_path / "so-far.json"
+    call = arguments(tiny_bert, text, tmp_path / "m", "--json", told)
+    invoke(*call, check=0)
+    for at, steps in ((1, None), (3, 2)):
+        told.unlink(missing_ok=True)
+        interrupted(monkeypatch, invoke, at, *call, "--overwrite")
+        assert (json.loads(told.read_text())["results"]["steps"] if told.exists() else None) == steps
+
+
 def test_two_interruptions_and_one_between_checkpoint_and_score(invoke, tiny_bert, text, dev, tmp_path, monkeypatch):
     options = ["--eval-data", dev, "--eval-every", 2]
     invoke(*arguments(tiny_bert, text, tmp_path / "whole", *options), check=0)
