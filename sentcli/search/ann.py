@@ -108,6 +108,24 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     return FaissRecipe(kind, kind, RESCORED["ivfpq"] if quantises else 0)
 
 
+def index_bytes(kind: str, rows: int, dimension: int) -> int:
+    """Return about how many bytes the files of an index of a kind take, besides the vectors themselves.
+
+    Args:
+        kind: one of `KINDS`, or a factory string of faiss.
+        rows: the number of rows of the corpus.
+        dimension: the dimension of its vectors.
+
+    Raises:
+        InputError: for a kind that does not exist, or that needs more rows.
+    """
+    if kind == FLAT:
+        return 0
+    index = FaissIndex.empty(recipe(kind, rows, dimension).factory, dimension, "cosine", rows)
+    # what was learned stands in the file of the trained index and in that of the rows
+    return rows * index.row_bytes + 2 * index.learned_bytes
+
+
 @dataclass(eq=False)
 class FaissIndex:
     """An index of faiss, over unit vectors for cosine or over unchanged vectors for dot."""
@@ -196,6 +214,18 @@ class FaissIndex:
         index = faiss.downcast_index(self.index)
         links = 4 * (index.hnsw.nb_neighbors(0) + 8) if isinstance(index, faiss.IndexHNSW) else 300
         return 4 * int(self.index.d) + links
+
+    @property
+    def learned_bytes(self) -> int:
+        """The approximate size of what training learns (clusters, rotation, codes), in bytes."""
+        faiss, width = require_faiss(), 4 * int(self.index.d)
+        inverted = faiss.try_extract_index_ivf(self.index)
+        if inverted is None:
+            return 0
+        rotation = width * int(self.index.d) if isinstance(self.index, faiss.IndexPreTransform) else 0
+        quantiser = getattr(faiss.downcast_index(inverted), "pq", None)
+        codes = 0 if quantiser is None else width * int(quantiser.ksub)
+        return width * int(inverted.nlist) + rotation + codes
 
     def set(self, parameter: str, value: int) -> None:
         """Set a parameter of faiss.

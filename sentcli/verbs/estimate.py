@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +31,8 @@ SAMPLE = 500
 """Rows that are encoded to measure."""
 LEAST_SECONDS, LEAST_PASSES, MOST_PASSES = 3.0, 2, 4
 """The sample is encoded again until so many seconds have passed; the fastest pass counts, as in `evaluate`."""
+WEIGHED = 8
+"""Of so many blocks of rows one is written, to see how large the files of rows become."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +54,41 @@ class Estimate:
     """The time of the whole corpus, with loading the model."""
     bytes: int
     """The size of all vectors."""
+    index_bytes: dict[str, int]
+    """The size of an index of each kind over them that this corpus is large enough for, in bytes."""
 
 
-def sample_rows(files: Inputs, shard_rows: int) -> tuple[list[str], int]:
-    """Read all rows once, and return some of the texts that are encoded, at random, and the number of all of them.
+@dataclass(frozen=True)
+class Sample:
+    """What reading the whole corpus once has shown."""
 
-    Of texts that are equal within a shard the first one is encoded. At most `SAMPLE` are drawn.
-    """
+    texts: list[str]
+    """Some of the texts that are encoded, at random."""
+    distinct: int
+    """The number of all texts that are encoded: of those that are equal within a shard, the first one is."""
+    rows_bytes: int
+    """The size of the ids, texts and other columns as `encode` keeps them beside the vectors."""
+
+
+def read_sample(files: Inputs, shard_rows: int) -> Sample:
+    """Read all rows once, draw at most `SAMPLE` texts, and write some blocks of rows to a temporary file."""
     from sentcli.io.readers import blocks
     from sentcli.io.sampling import drawn
+    from sentcli.io.writers import OutputPlan, parquet_writer
 
-    def encoded(progress: Callable[[int], object]) -> Iterator[str]:
+    survey, weighed = files.survey, 0
+    plan = OutputPlan(survey.rows, 0, survey.column_types)
+
+    def encoded(progress: Callable[[int], object], weigh: Callable[..., None]) -> Iterator[str]:
+        nonlocal weighed
         shard, seen = -1, set[int]()
-        for block in blocks(files.sources, files.options, shard_rows=shard_rows):
+        reader = blocks(
+            files.sources, files.options, shard_rows=shard_rows, columns=list(plan.column_types), casts=survey.casts
+        )
+        for number, block in enumerate(reader):
+            if number % WEIGHED == 0:
+                weigh(block, np.empty((len(block), 0)))
+                weighed += len(block)
             if block.shard != shard:
                 shard, seen = block.shard, set()
             for text in block.texts:
@@ -70,8 +97,11 @@ def sample_rows(files: Inputs, shard_rows: int) -> tuple[list[str], int]:
                     yield text
             progress(len(block))
 
-    with console.counting("reading", files.survey.rows) as progress:
-        return drawn(encoded(progress), SAMPLE)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "rows.parquet")
+        with parquet_writer(file, plan, with_vectors=False) as weigh, console.counting("reading", survey.rows) as told:
+            texts, distinct = drawn(encoded(told, weigh), SAMPLE)
+        return Sample(texts, distinct, round(file.stat().st_size * survey.rows / max(weighed, 1)))
 
 
 def estimate(
@@ -92,18 +122,19 @@ def estimate(
     """
     for served in filter(None, map(Served.parse, models)):
         raise served.lacks("--estimate, which measures this machine")
-    texts, encoded = sample_rows(files, shard_rows)
-    if not texts:
+    sample = read_sample(files, shard_rows)
+    if not sample.texts:
         raise InputError("no row has a text: there is nothing to estimate")
-    counts = {"rows": files.survey.rows, "distinct": encoded, "duplicates": files.survey.rows - encoded}
-    result = Result("encode", ", ".join(models), {"estimate": True, "sample": len(texts), **smaller.protocol()})
+    rows, distinct, size = files.survey.rows, sample.distinct, len(sample.texts)
+    counts = {"rows": rows, "distinct": distinct, "duplicates": rows - distinct, "rows_bytes": sample.rows_bytes}
+    result = Result("encode", ", ".join(models), {"estimate": True, "sample": size, **smaller.protocol()})
     estimates: list[Estimate] = []
     busy = busy_note(threads())
     for model in models:
         for precision in ("fp32", "int8") if options.precision == "auto" and options.on_cpu else (options.precision,):
             try:
                 load = replace(options, precision=precision)
-                estimates.append(_measure(model, load, texts, counts, smaller, prompt))
+                estimates.append(_measure(model, load, sample.texts, counts, smaller, prompt))
             except SentcliError as error:
                 if precision != "int8" or options.precision != "auto":
                     raise
@@ -111,12 +142,17 @@ def estimate(
     result.ran_on(estimates[0].device, None)
     notes = [
         f"{counts['rows']:,} rows, of which {counts['duplicates']:,} repeat another one and are not encoded again; "
-        f"measured on {len(texts):,} of them, on this machine as it is busy now. Nothing was written."
+        f"measured on {size:,} of them, on this machine as it is busy now. Nothing was written.",
+        f"A directory has about {_megabytes(sample.rows_bytes)} of ids, texts and other columns besides; "
+        "a .parquet has the same in one file, somewhat compressed.",
     ]
     if busy is not None:
         notes.append(f"{busy.capitalize()}.")
     models_json = [asdict(entry) for entry in estimates]
-    return result.finish({**counts, "models": models_json}, [_table(estimates, notes)])
+    tables = [_table(estimates, notes)]
+    if any(entry.index_bytes for entry in estimates):
+        tables.append(_index_table(estimates))
+    return result.finish({**counts, "models": models_json}, tables)
 
 
 def _measure(
@@ -137,6 +173,7 @@ def _measure(
         encoder.encode_distinct(texts, front)
         passes.append(time.perf_counter() - started)
     speed = len(texts) / min(passes)
+    dimension = smaller.dimension(encoder.dimension)
     return Estimate(
         model=model,
         backend=encoder.backend.name,
@@ -148,15 +185,39 @@ def _measure(
         texts_per_second=speed,
         load_seconds=loaded,
         seconds=loaded + counts["distinct"] / speed,
-        bytes=smaller.dimension(encoder.dimension) * np.dtype(smaller.dtype).itemsize * counts["rows"],
+        bytes=dimension * np.dtype(smaller.dtype).itemsize * counts["rows"],
+        index_bytes={} if smaller.output_type == "binary" else _index_bytes(counts["rows"], dimension),
     )
+
+
+def _index_bytes(rows: int, dimension: int) -> dict[str, int]:
+    from sentcli.search.ann import FLAT, KINDS, index_bytes
+
+    sizes = {}
+    for kind in KINDS:
+        with suppress(SentcliError):  # there are too few rows for it, or faiss is not installed
+            sizes[kind] = index_bytes(kind, rows, dimension)
+    sizes.pop(FLAT, None)  # it is the vectors themselves
+    return sizes
 
 
 def _table(estimates: Sequence[Estimate], notes: list[str]) -> Table:
     rows: list[list[Any]] = []
     for e in estimates:
         row = [e.model, e.precision, e.dimension, e.tokens_per_text, 100 * e.cut_rows, e.texts_per_second]
-        rows.append([*row, console.duration(e.seconds), f"{e.bytes / 1e6:,.1f} MB"])
+        rows.append([*row, console.duration(e.seconds), _megabytes(e.bytes)])
     columns = ["model", "precision", "dimensions", "tokens a text", "% cut", "texts a second", "time", "vectors"]
     formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
     return Table("What encoding takes", columns, rows, formats=formats, notes=notes)
+
+
+def _index_table(estimates: Sequence[Estimate]) -> Table:
+    """Return what indexes take; the precision of a model changes nothing about it."""
+    sizes = {entry.model: entry.index_bytes for entry in estimates}
+    kinds = list(dict.fromkeys(kind for of_model in sizes.values() for kind in of_model))
+    rows = [[model, *(_megabytes(of_model[kind]) for kind in kinds)] for model, of_model in sizes.items()]
+    return Table("An index takes besides", ["model", *kinds], rows, notes=["sentcli index DIR --type TYPE builds it."])
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -64,3 +64,19 @@ def test_several_models_and_wrong_usage(corpus, tiny_bert, tiny_roberta, tmp_pat
     refused = invoke("encode", corpus, "-m", tiny_bert, "--estimate", "-o", tmp_path / "v.npy", check=2).stderr
     assert "--estimate" in refused and "--output" in refused
     assert "--model" in invoke("encode", corpus, "--estimate", check=2).stderr
+
+
+def test_the_bytes_of_rows_and_indexes_are_those_on_disk(tmp_path, tiny_bert, invoke):
+    rows = ({"id": f"row {i}", "text": " ".join(WORDS[: 2 + i % 5]) + f" {i}", "year": i} for i in range(3000))
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["encode", tmp_path / "texts.jsonl", "-m", tiny_bert, "--precision", "fp32"]
+    estimated = json.loads(invoke(*arguments, "--estimate", "--json", "-", check=0).stdout)["results"]
+    (entry,) = estimated["models"]
+    invoke(*arguments, "-o", tmp_path / "v", check=0)
+    taken = {path.name: path.stat().st_size for path in (tmp_path / "v").iterdir()}
+    assert estimated["rows_bytes"] == pytest.approx(taken["rows-00000.parquet"], rel=0.05)
+    assert set(entry["index_bytes"]) == {"hnsw", "ivf", "ivfpq", "sq8"}
+    for kind, size in entry["index_bytes"].items():
+        invoke("index", tmp_path / "v", "--type", kind, check=0)
+        files = (tmp_path / "v" / "indexes" / kind).iterdir()
+        assert size == pytest.approx(sum(path.stat().st_size for path in files), rel=0.15), kind

@@ -35,3 +35,39 @@ def test_what_a_kind_does_not_know(tmp_path):
 @pytest.mark.parametrize("kind", ANALYSES)
 def test_kinds_are_named_as_they_are_found(kind):
     assert kind_of(kind).verb.name == kind
+
+
+TEXTS = [f"the {a} {b} the {c}" for a in ("cat", "dog", "man") for b in ("sees", "eats") for c in ("tree", "fish")]
+
+
+def test_a_map_as_a_frame_has_every_row(tiny_bert, tmp_path):
+    import pandas as pd
+
+    given = pd.DataFrame({"text": [*TEXTS, "", TEXTS[0]], "id": [f"r{i}" for i in range(14)]})
+    found = analyze("map", given, model=tiny_bert, output=tmp_path / "m", clusters=2, quiet=True).frame
+    assert list(found["id"]) == list(given["id"]) and list(found["text"]) == list(given["text"])
+    assert found.loc[13, ["x", "y", "cluster"]].equals(found.loc[0, ["x", "y", "cluster"]].rename(13))
+    assert found["x"].isna().tolist() == [False] * 12 + [True, False]
+
+
+@pytest.mark.parametrize("kind", ["map", "geometry", "duplicates"])
+@pytest.mark.parametrize("name", ["v", "v.parquet"])
+def test_vectors_that_the_model_made_are_not_made_again(tiny_bert, tmp_path, monkeypatch, kind, name):
+    from sentcli import SentenceEncoder, encode
+
+    file, encoded = tmp_path / name, []
+    encode([TEXTS], output=file, model=tiny_bert, quiet=True)
+    whole = SentenceEncoder.encode_distinct
+
+    def counted(self, texts, *more, **options):
+        encoded.extend(texts)
+        return whole(self, texts, *more, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode_distinct", counted)
+    monkeypatch.setenv("SENTCLI_VECTOR_CACHE_MB", "0")
+    given = {"texts": str(file)} if kind == "geometry" else {"paths": str(file)}
+    options = {**given, "model": tiny_bert, "quiet": True, **({"clusters": 2} if kind == "map" else {})}
+    one = analyze(kind, output=tmp_path / "one", **options).to_dict()
+    assert encoded == [] and one["model"] == str(tiny_bert)
+    analyze(kind, output=tmp_path / "two", **options, max_length=16)
+    assert sorted(encoded) == sorted(TEXTS)
