@@ -5,7 +5,7 @@ A `Task` is what every evaluation scores it on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -291,11 +291,15 @@ class EvaluatedModel:
         with console.encoding(label, len(set(texts))) as progress:
             return self.encode(texts, progress, prompt=prompt)
 
-    def measure(self, tasks: Sequence[Task], *, read_cache: bool = True) -> list[TaskScore]:
-        """Score the model on tasks, or read their scores from the cache and add the names of the tasks to `cached`.
+    def measure(self, tasks: Sequence[Task]) -> list[TaskScore]:
+        """Score the model on tasks, as `measured` does."""
+        return list(self.measured(tasks))
+
+    def measured(self, tasks: Sequence[Task], *, read_cache: bool = True) -> Iterator[TaskScore]:
+        """Yield the scores of tasks, or read them from the cache and add the names of those tasks to `cached`.
 
         Args:
-            tasks: every distinct text of the tasks without cached scores is encoded once.
+            tasks: every distinct text of the tasks without cached scores is encoded once, before the first one.
             read_cache: take scores from the cache.
         """
         tasks = [for_model(task, self.spec) for task in tasks]
@@ -304,11 +308,12 @@ class EvaluatedModel:
         missing = [task for task in tasks if task.name not in scores]
         texts = [text for task in missing for text in task.texts]
         vectors = self.encode_shown("encoding", texts) if texts else NO_VECTORS
-        for task in missing:
-            scores[task.name] = task.score(self, vectors)
-            if store is not None:
-                store.write({"encoder": self.description, "score": record_of(scores[task.name])}, *task.identity)
-        return [scores[task.name] for task in tasks]
+        for task in tasks:
+            if task.name not in scores:
+                scores[task.name] = task.score(self, vectors)
+                if store is not None:
+                    store.write({"encoder": self.description, "score": record_of(scores[task.name])}, *task.identity)
+            yield scores[task.name]
 
     def _cached_scores(self, store: ScoreStore, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
@@ -347,6 +352,7 @@ def score_model(
     *,
     seed: int | None = None,
     read_cache: bool = True,
+    done: list[ModelScores] | None = None,
 ) -> ModelScores:
     """Score a model on tasks, print warnings about its texts and vectors, and release it.
 
@@ -357,10 +363,14 @@ def score_model(
         protocol: every choice that moves a score, except those of the model.
         seed: of the classifiers that are trained, if any.
         read_cache: take scores from the cache.
+        done: gets the scores before the first task is measured, so that what was done is known whatever happens.
     """
     scores = ModelScores(command, model.name, protocol, [])
+    if done is not None:
+        done.append(scores)
     before = len(model.cached)
-    scores.tasks = model.measure(tasks, read_cache=read_cache)
+    for score in model.measured(tasks, read_cache=read_cache):
+        scores.tasks.append(score)
     choices = dict(model.description)
     device = choices.pop("device", "cpu")
     truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)

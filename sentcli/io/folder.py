@@ -11,7 +11,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -275,3 +275,19 @@ def local_place(name: str | Path) -> Place:
                 (copy.path / file).unlink(missing_ok=True)
             raise SentcliError(f"{name}: {problem}; encode with --resume makes it again")
     return copy
+
+
+def rows_so_far(output: str, *, overwrite: bool) -> dict[str, int]:
+    """Return how many rows an unfinished directory holds and is to hold; nothing if it was not begun.
+
+    Args:
+        output: the directory.
+        overwrite: whether it replaces another one, so that it is made in the successor of that.
+    """
+    place = open_folder(output)
+    for folder in (place.successor(), place) if overwrite else (place,):
+        with suppress(SentcliError, OSError):  # it is not there, or parts of other machines are missing
+            manifest = read_manifest(folder)
+            if manifest.rows_done < manifest.rows_total:
+                return {"rows_done": manifest.rows_done, "rows_total": manifest.rows_total}
+    return {}

@@ -139,17 +139,33 @@ def build(
         raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
     request = request.of(store.origin)
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
-    place = store.place(recipe.name)
+    place, work = _places(store, recipe)
     job = _IndexBuild(store, request, recipe, progress, step, pool)
     with locked(place.with_name(f".{place.name}.lock"), f"another process builds {place}: wait for it, or end it"):
         check_output(place, resume=True, folder=True)
         if place.exists() and not request.overwrite:
             return job.extend(place)
-        work = place.with_name(f".{recipe.name}.building")
         manifest = job.begin(work)
         with replacing(place) as temporary:  # an old index stays until the new one is complete
             work.rename(temporary)
     return manifest, manifest.rows
+
+
+def _places(store: Store, recipe: FaissRecipe) -> tuple[Path, Path]:
+    """Return the folder of an index, and the one in which it is built."""
+    place = store.place(recipe.name)
+    return place, place.with_name(f".{recipe.name}.building")
+
+
+def rows_so_far(store: Store, request: IndexRequest) -> dict[str, int]:
+    """Return how many rows the whole files of an unfinished index have and will have; nothing if there are none."""
+    rows = len(store.blocks)
+    place, work = _places(store, ann.recipe(request.kind, rows, store.dimension))
+    folder = place if place.exists() and not request.overwrite else work
+    with suppress(InputError):  # it was not begun
+        done = IndexManifest.read(folder).rows
+        return {"rows_done": done, "rows_total": rows} if done else {}
+    return {}
 
 
 def check_recipe(

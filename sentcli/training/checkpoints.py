@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 KEPT_CHECKPOINTS = 2
 """How many checkpoints stay in the folder."""
+OPTIMIZER_STATES = {"adamw": 2, "rmsprop": 1}
+"""How many numbers an optimiser keeps for each weight."""
 
 
 @dataclass
@@ -116,6 +118,18 @@ def snapshot(gradients: Gradients, progress: Progress, scores: Scores) -> Checkp
         "scaler": gradients.scaler.state_dict(),
     }
     return Checkpoint(progress.step, tensors, facts)
+
+
+def weights_bytes(module: nn.Module, *, trained: bool = False) -> int:
+    """Return the size of the weights of a module, or of those alone that are trained, in bytes."""
+    weights = (weight for weight in module.parameters() if weight.requires_grad or not trained)
+    return sum(weight.numel() * weight.element_size() for weight in weights)
+
+
+def checkpoint_bytes(gradients: Gradients) -> int:
+    """Return about what a checkpoint takes: the weights, and what the optimiser keeps of each that is trained."""
+    states = OPTIMIZER_STATES[gradients.settings.optimizer]
+    return weights_bytes(gradients.model) + states * weights_bytes(gradients.model, trained=True)
 
 
 def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Scores]:

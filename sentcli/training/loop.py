@@ -29,7 +29,7 @@ import torch
 from sentcli.errors import SentcliError
 from sentcli.processes import agree, is_first, process_count, rank
 from sentcli.training.batches import BatchMaker, Order, to_tensors
-from sentcli.training.checkpoints import Progress, Scores, restore, snapshot
+from sentcli.training.checkpoints import Progress, Scores, checkpoint_bytes, restore, snapshot, weights_bytes
 from sentcli.training.gradients import Gradients, keeping_freed_memory
 from sentcli.training.observer import DevScores, StepInfo, TrainResult
 
@@ -101,6 +101,9 @@ def train(
     progress, scores = Progress(), Scores()
     if folder.checkpoint is not None:
         progress, scores = restore(folder.checkpoint, gradients)
+    else:
+        has_checkpoints = 0 < save_every < total
+        folder.require_room(weights_bytes(model.encoder) + has_checkpoints * checkpoint_bytes(gradients))
     keeper = BestKeeper(model, folder, score, observer, settings, dev, scores)
     if folder.resumed and observer is not None:
         observer.resumed(progress.step, folder.notes)

@@ -23,7 +23,7 @@ from torch import nn
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.hub import CARD
-from sentcli.io.atomic import check_output, succeed, successor
+from sentcli.io.atomic import check_output, require_room, succeed, successor
 from sentcli.io.forms import checked, contents, decode, finite, write_json
 from sentcli.io.graph_files import HUB_FOLDERS, ONNX
 from sentcli.io.weights import save_weights
@@ -228,6 +228,14 @@ class RunFolder:
         if self.metrics is not None:
             self.metrics.write(json.dumps(finite(record), allow_nan=False) + "\n")
             self.metrics.flush()
+
+    def require_room(self, size: int) -> None:
+        """Check that the disk has room for so many bytes, before they are worked for.
+
+        Raises:
+            NoRoomError: if it has less.
+        """
+        everywhere(lambda: require_room(self.path, size if is_first() else 0, str(self.target)))
 
     def keep_failed(self, batch: dict[str, Any]) -> Path:
         """Write the batch that a run failed at, and return its path."""

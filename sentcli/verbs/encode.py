@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -163,6 +162,7 @@ def encode(
     from sentcli.bulk.engines import parse_devices
     from sentcli.cluster import check_address
     from sentcli.io.dataset import ShardShare
+    from sentcli.io.folder import rows_so_far
     from sentcli.io.writers import output_kind
     from sentcli.machine import threads
     from sentcli.smaller import Smaller
@@ -212,7 +212,7 @@ def encode(
         if takes_long and (busy := busy_note(threads())):
             console.note(busy)
         place, replaces = str(output), writing.overwrite
-        interrupted = result.kept_if_interrupted(lambda: _done_so_far(place, overwrite=replaces) if directory else {})
+        interrupted = result.kept_if_interrupted(lambda: rows_so_far(place, overwrite=replaces) if directory else {})
         with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
@@ -230,23 +230,6 @@ def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
     counted = ("duplicates", "empty", "truncated", "rows_skipped", "repeated_ids")
     counts = {key.replace("_", " "): results[key] for key in counted if results[key]}
     return {name: results[key] or "a frame" for key, name in names.items()} | counts
-
-
-def _done_so_far(output: str, *, overwrite: bool) -> dict[str, Any]:
-    """Return how many rows a directory holds that was interrupted; nothing if it was not begun.
-
-    One that replaces another is made beside it, in the successor.
-    """
-    from sentcli.io.dataset import read_manifest
-    from sentcli.io.folder import open_folder
-
-    place = open_folder(output)
-    for folder in (place.successor(), place) if overwrite else (place,):
-        with suppress(SentcliError, OSError):  # it is not there, or parts of other machines are missing
-            manifest = read_manifest(folder)
-            if manifest.rows_done < manifest.rows_total:
-                return {"rows_done": manifest.rows_done, "rows_total": manifest.rows_total}
-    return {}
 
 
 def _kept(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:

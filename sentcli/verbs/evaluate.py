@@ -16,12 +16,14 @@ from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.gate import GateOptions, settle
 from sentcli.verbs.options import Models, Overwrite, PairFields, RerankOptions
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions
+from sentcli.verbs.scoring import ScoringOptions, kept_if_interrupted
 from sentcli.verbs.slices import query_columns, sliced
 from sentcli.verbs.variants import compare_variants, read_grid
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
+    from sentcli.evaluation.reranking import EvaluatedReranker
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.evaluation.scores import ModelScores
     from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
@@ -198,23 +200,16 @@ def evaluate(
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
     models = scoring.models(model, options, kept=files)
     sample = costs.sample([task.all_texts for task in tasks])
-    results = []
-    for evaluated in models:
-        protocol = choices(tasks, evaluated, pair_fields)
-        scores = score_model(evaluated, tasks, "evaluate", protocol)
-        with console.working(f"{evaluated.name}: measuring the speed"):
-            scores.cost = costs.measure(evaluated, sample)
-        scores.finish()
-        results.append(scores)
-        if reranker is not None:
-            again = score_model(evaluated, reranked, "evaluate", {**protocol, **reranker.protocol})
-            again.model = again.label = f"{evaluated.name} + {reranker.name}"
-            with console.working(f"{reranker.name}: measuring the speed"):
-                milliseconds = reranker.milliseconds(reranked[0].data)
-            weights = (scores.cost["weight_bytes"] or 0) + costs.weight_bytes(reranker.spec)
-            again.cost = scores.cost | {"weight_bytes": weights, "rerank_milliseconds": milliseconds}
-            again.finish()
-            results.append(again)
+    with kept_if_interrupted() as results:
+        for evaluated in models:
+            protocol = choices(tasks, evaluated, pair_fields)
+            scores = score_model(evaluated, tasks, "evaluate", protocol, done=results)
+            with console.working(f"{evaluated.name}: measuring the speed"):
+                scores.cost = costs.measure(evaluated, sample)
+            scores.finish()
+            if reranker is not None:
+                again = score_model(evaluated, reranked, "evaluate", {**protocol, **reranker.protocol})
+                results.append(_reranked(again, scores, reranker, reranked[0]))
     caveats = {task.name: task.caveats for task in tasks}
     for scores in results:
         scores.tasks = [replace(score, details={**score.details, **caveats[score.task]}) for score in scores.tasks]
@@ -227,3 +222,16 @@ def evaluate(
     result.further = [Section(table.title, table=table) for table in slices]
     result = result if savings is None else savings.added(result)
     return result if compared is None else compared.added(result)
+
+
+def _reranked(again: ModelScores, scores: ModelScores, reranker: EvaluatedReranker, task: RetrievalTask) -> ModelScores:
+    """Return the scores of reranked hits under the name of both models, with what both cost."""
+    from sentcli.evaluation import costs
+
+    again.model = again.label = f"{scores.model} + {reranker.name}"
+    with console.working(f"{reranker.name}: measuring the speed"):
+        milliseconds = reranker.milliseconds(task.data)
+    weights = (scores.cost["weight_bytes"] or 0) + costs.weight_bytes(reranker.spec)
+    again.cost = scores.cost | {"weight_bytes": weights, "rerank_milliseconds": milliseconds}
+    again.finish()
+    return again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,7 +76,7 @@ def index(
       sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
     from sentcli.io.copies import FolderCopy
-    from sentcli.io.folder import local_place
+    from sentcli.io.folder import local_place, rows_so_far
     from sentcli.io.sources import open_source
     from sentcli.io.table_folders import is_table
     from sentcli.search.bm25 import LANGUAGE
@@ -108,7 +108,9 @@ def index(
             texts.check_model(model)
         with _loading(model, texts, request, options, cluster) as (encoder, pool):
             if texts is not None:
-                fill(texts, encoder, pool, options, doc_prompt, request)
+                target = str(output)
+                with Result("index", str(model)).kept_if_interrupted(lambda: rows_so_far(target, overwrite=overwrite)):
+                    fill(texts, encoder, pool, options, doc_prompt, request)
             store = Store.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
@@ -220,16 +222,19 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
     """Build an index of faiss."""
     from sentcli.cluster_pool import Pool
     from sentcli.search import ann
+    from sentcli.search.index import rows_so_far
 
     result = Result("index", store.origin.model)
     result.ran_on("cpu", "fp32", revision=store.origin.revision)
-    if cluster.ray is None or request.kind == ann.FLAT:
-        manifest = _build(store, request)
-    else:  # there is a file for each shard, if nothing else is asked for
-        file_rows = request.file_rows or store.manifest.shard_rows
-        most = -(-len(store.blocks) // file_rows)
-        with open_cluster(cluster, most=most, on_cpu=True) as (_, workers), Pool(workers) as pool:
-            manifest = _build(store, replace(request, file_rows=file_rows), pool)
+    with result.kept_if_interrupted(lambda: rows_so_far(store, request)), ExitStack() as stack:
+        pool = None
+        if cluster.ray is not None and request.kind != ann.FLAT:
+            # there is a file for each shard, if nothing else is asked for
+            request = replace(request, file_rows=request.file_rows or store.manifest.shard_rows)
+            most = -(-len(store.blocks) // (request.file_rows or 1))
+            _, workers = stack.enter_context(open_cluster(cluster, most=most, on_cpu=True))
+            pool = stack.enter_context(Pool(workers))
+        manifest = _build(store, request, pool)
     result.protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
@@ -263,7 +268,7 @@ def with_queries(
     return replace(request, queries=origin.fitted(vectors, normalized=bool(encoder.spec.normalizes)))
 
 
-def _build(store: Store, request: IndexRequest, pool: Pool | None = None) -> IndexManifest:
+def _build(store: Store, request: IndexRequest, pool: Pool | None) -> IndexManifest:
     from sentcli.search import ann
     from sentcli.search.index import GROWN, build
 

@@ -93,7 +93,9 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
         replaces = overwrite and MilvusCollection.is_there(client, address, name)
         collection = _begun(client, address, name, rows, replaces=replaces)
         collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
-        counts = _write(collection, rows)
+        counts = {"written": 0, "unchanged": 0}
+        with result.kept_if_interrupted(lambda: {"rows_done": sum(counts.values()), "rows_total": rows.rows}):
+            _write(collection, rows, counts)
         counts["deleted"] = _prune(collection, hashes, prune=database.prune or replaces)
         collection.flush()
         counts["rows"] = collection.count()
@@ -259,11 +261,11 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     return CollectionRows(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
 
 
-def _write(collection: MilvusCollection, rows: CollectionRows) -> dict[str, int]:
+def _write(collection: MilvusCollection, rows: CollectionRows, counts: dict[str, int]) -> None:
     """Write the rows that are not there or differ, and count them."""
     from sentcli.search.milvus_rows import LONGEST, content_hash
 
-    count = cut = 0
+    cut = 0
     with console.counting(f"writing into {collection.name}", rows.rows) as progress:
         for block, vectors_of in rows.blocks():
             contents = zip(block.texts, *block.columns.values(), strict=True)
@@ -274,11 +276,11 @@ def _write(collection: MilvusCollection, rows: CollectionRows) -> dict[str, int]
                 columns = {name: [values[i] for i in changed] for name, values in block.columns.items()}
                 part = Block([block.ids[i] for i in changed], [block.texts[i] for i in changed], columns)
                 cut += collection.upsert(part, vectors_of(changed), [hashes[i] for i in changed])
-            count += len(changed)
+            counts["written"] += len(changed)
+            counts["unchanged"] += len(block) - len(changed)
             progress(len(block))
     if cut:
         console.warn(f"{cut} texts are longer than the {LONGEST:,} bytes of Milvus; their ends are not stored there")
-    return {"written": count, "unchanged": rows.rows - count}
 
 
 def _prune(collection: MilvusCollection, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:

@@ -27,6 +27,16 @@ SCREEN = (100, 20)
 """Characters of a line and lines of the text form of a result."""
 
 
+@contextmanager
+def written_if_interrupted(outcome: Callable[[], Result | None]) -> Iterator[None]:
+    """Let ``--json`` be written if the work inside is interrupted, of what `outcome` then returns."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        error.outcome = outcome()  # type: ignore[union-attr]
+        raise
+
+
 @dataclass(repr=False)
 class Result:
     """The result of a verb, which is made when the verb starts and filled while it works."""
@@ -111,13 +121,14 @@ class Result:
         Args:
             done: returns it; what is empty is not written.
         """
-        try:
+
+        def outcome() -> Result | None:
+            so_far = done()
+            self.more["interrupted"] = True
+            return self.finish(so_far) if so_far else None
+
+        with written_if_interrupted(outcome):
             yield
-        except (KeyboardInterrupt, SystemExit) as error:
-            if so_far := done():
-                self.more["interrupted"] = True
-                error.outcome = self.finish(so_far)  # type: ignore[union-attr]
-            raise
 
     def failed(self, message: str) -> SentcliError:
         """Return the error to end with after work that was partly done; ``--json`` is written all the same."""

@@ -28,7 +28,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.options import Way
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, scores_result
+from sentcli.verbs.scoring import ScoringOptions, kept_if_interrupted, scores_result
 
 if TYPE_CHECKING:
     from sentcli.search.options import SearchOptions
@@ -151,24 +151,24 @@ def _search(
     files: dict[Search, dict[str, Path]] = {}
     if target is not None:
         files = _run_files(target, bench, searches, other_files, overwrite=overwrite)
-    all_scores = []
-    for model, way, second in searches:
-        tasks = bench.tasks(way, model, files.get((model, way, second), {}), second)
-        choices, read_cache = protocol(bench.options, way, model), target is None
-        choices |= {} if second is None else second.protocol
-        if model is None:
-            scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
-        else:
-            scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
-        scores.protocol |= _set_protocol(bench.collections)
-        scores.tasks = bench.joined(scores.tasks)
-        scores.cached = list(dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in scores.cached))
-        name = scores.model
-        scores.model = name if way in ("dense", "bm25") else f"{name} + bm25"
-        scores.label = name if set(ways) == {"dense"} or way == "bm25" else f"{scores.model}, {way}"
-        if second is not None:
-            scores.model, scores.label = (f"{label} + {second.name}" for label in (scores.model, scores.label))
-        all_scores.append(scores)
+    with kept_if_interrupted() as all_scores:
+        for model, way, second in searches:
+            tasks = bench.tasks(way, model, files.get((model, way, second), {}), second)
+            choices, read_cache = protocol(bench.options, way, model), target is None
+            choices |= {} if second is None else second.protocol
+            if model is None:
+                scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
+            else:
+                scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
+            scores.protocol |= _set_protocol(bench.collections)
+            scores.tasks = bench.joined(scores.tasks)
+            scores.cached = list(dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in scores.cached))
+            name = scores.model
+            scores.model = name if way in ("dense", "bm25") else f"{name} + bm25"
+            scores.label = name if set(ways) == {"dense"} or way == "bm25" else f"{scores.model}, {way}"
+            if second is not None:
+                scores.model, scores.label = (f"{label} + {second.name}" for label in (scores.model, scores.label))
+            all_scores.append(scores)
     return all_scores
 
 
@@ -337,8 +337,8 @@ def score_pairs(
         "ties": positives.IN_DOMAIN_TIES,
         "top_k": search.top_k,
     }
-    scores = []
-    for model, similarity in zip(evaluated, similarities, strict=True):
-        task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
-        scores.append(score_model(model, [task], "retrieve", {**protocol, "similarity": similarity}))
+    with kept_if_interrupted() as scores:
+        for model, similarity in zip(evaluated, similarities, strict=True):
+            task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
+            score_model(model, [task], "retrieve", {**protocol, "similarity": similarity}, done=scores)
     return scores_result(scores, published, IN_DOMAIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag
-from sentcli.verbs.result import Result
+from sentcli.verbs.result import Result, written_if_interrupted
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
@@ -70,6 +71,22 @@ class ScoringOptions:
         system = published.find(self.against)
         published.require(system, kind, tasks)
         return system
+
+
+@contextmanager
+def kept_if_interrupted() -> Iterator[list[ModelScores]]:
+    """Yield a list for the scores of models; those that are in it when the work is interrupted go to ``--json``."""
+    from sentcli.evaluation.score_files import model_json
+
+    done: list[ModelScores] = []
+
+    def so_far() -> Result | None:
+        begun = [scores for scores in done if scores.tasks]
+        objects = [{**model_json(scores), "interrupted": True} for scores in begun]
+        return Result.of_scores(begun, [], objects=objects) if begun else None
+
+    with written_if_interrupted(so_far):
+        yield done
 
 
 def compare_models(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:

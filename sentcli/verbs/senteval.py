@@ -11,7 +11,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Group, verb
 from sentcli.verbs.options import Models
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, names, scores_result
+from sentcli.verbs.scoring import ScoringOptions, kept_if_interrupted, names, scores_result
 
 
 @verb("senteval", pages=True)
@@ -64,5 +64,7 @@ def senteval(
         **({"regression": relatedness.HEAD_PROTOCOL} if graded else {}),
     }
     models = scoring.models(model, replace(options, normalize=False))
-    scores = [score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED) for evaluated in models]
+    with kept_if_interrupted() as scores:
+        for evaluated in models:
+            score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED, done=scores)
     return scores_result(scores, published, TRANSFER)

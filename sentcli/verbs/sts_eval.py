@@ -12,7 +12,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.options import Models
 from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, names, scores_result
+from sentcli.verbs.scoring import ScoringOptions, kept_if_interrupted, names, scores_result
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, Task
@@ -103,7 +103,9 @@ def sts_eval(
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
     models = scoring.models(model, options, pairs=not regression)
-    scores = [score_model(evaluated, scored_tasks, "sts-eval", protocol) for evaluated in models]
+    with kept_if_interrupted() as scores:
+        for evaluated in models:
+            score_model(evaluated, scored_tasks, "sts-eval", protocol, done=scores)
     return scores_result(scores, published, SIMILARITY)
 
 

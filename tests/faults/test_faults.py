@@ -128,7 +128,8 @@ def file_size_limit(size):
 
 def only_error(result):
     """Return the one error line of a failed run."""
-    lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
+    told = ("warning: ", "exporting ")
+    lines = [line for line in result.stderr.splitlines() if not line.startswith(told)]
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("error: ")
     return lines[0]
@@ -173,6 +174,10 @@ def test_a_really_full_disk(short, tiny_bert, tmp_path, invoke):
             message = only_error(invoke("encode", short, "-o", mount / name, "-m", tiny_bert, check=1))
             assert str(mount / name) in message
             assert list(mount.iterdir()) == []
+        train = ["train", "--data", short, "-m", tiny_bert, "--method", "simcse", "--max-steps", 2, "-o"]
+        message = invoke(*train, mount / "run", check=1).stderr
+        assert str(mount / "run") in message
+        assert (mount / "run" / "metrics.jsonl").read_text() == ""  # it was refused before the first step
     finally:
         subprocess.run(["umount", mount], check=True)
 
