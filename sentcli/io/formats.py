@@ -68,13 +68,12 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        if source.lenient:
-            return raw.decode("latin1" if _UNDEFINED.search(raw) else "cp1252")
         if number == 1 and not source.packed and (kind := binary_kind(source.path)) is not None:
             raise DataError(source.name, f"no text: it is {kind}") from error
         problem = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8"
         advice = f"convert the file first, for example: iconv -f {_other_encoding(raw)} -t utf-8"
-        raise DataError(source.name, f"{problem}; {advice}", line=number) from error
+        source.refuse(DataError(source.name, f"{problem}; {advice}", line=number))
+        return raw.decode("latin1" if _UNDEFINED.search(raw) else "cp1252")
 
 
 def _other_encoding(raw: bytes) -> str:
@@ -85,19 +84,14 @@ def _other_encoding(raw: bytes) -> str:
 
 
 def without_broken_lines(source: Source) -> tuple[Source, list[DataError]]:
-    """Return a source that can be read to its end, and the errors of all lines that are no UTF-8.
-
-    These are read as cp1252, which they probably are, so that what else is wrong in the file is found as well.
-    """
-    broken: list[DataError] = []
-    if source.format not in OF_BINARY:
-        with source.open() as handle:
-            for number, raw in enumerate(handle, 1):
-                try:
-                    _decoded(raw, source, number)
-                except DataError as error:
-                    broken.append(error)
-    return replace(source, lenient=bool(broken)), broken
+    """Return a source that can be read to its end, and the errors of all its lines; see `Source.broken`."""
+    if source.format in OF_BINARY:
+        return source, []
+    broken: dict[str, DataError] = {}
+    lenient = replace(source, broken=broken)
+    for _ in records(lenient):
+        pass
+    return lenient, list(broken.values())
 
 
 def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
@@ -187,16 +181,19 @@ def _csv(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]
     reader = _csv_reader(source, cursor)
     if not before:
         next(reader, None)
-    try:
-        for row in reader:
-            if not row:  # a blank line
-                continue
-            if len(row) > len(names):
-                problem = f"{len(row)} fields, but the header names {len(names)}"
-                raise DataError(source.name, problem, line=before + reader.line_num)
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            source.refuse(DataError(source.name, f"broken {source.format}: {error}", line=before + reader.line_num))
+            continue
+        if row is None:
+            return
+        if len(row) > len(names):
+            problem = f"{len(row)} fields, but the header names {len(names)}"
+            source.refuse(DataError(source.name, problem, line=before + reader.line_num))
+        elif row:  # it is no blank line
             yield before + reader.line_num, dict(zip(names, row, strict=False))
-    except csv.Error as error:
-        raise DataError(source.name, f"broken {source.format}: {error}", line=before + reader.line_num) from error
 
 
 def _sheet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -242,10 +239,12 @@ def _jsonl(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]
             if "\\u" in line:
                 record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
         except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
-            raise DataError(source.name, f"broken JSON: {error}", line=number) from error
-        if not isinstance(record, dict):
-            raise DataError(source.name, f"expected a JSON object, found {kind_of(record)}", line=number)
-        yield number, record
+            source.refuse(DataError(source.name, f"broken JSON: {error}", line=number))
+            continue
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            source.refuse(DataError(source.name, f"expected a JSON object, found {kind_of(record)}", line=number))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -88,8 +88,15 @@ class Source(Place):
     """How the file is compressed, one of the values of PACKED, or nothing."""
     without: tuple[str, ...] = ()
     """Columns of a Parquet or Arrow file that are not read, such as vectors."""
-    lenient: bool = False
-    """Whether lines that are no UTF-8 are taken for what they probably are, instead of an error."""
+    broken: dict[str, DataError] | None = field(default=None, compare=False, repr=False)
+    """Receives the errors of lines by their message, while reading goes on: what is no UTF-8 is taken for what it
+    probably is, and other broken lines are left out. None raises the first one."""
+
+    def refuse(self, error: DataError) -> None:
+        """Keep the error of a line that is left out, or raise it."""
+        if self.broken is None:
+            raise error
+        self.broken.setdefault(str(error), error)
 
     @property
     def unit(self) -> Literal["line", "row"]:

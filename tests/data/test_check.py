@@ -82,6 +82,25 @@ def test_the_options_are_those_of_the_contract():
     assert {"--pair-fields", "--kind", "--json"} <= {name for p in command.params for name in p.opts}
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_broken_lines_do_not_hide_each_other(invoke, tmp_path, suffix):
+    """A row with too many fields, one that is no row, and what comes after them."""
+    rows = [[f"a cat {i}", "xy"[i % 2]] for i in range(9)]
+    if suffix == "csv":
+        lines = ["text,label", *(",".join(row) for row in rows)]
+        lines[3] += ",of,more"
+        lines[5] = '"a cat 4" or not,x'
+    else:
+        lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
+        lines[2], lines[4] = lines[2][:-1], "[1]"
+    (tmp_path / f"t.{suffix}").write_text("\n".join([*lines, lines[-1]]) + "\n")
+    failed = invoke("data", "check", tmp_path / f"t.{suffix}", "--json", tmp_path / "t.json", check=2)
+    found = json.loads((tmp_path / "t.json").read_text())["results"]
+    assert (found["rows"], found["broken_lines"], found["equal_rows"]["count"]) == (8, 2, 1)
+    first = 4 if suffix == "csv" else 3
+    assert all(f"line {number}:" in " ".join(failed.stderr.split()) for number in (first, first + 2))
+
+
 def test_everything_that_is_wrong_is_named_at_once(invoke, tmp_path):
     """Encoding, labels, markup, characters, repeated rows and ids: of one file, in one run, which then is refused."""
     rows = [[str(i), f"how is door {i}", f"where is key {i}", "yes" if i % 3 else "no"] for i in range(40)]
