@@ -25,7 +25,7 @@ from sentcli.evaluation.scores import AVERAGE
 from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
 from sentcli.io.places import is_remote
 from sentcli.io.readers import pair_files
-from sentcli.io.sources import Source, input_files, open_source
+from sentcli.io.sources import Source, input_files, is_in_memory, open_source
 
 LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
@@ -100,11 +100,12 @@ def _names(paths: Sequence[str]) -> list[str]:
     resolved = [Path(path).resolve() for path in paths]
     if twin := next((path for i, path in enumerate(paths) if resolved[i] in resolved[:i]), None):
         raise InputError(f"{twin} is named twice")
+    all_parts = [(path.with_suffix("") if is_in_memory(path) else path).parts for path in resolved]
     names = []
-    for path in resolved:
-        others = [other.parts for other in resolved if other != path]
-        depth = next(n for n in range(1, len(path.parts) + 1) if all(p[-n:] != path.parts[-n:] for p in others))
-        names.append("/".join(path.parts[-depth:]))
+    for parts in all_parts:
+        others = [other for other in all_parts if other != parts]
+        depth = next(n for n in range(1, len(parts) + 1) if all(other[-n:] != parts[-n:] for other in others))
+        names.append("/".join(parts[-depth:]))
     return names
 
 

@@ -195,9 +195,13 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     chosen = file_format or FORMATS.get(suffix)
     if not packed and chosen not in OF_BINARY:
         _refuse_binary(place, suffix, is_text=chosen is not None)
-    in_memory = path.parent.name == IN_MEMORY and copies.is_scratch(path)
-    shown = f"{path.stem} ({IN_MEMORY})" if in_memory else place.name
+    shown = f"{path.stem} ({IN_MEMORY})" if is_in_memory(path) else place.name
     return Source(shown, path, chosen or "txt", packed)
+
+
+def is_in_memory(path: Path) -> bool:
+    """Tell whether a file holds what was given as an object of Python; its stem is then the name of the argument."""
+    return path.parent.name == IN_MEMORY and copies.is_scratch(path)
 
 
 def input_files(names: Iterable[str]) -> list[str]:
