@@ -148,8 +148,13 @@ class Table:
 
         places = range(len(self.columns))
         head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(self.shown(i, j))}</td>' for j in places)}</tr>" for i in range(len(self.rows))
-        )
+        body = "".join(f"<tr>{''.join(self._cell(i, j) for j in places)}</tr>" for i in range(len(self.rows)))
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _cell(self, row: int, column: int) -> str:
+        """Return an entry with its interval as an element of HTML."""
+        from html import escape
+
+        interval = self.interval_text(row, column)
+        return f"<td>{escape(self.shown(row, column))}{f' ({escape(interval)})' if interval else ''}</td>"

@@ -5,6 +5,7 @@ Everything is read and checked here, before a text is encoded.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -183,16 +184,31 @@ def _task(
     return TripletsTask(name, table, draws, caveats)
 
 
+def not_numbers(labels: Mapping[str, int]) -> list[str]:
+    """Return the labels that are no numbers where those of most rows are: what stands for a missing rating, perhaps.
+
+    Args:
+        labels: how many rows have each.
+    """
+    others = [label for label in labels if not re.fullmatch(r"[-+]?\d+([.,]\d+)?", label.strip())]
+    return others if 2 * sum(labels[label] for label in others) < sum(labels.values()) else []
+
+
 def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[str, Any]) -> LabelsTask:
     """Return the task of texts with a class, and say how many of them stand in another fold as well."""
     task = LabelsTask(name, table, draws)
+    if odd := not_numbers(Counter(map(str, table.values or []))):
+        names = ", ".join(map(repr, odd[:NAMED_ROWS]))
+        console.warn(f"{table.name}: most labels are numbers, and {names} are classes of their own; were they missing?")
     copies = task.copies_across_folds()
     if any(copies.values()):
-        equal, near = f"{copies['equal']:,} of {len(table):,} texts", f"{copies['nearly_equal']:,} more"
+        both = f"{copies['equal']:,} equal and {copies['nearly_equal']:,} equal but for case, digits and signs"
+        advice = "" if table.groups else "; --group-by COLUMN keeps in one fold what belongs together"
+        share = 100 * sum(copies.values()) / len(table)
         console.warn(
-            f"{table.name}: {equal} stand in another fold as well, and {near} do but for case, digits and signs: the "
-            "accuracy is too high. --group-by COLUMN keeps in one fold what belongs together; analyze duplicates "
-            "--write leaves copies out"
+            f"{table.name}: {sum(copies.values()):,} of {len(table):,} texts stand in another fold as well ({both}): "
+            f"where the label is the same, too, these {share:.1f} % are right without being understood{advice}; "
+            "analyze duplicates --write leaves copies out"
         )
     return replace(task, caveats={**caveats, "copies_across_folds": copies})
 

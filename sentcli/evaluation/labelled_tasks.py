@@ -363,7 +363,7 @@ class LabelsTask(TableTask):
     def copies_across_folds(self) -> dict[str, int]:
         """Count the texts that stand in another fold as well: equal, or equal but for case, digits and signs.
 
-        The classifier that is tested on such a text has learned it, and its accuracy is too high.
+        The classifier that is tested on such a text has learned it, which makes accuracy too high where labels agree.
 
         Raises:
             InputError: if there are too few texts of a class, or groups, for the folds.

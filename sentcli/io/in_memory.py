@@ -9,16 +9,21 @@ from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.io import copies
 from sentcli.io.formats import as_text
 from sentcli.io.places import is_remote
-from sentcli.io.sources import FORMATS, IN_MEMORY
+from sentcli.io.sources import FORMATS, IN_MEMORY, is_in_memory
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOT_IN_JSON = (date, time, timedelta, Decimal, bytes)
 """Values that would be text in JSON Lines, and stay what they are in Arrow; a datetime is a date."""
+INDEX = ".index"
+"""The suffix of the file with the index of a frame, beside that of its rows."""
 
 
 def in_files(value: Any, name: str, *, is_list: bool) -> Any:
@@ -43,6 +48,14 @@ def in_files(value: Any, name: str, *, is_list: bool) -> Any:
         files = [_file(item, title, sure=True) for item, title in zip(value, numbers, strict=True)]
         return [item if file is None else file for item, file in zip(value, files, strict=True)]
     return value
+
+
+def index_of(file: str) -> pd.Index | None:
+    """Return the index of the pandas frame or series that a file holds; None for any other file."""
+    import pandas as pd
+
+    kept = Path(file).with_suffix(INDEX)
+    return pd.read_pickle(kept) if is_in_memory(kept) and kept.exists() else None
 
 
 def texts_of(value: Any, column: str = "text") -> Any:
@@ -111,8 +124,17 @@ def _file(value: Any, name: str, *, sure: bool) -> str | None:
         rows = _rows(value, sure=sure)
         table = None if rows is None or not _needs_types(rows) else _inferred(rows)
         if table is None:
-            return None if rows is None else _write_rows(rows, name)
-    return _write_arrow(table, name)
+            return None if rows is None else _with_index(_write_rows(rows, name), value)
+    return _with_index(_write_arrow(table, name), value)
+
+
+def _with_index(file: str, value: Any) -> str:
+    """Keep the index of a frame or series of pandas beside its file, for the rows of results."""
+    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "index"):
+        import pandas as pd
+
+        pd.to_pickle(value.index, Path(file).with_suffix(INDEX))
+    return file
 
 
 def _table(value: Any, name: str) -> Any:

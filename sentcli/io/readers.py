@@ -44,6 +44,8 @@ class ReadOptions:
     """Texts that stand for a missing value in other columns than those of text and id."""
     types: Mapping[str, str] = field(default_factory=dict)
     """The types of columns by `column_types.types`; those of others are found in their values."""
+    with_null: bool = False
+    """Whether `rows` yields rows without text that are skipped nevertheless, with their id if they have one."""
 
 
 @dataclass
@@ -119,6 +121,8 @@ class Row:
     extras: dict[str, Any]
     line: int = 0
     """The number of its line, or of its row in Parquet, from 1."""
+    is_null: bool = False
+    """Whether it has no text, and `text` is empty in its place."""
 
 
 def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> Iterator[Row | None]:
@@ -143,12 +147,13 @@ def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> 
             id_field = _id_field(source, record, options)
             _check_text_field(source, text_field, (line, record), options)
         text = record.get(text_field)
-        if is_null(text):
+        missing = is_null(text)
+        if missing:
             if options.on_null == "error":
                 what = "missing or null" if text is None else "NaN, which stands for a missing value"
                 problem = f"{text_field!r} is {what}{options.null_hint}"
                 raise DataError(source.name, problem, line=line, unit=unit)
-            if options.on_null == "skip":
+            if options.on_null == "skip" and not options.with_null:
                 yield None
                 continue
             text = ""
@@ -156,12 +161,12 @@ def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> 
             raise DataError(source.name, f"{text_field!r} is {kind_of(text)}, not a string", line=line, unit=unit)
         say_quoted(source, text)
         row_id = None
-        if id_field:
+        if id_field and not (options.with_null and missing and is_null(record.get(id_field))):
             row_id = _converted(id_of, record.get(id_field), id_field, source, line)
         extras = _extras(record, (text_field, id_field), options.nulls)
         if source.format in OF_BINARY:
             _without_bytes(extras, source, line)
-        yield Row(row_id, text, extras, line)
+        yield Row(row_id, text, extras, line, missing)
     if number >= 0 and not has_text_field:  # the name is probably misspelt
         raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
 

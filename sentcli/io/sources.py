@@ -195,8 +195,18 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     chosen = file_format or FORMATS.get(suffix)
     if not packed and chosen not in OF_BINARY:
         _refuse_binary(place, suffix, is_text=chosen is not None)
-    shown = f"{path.stem} ({IN_MEMORY})" if is_in_memory(path) else place.name
-    return Source(shown, path, chosen or "txt", packed)
+    return Source(title_of(place.name, path), path, chosen or "txt", packed)
+
+
+def title_of(name: str, path: Path | None = None) -> str:
+    """Return what messages and pages call a file: its name, or the argument of Python whose value it holds.
+
+    Args:
+        name: as it was given.
+        path: of the file on this machine, where that is another one.
+    """
+    place = path or Path(name)
+    return f"{place.stem} ({IN_MEMORY})" if is_in_memory(place) else name
 
 
 def is_in_memory(path: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_doc import Doc
 
 from sentcli import console
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.labelled_kinds import Kind
 from sentcli.io.text_checks import TITLES
 from sentcli.table import Table
@@ -164,6 +164,7 @@ def check(
     pair_fields: PairFields = None,
     kind: Kind | None = None,
     model: OptionalModel = None,
+    id_field: Annotated[str | None, Doc("The column of the ids; default: id or _id, if there is one.")] = None,
 ) -> Result:
     """Say what a table of your own holds, before it trains or scores a model.
 
@@ -201,7 +202,7 @@ def check(
     options = f"{f' --pair-fields {quote(pair_fields)}' if pair_fields else ''}{f' --kind {kind}' if kind else ''}"
     name, encoder = quote(table.name), quote(model or "MODEL")
     evaluate = f"sentcli evaluate {name} -m {encoder}{options}{' --skip-empty' if table.empty else ''}"
-    found = _checks(source, table)
+    id_column, found = _checks(source, table, id_field)
     results: dict[str, Any] = {
         "kind": table.kind,
         "columns": list(table.columns),
@@ -210,6 +211,7 @@ def check(
         "wrong_values": len(wrong),
         "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:NAMED_ROWS]},
         "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:NAMED_ROWS]]},
+        "id_column": id_column,
         **{what: each.to_dict() for what, each in found.items()},
         "labels": dict(counts.most_common()),
         "lengths": _lengths([text for column in table.texts for text in column], model),
@@ -229,6 +231,7 @@ def check(
 
 def _check_table(file: str, table: LabelledTable, results: dict[str, Any], found: dict[str, Found]) -> Table:
     """Return what was found in a table of the user, a row for each fact."""
+    from sentcli.evaluation.labelled_data import not_numbers
     from sentcli.io.labelled import NAMED_ROWS
 
     unit, counts, differing = table.unit, results["labels"], results["contradictions"]
@@ -236,6 +239,9 @@ def _check_table(file: str, table: LabelledTable, results: dict[str, Any], found
     same = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in differing["first"])
     labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in list(counts.items())[:NAMED_ROWS])
     lengths = ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)
+    if results["id_column"] is None:
+        found = {what: each for what, each in found.items() if what != "repeated_ids"}
+    odd = not_numbers(counts)
     lines = [
         ["read as", table.taken],
         ["rows", results["rows"]],
@@ -243,6 +249,7 @@ def _check_table(file: str, table: LabelledTable, results: dict[str, Any], found
         ["equal texts with different labels", f"{differing['count']:,}{f': {same}' if same else ''}"],
         *([CHECK_TITLES[what], _found_words(each, unit)] for what, each in found.items()),
         ["labels", f"{len(counts):,} different: {labels}" if labels else "none"],
+        *([["labels among numbers that are none", ", ".join(map(repr, odd))]] if odd else []),
         ["lengths", lengths],
         *(["command", command] for command in results["commands"]),
     ]
@@ -252,20 +259,25 @@ def _check_table(file: str, table: LabelledTable, results: dict[str, Any], found
 CHECK_TITLES = {"equal_rows": "equal rows", "repeated_ids": "repeated ids", **TITLES}
 
 
-def _checks(source: Source, table: LabelledTable) -> dict[str, Found]:
-    """Return what may be wrong with the rows of a table, and where first: line and column, or two lines."""
+def _checks(source: Source, table: LabelledTable, id_field: str | None) -> tuple[str | None, dict[str, Found]]:
+    """Return the column of ids, and what may be wrong with rows, and where first: line and column, or two lines."""
     from sentcli.io.formats import records
+    from sentcli.io.labelled_kinds import columns_of
     from sentcli.io.text_checks import TextChecks, repeated
 
+    names = columns_of(source)
+    if id_field is not None and id_field not in names:
+        raise InputError(f"no column {id_field!r} for ids{nearest(id_field, names)}; it has {', '.join(names)}")
+    id_column = id_field or next((name for name in ("id", "_id") if name in names), None)
     values = table.values or [None] * len(table)
     rows = zip(zip(*table.texts, values, strict=True), table.lines, strict=True)
-    ids = ((record.get("id", record.get("_id")), line) for line, record in records(source))
+    ids = ((record.get(id_column), line) for line, record in records(source)) if id_column is not None else ()
     checks = TextChecks()
     for column, texts in zip(table.columns, table.texts, strict=False):
         for line, text in zip(table.lines, texts, strict=True):
             checks.look(text, [line, column])
     of_ids = repeated((str(key), line) for key, line in ids if key is not None)
-    return {"equal_rows": repeated(rows), "repeated_ids": of_ids, **checks.found}
+    return id_column, {"equal_rows": repeated(rows), "repeated_ids": of_ids, **checks.found}
 
 
 def _found_words(found: Found, unit: str) -> str:

@@ -21,6 +21,8 @@ from sentcli.verbs.result import Result
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from sentcli.bulk import EncodeSummary, Inputs
     from sentcli.bulk.engines import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -35,11 +37,26 @@ def run_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any
     file = copies.scratch() / "vectors.parquet"
     try:
         result = run({**values, "output": str(file)})
-        frame = pq.read_table(file).to_pandas()
+        frame = _as_given(pq.read_table(file).to_pandas(), values["inputs"] or [], values["text_field"])
     finally:
         shutil.rmtree(file.parent, ignore_errors=True)
     result.make_frame = lambda: frame
     return result
+
+
+def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.DataFrame:
+    """Return the rows of a frame of pandas under its own index, without those of its rows that were left out."""
+    from sentcli.io.in_memory import index_of
+    from sentcli.io.readers import ReadOptions, rows
+    from sentcli.io.sources import open_source
+
+    index = index_of(inputs[0]) if len(inputs) == 1 else None
+    if index is None:
+        return frame
+    if len(frame) != len(index):
+        read = rows(open_source(inputs[0]), ReadOptions(text_field, on_null="skip"))
+        index = index[[row is not None for row in read]]
+    return frame.set_axis(index)
 
 
 TAKES_LONG = 50_000

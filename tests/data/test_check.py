@@ -151,3 +151,16 @@ def test_what_is_found_in_a_text(text, found):
     checks.look(text, 1)
     kinds = {what for what, each in checks.found.items() if each.count}
     assert kinds - ({"control_characters"} if found == "mojibake" else set()) == ({found} if found else set())
+
+
+def test_the_column_of_ids_is_named_or_said_to_be_missing(invoke, tmp_path):
+    rows = [f"r{i // 2},a cat {i},{'n/a' if i % 3 else i % 4 + 1}" for i in range(0, 12, 1)]
+    rows += [f"s{i},a dog {i},{i % 4 + 1}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["review,text,label", *rows]) + "\n")
+    call = ["data", "check", tmp_path / "t.csv", "--json", "-"]
+    without = json.loads(invoke(*call, check=0).stdout)["results"]
+    named = json.loads(invoke(*call, "--id-field", "review", check=0).stdout)["results"]
+    assert (without["id_column"], named["id_column"]) == (None, "review")
+    assert (without["repeated_ids"]["count"], named["repeated_ids"]["count"]) == (0, 6)
+    assert "'n/a'" in invoke(*call[:-2], check=0).stdout
+    assert "review" in invoke(*call, "--id-field", "reviev", check=2).stderr

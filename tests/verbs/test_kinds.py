@@ -1,6 +1,7 @@
 """``analyze`` as a function: kinds by name, results as tables."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -48,6 +49,24 @@ def test_a_map_as_a_frame_has_every_row(tiny_bert, tmp_path):
     assert list(found["id"]) == list(given["id"]) and list(found["text"]) == list(given["text"])
     assert found.loc[13, ["x", "y", "cluster"]].equals(found.loc[0, ["x", "y", "cluster"]].rename(13))
     assert found["x"].isna().tolist() == [False] * 12 + [True, False]
+
+
+def test_rows_of_a_frame_keep_their_index_and_ids(tiny_bert, tmp_path):
+    """Also those without text; a join would else put clusters and vectors with other rows."""
+    import pandas as pd
+
+    import sentcli
+
+    given = pd.DataFrame({"id": range(len(TEXTS), 0, -1), "text": TEXTS}, index=[f"k{i}" for i in range(len(TEXTS))])
+    given.loc["k3", "text"] = None
+    models = [str(tiny_bert), str(shutil.copytree(tiny_bert, tmp_path / "other"))]
+    found = analyze("map", given, model=models, output=tmp_path / "m", clusters=2, quiet=True).frame
+    assert list(found.index) == [*given.index] * 2 and list(found["id"]) == [*map(str, given["id"])] * 2
+    assert found["x"].isna().tolist() == [key == "k3" for key in found.index]
+    kept = {"empty": list(given.index), "skip": [key for key in given.index if key != "k3"]}
+    for on_null, index in kept.items():
+        rows = sentcli.encode(given, model=tiny_bert, on_null=on_null, quiet=True).frame
+        assert list(rows.index) == index and list(rows["id"]) == [str(given.loc[key, "id"]) for key in index]
 
 
 @pytest.mark.parametrize("kind", ["map", "geometry", "duplicates"])

@@ -11,6 +11,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.names import short_names
@@ -76,7 +77,7 @@ def compare(
     rows = shared.read_rows(texts, text_field, limit, seed=seed)
     for name, vectors in stored.items():
         if len(vectors) != rows.total:
-            counts = f"{len(vectors):,} vectors, {texts} has {rows.total:,} texts"
+            counts = f"{len(vectors):,} vectors, {title_of(texts)} has {rows.total:,} texts"
             raise InputError(f"{name} has {counts}: not the same texts")
     lines, positions = rows.texts, [row.position for row in rows.first.values()]
     reports = [Result("analyze", name) for name in names]
@@ -97,7 +98,7 @@ def compare(
             **asdict(rows.sample),
         }
         shared.finish(report, protocol, comparison.results(side), models.get(report.model))
-    note = f"{rows.sample.words} of {texts}; their {compared.k} nearest others by cosine."
+    note = f"{rows.sample.words} of {title_of(texts)}; their {compared.k} nearest others by cosine."
     return shared.write("compare", output, comparison.sections(note), reports)
 
 

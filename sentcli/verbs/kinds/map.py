@@ -11,6 +11,8 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.io.in_memory import index_of
+from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.figures import MANY
@@ -93,21 +95,23 @@ def map_(
         if inputs.vectors is not None:
             raise InputError("--positives encodes texts several times: give a file of texts")
         inputs = inputs.with_positives(positives)
+    title = title_of(texts)
     if len(inputs.texts) < clusters:
-        raise InputError(f"--clusters {clusters}: {texts} has only {len(inputs.texts)} distinct texts")
+        raise InputError(f"--clusters {clusters}: {title} has only {len(inputs.texts)} distinct texts")
     maps, names = Maps(inputs, settings, whitening), short_names(model or []).shown
     of_file = inputs.vectors is not None and not any(evaluated.made(texts) for evaluated in models)
-    reports = {Path(texts).name: maps.add(Path(texts).name)} if of_file else {}
+    reports = {Path(title).name: maps.add(Path(title).name)} if of_file else {}
     reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
-        f"{inputs.sample.words} of {texts}.{inputs.repeated} t-SNE of unit vectors, perplexity "
+        f"{inputs.sample.words} of {title}.{inputs.repeated} t-SNE of unit vectors, perplexity "
         f"{maps.perplexity:g}; k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
     for name, report in reports.items():
         report.results["shared_neighbours"] = maps.shared_with(name)
     result = shared.write("map", output, maps.sections(note), list(reports.values()))
-    result.make_frame = lambda: maps.placed(inputs.every_row())
+    index = index_of(texts)
+    result.make_frame = lambda: maps.placed(inputs.every_row(), index)
     return result
 
 
@@ -197,19 +201,21 @@ class Maps:
         own = self.maps[name].neighbours
         return {other: overlap(own, map_.neighbours) for other, map_ in self.maps.items() if other != name}
 
-    def placed(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def placed(self, rows: pd.DataFrame, index: pd.Index | None = None) -> pd.DataFrame:
         """Return rows with their place and cluster on the map of each model, which they have by their text.
 
         Args:
             rows: columns id and text; a text that is not on the maps has no place.
+            index: of the frame that they come from, which the result has for each model; None counts all rows.
         """
         import pandas as pd
 
         columns, frames = ["text", "x", "y", "cluster", "cluster_name"], []
         for name, map_ in self.maps.items():
             points = _dots(map_, self.inputs, None)[columns].astype({"cluster": "Int64"})
-            frames.append(rows.assign(model=name).merge(points, on="text", how="left"))
-        return pd.concat(frames, ignore_index=True)[["model", "id", *columns]]
+            of_model = rows.assign(model=name).merge(points, on="text", how="left")
+            frames.append(of_model if index is None else of_model.set_axis(index))
+        return pd.concat(frames, ignore_index=index is None)[["model", "id", *columns]]
 
     def sections(self, note: str) -> list[Section]:
         """Return figure and tables of at least one map, under a note on texts and settings."""

@@ -14,6 +14,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Page, Section
@@ -225,10 +226,11 @@ def every_row(file: str, text_field: str, id_field: str | None) -> Iterator[tupl
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.text_inputs import text_sources
 
-    options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip")
+    options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip", with_null=True)
     found = chain.from_iterable(rows(source, options) for source in text_sources([file]))
     for number, row in enumerate(found):
-        yield str(number) if row is None or row.id is None else row.id, row
+        assert row is not None
+        yield str(number) if row.id is None else row.id, None if row.is_null else row
 
 
 def read_rows(
@@ -271,12 +273,13 @@ def check_sample(sample: Sample, source: str, total: int) -> None:
     Raises:
         InputError: if there are fewer than `LEAST_ITEMS`.
     """
+    source = title_of(source)
     if sample.of == 1 and total > 1:
         raise InputError(f"{source}: all {total} texts are the same; an analysis compares different ones")
     if sample.of < LEAST_ITEMS:
         raise InputError(f"{source}: {sample.of} distinct texts; an analysis needs at least {LEAST_ITEMS}")
     if sample.texts < sample.of:
-        console.note(f"{source}: {sample.words} are taken")
+        console.note(f"{source}: {sample.words} are taken (--limit)")
 
 
 def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:
