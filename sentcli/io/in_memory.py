@@ -47,6 +47,9 @@ def in_files(value: Any, name: str, *, is_list: bool) -> Any:
         numbers = [f"{name}-{number}" if len(value) > 1 else name for number in range(1, len(value) + 1)]
         files = [_file(item, title, sure=True) for item, title in zip(value, numbers, strict=True)]
         return [item if file is None else file for item, file in zip(value, files, strict=True)]
+    if isinstance(value, list | tuple) and len(value) == 1:
+        file = _file(value[0], name, sure=True)
+        return value if file is None else file
     return value
 
 

@@ -38,7 +38,7 @@ class ReadOptions:
     id_field: str | None = None
     """The field of the ids; None takes ``id``, else ``_id`` (BEIR), else the row number."""
     on_null: OnNull = "error"
-    null_hint: str = ""
+    null_hint: str = "; leave such rows out, or give them a text"
     """The end of the error message about a null, for commands whose users can choose `on_null`."""
     nulls: tuple[str, ...] = ()
     """Texts that stand for a missing value in other columns than those of text and id."""

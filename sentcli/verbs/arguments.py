@@ -128,6 +128,8 @@ def checked(argument: Argument, value: Any) -> Any:
 
     kinds = alternatives(argument.type)
     if isinstance(value, list | tuple) and str in kinds:
+        if argument.reads_files:
+            raise InputError(f"{argument.name}: give one file, a table, or a list of texts; this is a list of others")
         value = ",".join(map(str, value))
     if any(typing.get_origin(kind) is list for kind in kinds) and not isinstance(value, list | tuple):
         value = [value]

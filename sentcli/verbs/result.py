@@ -154,9 +154,9 @@ class Result:
     def frame(self) -> pd.DataFrame:
         """A data frame.
 
-        Scores have a row for each model, task and metric, hits a row for each hit, and maps and vectors that `encode`
-        did not write a row for each row of the input. Any other result is its first table, or a row for each of the
-        results if there is no table.
+        Scores have a row for each model, task and metric, hits a row for each hit, near duplicates a row for each pair,
+        and maps and vectors that `encode` did not write a row for each row of the input. Any other result is its first
+        table, or a row for each of the results if there is no table.
         """
         import pandas as pd
 

@@ -149,6 +149,11 @@ def test_wrong_keywords_are_named(function, keywords, words):
             sentcli.analyze("duplicates", "x.txt", modle="x")
 
 
+def test_a_list_of_numbers_is_no_file():
+    with pytest.raises(InputError, match="corpus"):
+        sentcli.analyze("duplicates", [1, 2] * 2000, model="x", output="y")
+
+
 def test_encode_of_words_in_memory_says_how_they_are_texts(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"\[\[\.\.\.\]\]"):

@@ -51,6 +51,13 @@ def test_a_map_as_a_frame_has_every_row(tiny_bert, tmp_path):
     assert found["x"].isna().tolist() == [False] * 12 + [True, False]
 
 
+def test_near_duplicates_as_a_frame_are_the_pairs(tiny_bert, tmp_path):
+    texts = [*TEXTS, TEXTS[2].upper(), TEXTS[2]]
+    found = analyze("duplicates", [texts], model=tiny_bert, output=tmp_path / "d", least=0.999, quiet=True)
+    assert len(found.frame) == found.to_dict()["results"]["pairs"] >= 1
+    assert ("2", "13") in {*zip(found.frame["id1"], found.frame["id2"], strict=True)}
+
+
 def test_rows_of_a_frame_keep_their_index_and_ids(tiny_bert, tmp_path):
     """Also those without text; a join would else put clusters and vectors with other rows."""
     import pandas as pd

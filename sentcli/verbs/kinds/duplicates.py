@@ -115,7 +115,9 @@ def duplicates(
         console.note(f"{len(kept):,} of {count:,} rows are left -> {write}")
     if pairs.crowded:
         note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
-    return shared.write("duplicates", output, near_duplicates.sections(note, recall if sample else None), [report])
+    result = shared.write("duplicates", output, near_duplicates.sections(note, recall if sample else None), [report])
+    result.make_frame = near_duplicates.listed.copy
+    return result
 
 
 def _check_number(searcher: Searcher, least: float) -> None:
