@@ -227,13 +227,13 @@ def _plain(message: str) -> str:
 
 
 @contextmanager
-def resumable(output: object, *, can: bool = True) -> Iterator[None]:
-    """Name ``--resume`` if the work inside is interrupted by Ctrl-C or SIGTERM and `can` be resumed."""
+def resumable(output: object, *, can: bool = True, how: str = "with --resume continues it") -> Iterator[None]:
+    """Say what the same command does if the work inside is interrupted by Ctrl-C or SIGTERM and `can` be resumed."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if can:
-            note(f"{output} is not finished: the same command with --resume continues it")
+            note(f"{output} is not finished: the same command {how}")
         raise
 
 

@@ -55,10 +55,20 @@ def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
         "texts": len(texts),
         "dimensions": encoder.dimension,
         "bytes_per_vector": 4 * encoder.dimension,
-        "weight_bytes": weight_bytes(encoder.spec) if isinstance(encoder.spec, EncoderSpec) else None,
+        "weight_bytes": _loaded_bytes(encoder),
         "first_vector_seconds": first,
         **({f"sent_{name}": count for name, count in vars(encoder.sent).items()} if encoder.sent else {}),
     }
+
+
+def _loaded_bytes(encoder: SentenceEncoder) -> int | None:
+    """Return the size of the files that an encoder computes with: of its graph, where it runs one; None if served."""
+    if not isinstance(encoder.spec, EncoderSpec):
+        return None
+    backend: Any = encoder.backend
+    if not hasattr(backend, "export"):
+        return weight_bytes(encoder.spec)
+    return sum(path.stat().st_size for path in graph_files(backend.folder, backend.export.graph_file))
 
 
 def weight_bytes(spec: EncoderSpec) -> int:

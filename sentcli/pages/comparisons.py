@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import Any
 
 from sentcli.evaluation import significance
@@ -15,6 +16,8 @@ from sentcli.pages.systems import System
 from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
+FLOOR = 2 / (significance.DRAWS + 1)
+"""What a bootstrap says of p where all samples agree: it is no larger."""
 FEW_ITEMS = 50
 """With fewer queries, pairs or texts the verdict says which difference they would show."""
 
@@ -201,7 +204,9 @@ def _of_runs(table: ScoreTable) -> Table | None:
             mcnemar = mcnemar or "only_first" in line
             keys = ("only_first", "only_second") if "only_first" in line else ("low", "high")
             more = [line[key] for key in keys]
-            if (line["p"] or 1) < SMALLEST_P:
+            if not mcnemar and isclose(line["p"] or 1, FLOOR, rel_tol=1e-6):
+                texts[len(rows), 6] = f"\N{LESS-THAN OR EQUAL TO} {FLOOR:.3f}"
+            elif (line["p"] or 1) < SMALLEST_P:
                 texts[len(rows), 6] = f"< {SMALLEST_P}"
             rows.append([scores.label, first, short(task), line["difference"], *more, line["p"]])
     if not rows:

@@ -41,8 +41,12 @@ OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 recall."""
 Parameter = Annotated[str, Field(pattern="^(efConstruction|nprobe|efSearch)$")]
 """The name of a parameter in a file."""
-EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(4, 11)]}
-"""The search parameters, which trade speed for recall, with the values that are tried."""
+EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(6, 11)]}
+"""The search parameters, which trade speed for recall, with the values that are tried.
+
+Queries lie further from rows than rows do. Graphs over 5,200 passages that kept 16 candidates had a recall@10 of 0.995
+for rows and of 0.974 for 3,000 titles, 13 of which had none of theirs; with 64 it is 0.999 and 0.996.
+"""
 SETTINGS = ["efConstruction", *EFFORTS]
 """The parameters of faiss that a user may set."""
 
@@ -305,29 +309,46 @@ class FaissIndex:
         # The most hits that faiss finds on a GPU
         if self.on_cpu is not None and (min(k, len(self)) > 2048 or mask is not None):
             return self.on_cpu.search(queries, k, mask)
-        wanted = {} if mask is None else {"params": _selecting(self.index, mask)}
+        k = min(k, len(self))
+        wanted = (
+            {"params": _parameters(self.index, mask, k)} if mask is not None or _needs_effort(self.index, k) else {}
+        )
         heal()
         with faiss_errors("faiss cannot search: {why}", SentcliError):
-            scores, positions = self.index.search(prepared(queries, self.similarity), min(k, len(self)), **wanted)
+            scores, positions = self.index.search(prepared(queries, self.similarity), k, **wanted)
         return Neighbours(positions, scores)
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
 
 
-def _selecting(index: Any, mask: Mask) -> Any:
-    """Return the search parameters of an index of faiss that leave it as it is, but find chosen rows alone."""
+def _needs_effort(index: Any, k: int) -> bool:
+    """Tell whether a graph has to look at more rows than it is set to, to find so many."""
+    faiss = require_faiss()
+    index = faiss.downcast_index(index)
+    return isinstance(index, faiss.IndexHNSW) and index.hnsw.efSearch < k
+
+
+def _parameters(index: Any, mask: Mask | None, k: int) -> Any:
+    """Return the search parameters of an index of faiss that leave it as it is, but for the rows that may be found.
+
+    A graph keeps at least as many candidates as rows are wanted; with fewer it ends before it has found them.
+
+    Args:
+        index: of faiss.
+        mask: the rows that may be found ``[n]``; None stands for all.
+        k: the number of rows that are wanted.
+    """
     faiss = require_faiss()
     index = faiss.downcast_index(index)
     if isinstance(index, faiss.IndexPreTransform):
-        return faiss.SearchParametersPreTransform(index_params=_selecting(index.index, mask))
+        return faiss.SearchParametersPreTransform(index_params=_parameters(index.index, mask, k))
     if isinstance(index, faiss.IndexRefine):
-        inner = _selecting(index.base_index, mask)
+        inner = _parameters(index.base_index, mask, k)
         return faiss.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
-    bits = np.packbits(mask, bitorder="little")
-    selector = faiss.IDSelectorBitmap(bits)
+    selector = {} if mask is None else {"sel": faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))}
     if isinstance(index, faiss.IndexIVF):
-        return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
+        return faiss.SearchParametersIVF(**selector, nprobe=index.nprobe)
     if isinstance(index, faiss.IndexHNSW):
-        return faiss.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
-    return faiss.SearchParameters(sel=selector)
+        return faiss.SearchParametersHNSW(**selector, efSearch=max(index.hnsw.efSearch, k))
+    return faiss.SearchParameters(**selector)

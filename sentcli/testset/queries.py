@@ -17,9 +17,13 @@ from sentcli.errors import InputError
 from sentcli.search.words import MARKS, SIGN, UNSPACED
 from sentcli.testset.documents import STRONG, Candidate, Documents
 
+NO_REST = "of documents without other text"
+"""Why a document of which nothing is left has no query."""
 Item = TypeVar("Item")
 LEAST_WORDS = 3
 """The words that a query has at least."""
+LEAST_OWN = 8
+"""A document of fewer words that others have as well says nothing of its own, such as "not available from ntis"."""
 LEAST_QUERIES = 10
 """The queries that a set has at least."""
 QUERY_WORD = re.compile(rf"{SIGN}|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
@@ -96,8 +100,9 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
     left_out: Counter[str] = Counter()
     groups: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for candidate in enough[0]:
-        no_text = None if is_left[candidate.document] else "of documents without other text"
-        if problem := problem_of(candidate.text) or no_text:
+        text, is_shared = bare.texts[candidate.document], candidate.document in neighbours
+        rest = problem_of_rest(text, is_shared=is_shared) if is_left[candidate.document] else NO_REST
+        if problem := problem_of(candidate.text) or rest:
             left_out[problem] += 1
         else:
             groups[words(candidate.text)].append(candidate)
@@ -134,6 +139,17 @@ def problem_of(query: str) -> str | None:
     if not any(any(map(str.isalpha, word)) for word in found):
         return "numbers alone"
     return "of one or two words" if len(found) < LEAST_WORDS else None
+
+
+def problem_of_rest(text: str, *, is_shared: bool) -> str | None:
+    """Return why what is left of a document is no answer, as the manifest names it, or None.
+
+    Args:
+        text: what is left when the query is taken out.
+        is_shared: whether other documents have it as well, or nearly.
+    """
+    few = is_shared and len(words(text)) < LEAST_OWN
+    return "of documents with a few words left that others have, too" if few else None
 
 
 def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:

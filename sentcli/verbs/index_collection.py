@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,10 @@ class CollectionInput:
         )
 
 
+SENT_ROWS = 1024
+"""The rows that are encoded and then sent, which an interruption may lose."""
+
+
 def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> Result:
     """Write the rows that are new or have changed into a collection, and measure its recall.
 
@@ -94,7 +98,8 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
         collection = _begun(client, address, name, rows, replaces=replaces)
         collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
         counts = {"written": 0, "unchanged": 0}
-        with result.kept_if_interrupted(lambda: {"rows_done": sum(counts.values()), "rows_total": rows.rows}):
+        interrupted = result.kept_if_interrupted(lambda: _rows_so_far(counts, rows.rows))
+        with interrupted, console.resumable(f"{address} {name}", how="sends the rows that are not there yet"):
             _write(collection, rows, counts)
         counts["deleted"] = _prune(collection, hashes, prune=database.prune or replaces)
         collection.flush()
@@ -242,7 +247,7 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     columns, casts = list(files.survey.column_types), files.survey.casts
 
     def read() -> Iterator[Block]:
-        return read_blocks(files.sources, files.options, columns=columns, casts=casts)
+        return read_blocks(files.sources, files.options, block_rows=SENT_ROWS, columns=columns, casts=casts)
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         cut = lost = 0
@@ -259,6 +264,12 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
 
     record = corpus.record(VectorFacts.of(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
     return CollectionRows(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
+
+
+def _rows_so_far(counts: Mapping[str, int], total: int) -> dict[str, int]:
+    """Return how many rows are there; nothing if none is."""
+    done = sum(counts.values())
+    return {"rows_done": done, "rows_total": total} if done else {}
 
 
 def _write(collection: MilvusCollection, rows: CollectionRows, counts: dict[str, int]) -> None:

@@ -40,6 +40,10 @@ class TextInput(NamedTuple):
             raise InputError("--output encodes files of text: give the model with -m")
 
 
+GOES_ON = "goes on after the shards that are whole, if any is"
+"""What the command does when it is given again after an interruption."""
+
+
 def fill(
     texts: TextInput,
     encoder: SentenceEncoder | None,
@@ -117,7 +121,7 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
     if len(given.rows) != texts.inputs.survey.rows:
         raise InputError(f"{given.origin.name} has {len(given.rows):,} vectors, {texts.inputs.survey.rows:,} texts")
     blocks = given.blocks
-    with console.resumable(str(texts.folder)):
+    with console.resumable(str(texts.folder), how=GOES_ON):
         summary = bulk.store_files(
             lambda first, end: blocks.take(np.arange(first, end)),
             blocks.dimension,
@@ -196,7 +200,7 @@ def _encode_texts(
         pool=pool,
         encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
     )
-    with console.resumable(str(folder)), console.encoding("encoding", rows) as bar:
+    with console.resumable(str(folder), how=GOES_ON), console.encoding("encoding", rows) as bar:
         summary = bulk.encode_files(encoder, inputs, str(folder), settings, progress=bar)
     console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
     warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")
