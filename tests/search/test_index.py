@@ -184,6 +184,18 @@ def test_an_effort_that_was_set_gives_way_to_a_recall(directory):
     assert manifest.recall["chosen"]["recall"] >= 0.999
 
 
+def test_a_graph_finds_as_many_rows_as_are_wanted(directory):
+    """Also with few candidates: it ended before with some tens of rows."""
+    make(directory, "hnsw", settings={"efSearch": 2})
+    store = Store.open(directory)
+    searcher, _ = store.open_index("hnsw", "cosine")
+    rows = len(store.blocks)
+    mask = np.arange(rows) % 2 == 0
+    queries = np.random.default_rng(0).standard_normal((5, store.dimension)).astype(np.float32)
+    assert (searcher.search(queries, 200).positions >= 0).all()
+    assert (searcher.search(queries, 100, mask).positions >= 0).all()
+
+
 @pytest.mark.parametrize("parameter", ["nprobe", "efSearhc"])
 def test_a_parameter_that_the_index_lacks_is_refused(directory, parameter):
     words = "'nprobe'" if parameter == "nprobe" else "'efSearhc'.*'efSearch'"

@@ -149,6 +149,17 @@ def test_first_sentences_are_weaker_than_titles(tmp_path, invoke):
     assert manifest["queries_from"] == {"first sentence": 15} and "may choose a bad model" in manifest["trust"]
 
 
+def test_what_is_left_of_documents_and_says_nothing_is_no_answer(tmp_path, invoke):
+    """Abstracts that end alike, of which nothing else is left when the first sentence is the query."""
+    generator = random.Random(3)
+    firsts = [sentence(generator) for _ in range(30)]
+    rests = [sentence(generator) if number % 2 else "report not available" for number in range(30)]
+    (tmp_path / "t.txt").write_text("".join(f"{a}. {b}.\n" for a, b in zip(firsts, rests, strict=True)))
+    invoke("data", "make-set", tmp_path / "t.txt", "-o", tmp_path / "set", check=0)
+    _, queries, relevant = read_set(tmp_path / "set")
+    assert len(queries) == 15 and all(len(documents) == 1 for documents in relevant.values())
+
+
 def test_ids_of_sections_are_unique_and_several_folders_are_told_apart(tmp_path, invoke):
     generator = random.Random(6)
     for name in ("one", "two"):
