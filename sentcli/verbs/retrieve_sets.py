@@ -117,6 +117,8 @@ def _load(sets: SetOptions) -> list[Collection]:
             name = f"{collection.name}/{member}" if len(collection.members) > 1 else member
             for problem in data.problems:
                 console.warn(f"{name}: {problem}")
+            if data.trust:
+                console.note(f"{name}: {data.trust}")
             if unjudged := data.unjudged_queries:
                 console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
     return collections
