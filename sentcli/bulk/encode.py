@@ -48,6 +48,8 @@ class EncodeSummary:
     damaged: list[str]
     """What was wrong with shards of an earlier run, which were made again."""
     seconds: float
+    repeated_ids: int = 0
+    """The number of ids that rows of earlier inputs have, to which these were appended."""
 
 
 def encode_files(
@@ -87,8 +89,12 @@ def encode_files(
     )
     with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
+        repeated = 0
         if isinstance(writer, DatasetWriter):
             _check_same_model(output, writer.manifest.settings, plan.settings)
+            repeated = 0 if is_remote(output) else writer.known_ids(inputs.survey.id_hashes)
+        if repeated:
+            console.warn(f"{repeated:,} ids are those of rows that {output} has already: both are kept")
         progress(EncodeStats(texts=writer.rows_before))
         reading: dict[str, Any] = {
             "block_rows": min(block_rows, settings.shard_rows),
@@ -108,7 +114,8 @@ def encode_files(
             raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")
     rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
-    return EncodeSummary(output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds)
+    facts = (output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds, repeated)
+    return EncodeSummary(*facts)
 
 
 def store_files(
@@ -209,15 +216,23 @@ class _FileWriter:
 def _open_output(
     output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings
 ) -> Iterator[DatasetWriter | _FileWriter]:
-    if output_kind(output) != "directory":
+    message = f"another process encodes into {output}: wait for it, or choose another -o"
+    if output_kind(output) == "stdout":
         with open_writer(output, plan) as append:
             yield _FileWriter(append, plan.rows)
+        return
+    if output_kind(output) != "directory":
+        path = Path(output)
+        with locked(path.with_name(f".{path.name}.lock"), message):
+            if path.exists() and not settings.overwrite:  # another process has made it since it was checked
+                raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
+            with open_writer(output, plan) as append:
+                yield _FileWriter(append, plan.rows)
         return
     read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
     place, part = open_folder(output), settings.part
     group = InputGroup(inputs.identity(), plan.rows, read)
     options: dict[str, Any] = {"part": part, "append": settings.append}
-    message = f"another process encodes into {output}: wait for it, or choose another -o"
     with locked(place.lock(part.manifest), message):
         folder, writer = place, None
         if settings.overwrite and place.holds(part):

@@ -90,6 +90,11 @@ class VectorFacts:
         left_out = (*NOT_COMPARED, "truncate_dim")  # how vectors were made smaller after they had been encoded
         return {name: value for name, value in self.recorded().items() if name not in left_out}
 
+    @property
+    def in_int8(self) -> bool | None:
+        """Whether a model in int8 made them; None if it is not known."""
+        return None if self.canaries is None else self.canaries.in_int8
+
     def recorded(self) -> dict[str, Any]:
         """Return all facts for JSON."""
         facts = {fact.name: getattr(self, fact.name) for fact in fields(VectorFacts)}

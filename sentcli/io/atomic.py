@@ -63,6 +63,8 @@ def room_explained(
         if getattr(error, "errno", None) not in DISK_FULL and not _tells_of_no_room(error):
             raise
         reason = getattr(error, "strerror", None) or "it cannot be written; is the disk full?"
+        if getattr(error, "errno", None) == errno.EFBIG:
+            advice = f"raise the limit of a file's size (ulimit -f) if there is one; {advice}"
         raise NoRoomError(f"{name}: {reason}; {advice}") from error
 
 

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from sentcli.errors import DataError, InputError, SentcliError, one_line
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
@@ -157,7 +160,7 @@ class DatasetWriter:
                 raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
             return
         old = dataset.load_manifest(self.folder, path.name) if path.exists() else read_manifest(self.folder)
-        self._require_same(old, "settings", "shard_rows", "dimension", "dtype")
+        self._require_same(old, "settings", "shard_rows", "dimension", "dtype", append=append)
         if old.settings.get(CANARIES) is not None:  # those of the first rows stay
             self.manifest = replace(
                 self.manifest, settings={**self.manifest.settings, CANARIES: old.settings[CANARIES]}
@@ -169,7 +172,9 @@ class DatasetWriter:
                 f"{self.folder} cannot be resumed, inputs differ: {changed}; --append adds rows, another -o keeps "
                 "both, --overwrite replaces what is there"
             )
-        self._require_same(old, "columns")
+        self._require_same(old, "columns", append=append)
+        if not same:
+            self._refuse_known(old, inputs)
         if not same and old.rows_done != old.rows_total:
             raise InputError(
                 f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "
@@ -188,7 +193,31 @@ class DatasetWriter:
         whole = [shard for shard in old.shards if shard.number not in problems]
         self.manifest = replace(self.manifest, groups=groups).with_shards(whole)
 
-    def _require_same(self, old: Manifest, *keys: str) -> None:
+    def _refuse_known(self, old: Manifest, inputs: InputGroup) -> None:
+        """Refuse to append an input whose bytes have been encoded into the dataset before."""
+        known = {entry["sha256"] for group in old.groups for entry in group.inputs if "sha256" in entry}
+        again = [entry["name"] for entry in inputs.inputs if entry.get("sha256") in known]
+        if again:
+            others = [entry["name"] for entry in inputs.inputs if entry.get("sha256") not in known]
+            advice = f"append {', '.join(others)} alone" if others else "there is nothing to append"
+            raise InputError(f"{self.folder} has the rows of {', '.join(again)} already, with the same bytes: {advice}")
+
+    def known_ids(self, hashes: npt.NDArray[np.int64]) -> int:
+        """Return how many of some ids rows of earlier inputs have, which stand on this machine.
+
+        Args:
+            hashes: of the ids, by `hash` of this process ``[n]``.
+        """
+        import pyarrow.parquet as pq
+
+        earlier = [shard for shard in self.manifest.shards if shard.number < self.first_shard]
+        there = np.zeros(len(hashes), bool)
+        for shard in earlier if len(hashes) else ():
+            column = pq.read_table(self.folder.path / shard.rows, columns=["id"])["id"].to_pylist()
+            there |= np.isin(hashes, np.fromiter(map(hash, column), np.int64, len(column)))
+        return int(there.sum())
+
+    def _require_same(self, old: Manifest, *keys: str, append: bool) -> None:
         """Refuse to continue a dataset whose manifest has other values of these keys."""
         settings = self.plan.settings
         told_otherwise = {key: settings.get(key) for key in (CANARIES, "revision", "weights")}  # by the fingerprint
@@ -201,10 +230,9 @@ class DatasetWriter:
                 before, now = ({name: v for name, v in d.items() if v is not None} for d in (before, now))
             if before != now:
                 changed = dataset.difference(before, now)
-                raise InputError(
-                    f"{self.folder} cannot be resumed, {key} differ: {changed}; give what is there, or another -o "
-                    "(--overwrite replaces it)"
-                )
+                problem = f"{self.folder} cannot be {'added to' if append else 'resumed'}, {key} differ: {changed}"
+                replaces = "" if append else " (--overwrite replaces it)"
+                raise InputError(f"{problem}; give what is there, or another -o{replaces}")
 
     def clear(self) -> None:
         """Delete files that an interrupted or replaced run of this share has left, and manifests that were joined."""
@@ -339,7 +367,7 @@ def _remedy(place: Folder, manifest: Manifest, first_broken: int) -> str:
     if MANIFEST not in place.names():
         return "encode that part again with --shard and --resume"
     if not earlier:
-        return "encode with --resume makes them again"
+        return "encode with --resume makes what is missing"
     if first_broken >= manifest.shards_before(earlier):
         return "encode the input that was appended last again with --append"
     return "it was made from earlier inputs: encode all inputs again, with --overwrite or into another -o"

@@ -65,6 +65,9 @@ def _lines(source: Source, cursor: Cursor) -> Iterator[str]:
 
 
 def _decoded(raw: bytes, source: Source, number: int) -> str:
+    if raw.count(b"\0") > len(raw) // 4:
+        problem = "every other byte is 0, as in UTF-16 without a byte-order mark; convert the file first"
+        source.refuse(DataError(source.name, f"{problem}: iconv -f utf-16le -t utf-8", line=number))
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -104,6 +104,8 @@ class Survey:
     """The number of rows with the id of an earlier row."""
     repeated: str = ""
     """The first such id, and where it stands."""
+    id_hashes: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    """The hashes of all different ids of this process's `hash`, sorted; none if ids are row numbers."""
     marks: list[Mark] = field(default_factory=list)
     """Places at which `blocks` can begin: the start of each input, and one after each `BLOCK_ROWS` rows."""
 
@@ -246,7 +248,8 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     surveyed.casts = {name: surveyed.column_types[name] for name in columns.texts.keys() - is_text}
     surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns.texts if name not in options.types}
     surveyed.mixed = {name: column.mixed for name, column in columns.texts.items() if column.mixed}
-    surveyed.repeated_ids = len(ids) - len(np.unique(np.array(ids)))
+    surveyed.id_hashes = np.unique(np.array(ids, np.int64))
+    surveyed.repeated_ids = len(ids) - len(surveyed.id_hashes)
     if surveyed.repeated_ids:
         surveyed.repeated = _first_repeated(sources, options)
     return surveyed

@@ -116,6 +116,14 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     return who, lead
 
 
+def may_be_chance(table: ScoreTable, first: System, second: System, column: str) -> bool:
+    """Tell whether the samples do not show that the first system is better; False where there are none."""
+    difference = _difference(first, second, column, table.columns)
+    if difference is None:
+        return False
+    return difference.low is None or difference.high is None or difference.low <= 0 <= difference.high
+
+
 def not_compared(table: ScoreTable) -> list[str]:
     """Return a sentence on the systems that lack samples for their comparison, if there are any."""
     columns = table.columns

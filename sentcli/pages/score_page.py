@@ -171,8 +171,12 @@ def _summary(table: ScoreTable) -> str:
         return f"{table.title}: all {count} models have {value}{equal_because(leading.best)}."
     if len(leading.best) > 1:
         return f"{table.title}: {leading.names} have {value}, the best of {count} models{equal_because(leading.best)}."
-    rest = f", the best of {count} models" if count > 1 else ""
-    return f"{table.title}: {leading.names} has {value}{rest}."
+    if count == 1:
+        return f"{table.title}: {leading.names} has {value}."
+    first, second = leading.best[0], leading.others[0]
+    if comparisons.may_be_chance(table, first, second, column):
+        return f"{table.title}: {leading.names} has {value}, which is not told apart from {second.label}."
+    return f"{table.title}: {leading.names} has {value}, the best of {count} models."
 
 
 def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:

@@ -82,7 +82,10 @@ class Record:
         kinds = {name: kind for name, (_, kind) in self.columns.items()}
         others = {name: kind for name, (_, kind) in other.columns.items()}
         facts += [(f"column {name}", kinds.get(name), others.get(name)) for name in {**kinds, **others}]
-        made = VectorFacts.read("the record", self.settings).differences(VectorFacts.read("", other.settings))
+        there, here = VectorFacts.read("the record", self.settings), VectorFacts.read("", other.settings)
+        made = there.differences(here)
+        if None not in (there.in_int8, here.in_int8) and there.in_int8 != here.in_int8:
+            made.append(f"model in int8 {there.in_int8} there, {here.in_int8} here (--precision)")
         return made + [f"{name} {there!r} there, {here!r} here" for name, there, here in facts if there != here]
 
 

@@ -113,9 +113,8 @@ class Origin(VectorFacts):
         A query in fp32 does not meet its own text among int8 vectors. The half precisions differ from fp32 by rounding
         alone, and not every machine computes in them: queries of such vectors are encoded in fp32.
         """
-        made_in_int8 = self.canaries is not None and self.canaries.in_int8
         free_to_choose = options.precision == "auto" and options.backend != "torch"
-        if not (made_in_int8 and free_to_choose) or Served.parse(model) is not None:
+        if not (self.in_int8 and free_to_choose) or Served.parse(model) is not None:
             return options
         if not has_weights(read_model(model, options).folder):  # an export has a precision of its own
             return options

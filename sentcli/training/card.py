@@ -60,6 +60,8 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     scores = "No dev set was given; these are the last weights."
     if (dev := dev_scores(results)) is not None:
         scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
+        if dev.best_step == 0 < results["steps"]:
+            scores = f"No step was better than the start, so these are the weights of the start model. {scores}"
     if results.get("held_out_perplexity") is not None:
         scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
     sections = {name: part for name, part in method.items() if isinstance(part, dict)}
@@ -98,8 +100,8 @@ training data apply.
 
 ## Training
 
-{results["steps"]} steps over {sentences} rows, {results["sentences_per_second"]:.0f} sentences/s on
-{config["environment"]["device"]}.
+{results["steps"]} steps of {settings.get("batch_size", sentences)} rows; the files have {sentences}.
+{results["sentences_per_second"]:.0f} sentences/s on {config["environment"]["device"]}.
 
 {files}
 

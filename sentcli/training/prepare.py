@@ -37,6 +37,9 @@ from sentcli.training.pooling import PoolingChoice, choose_pooling, pooling_of
 from sentcli.training.request import OWN, TrainRequest, fitting
 from sentcli.training.training_model import TrainingModel
 
+WARM_UP = "the warm-up"
+"""How the note on a learning rate that is still rising at the end begins."""
+
 if TYPE_CHECKING:
     from sentcli.methods.method import Settings
     from sentcli.model.tokenizing import TextTokenizer
@@ -308,7 +311,7 @@ def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[s
     if not settings.max_steps and settings.accumulate > settings.epochs * order.per_epoch:
         notes.append(f"one step takes {settings.accumulate} batches, an epoch has {order.per_epoch}")
     if settings.warmup_steps >= steps:
-        notes.append(f"the warm-up of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
+        notes.append(f"{WARM_UP} of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
     return notes
 
 

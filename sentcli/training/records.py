@@ -182,6 +182,21 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
     ]
 
 
+def warmup_notes(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each method of which runs ended before their learning rate had risen to what was set."""
+    ended: dict[str, set[str]] = {}
+    for record in records:
+        settings = record.get("identity", {}).get("settings", {})
+        steps, warmup = record["results"].get("steps") or 0, settings.get("warmup_steps") or 0
+        if 0 < steps <= warmup:
+            share = (steps - 1) / warmup
+            ended.setdefault(record["method"], set()).add(f"after {steps} steps it had {share:.0%} of it")
+    return [
+        f"{method}: the learning rate rises for longer than runs lasted: {' or '.join(sorted(reached))}."
+        for method, reached in ended.items()
+    ]
+
+
 IN_TURN = {"hold_out": ("held_out_spearman", "held_out_pearson"), "text_of": ("senteval_average",)}
 """The settings that runs of one experiment differ in, such as the topic that is held out, and the numbers of which the
 experiment has the mean."""

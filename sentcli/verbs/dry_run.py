@@ -40,6 +40,8 @@ class Kind:
     evaluations: int
     seconds: float
     """The time of one run."""
+    note: str = ""
+    """What a run of this kind would warn of: a learning rate that does not rise to what was set."""
 
 
 def dry_run(request: TrainRequest, planned: Sequence[SweepRun]) -> Result:
@@ -70,6 +72,7 @@ def dry_run(request: TrainRequest, planned: Sequence[SweepRun]) -> Result:
     times = [console.duration(kind.seconds) for kind in measured]
     rows = [[k.settings, k.runs, k.steps, k.evaluations, time] for k, time in zip(measured, times, strict=True)]
     notes = [f"{MEASURED_STEPS} steps and the evaluations of one run of each kind were measured. Nothing was written."]
+    notes += [f"{kind.settings}: {kind.note}." for kind in measured if kind.note]
     if finished:
         notes.append(f"{finished} more have finished before and will not be made again.")
     if busy := busy_note(threads()):
@@ -92,7 +95,7 @@ def _costly(point: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measure(request: TrainRequest, settings: str, runs: int) -> Kind:
     """Run a few steps with an evaluation before and after them, and scale the times to the whole run."""
-    from sentcli.training.prepare import prepare
+    from sentcli.training.prepare import WARM_UP, prepare
     from sentcli.training.run import run
 
     if request.after is not None:
@@ -108,10 +111,11 @@ def _measure(request: TrainRequest, settings: str, runs: int) -> Kind:
         evaluation = replace(request.evaluation, sts=False, senteval=None)
         assignments = [*request.assignments, *((f"settings.{key}", value) for key, value in short.items())]
         steps, every = whole.steps, whole.method.settings.eval_every
+        note = next((note for note in whole.notes if note.startswith(WARM_UP)), "")
         del whole
         result = run(prepare(replace(request, evaluation=evaluation, assignments=assignments)))
     evaluations = 0
     if result.eval_seconds:
         evaluations = 1 + steps // every + bool(steps % every)
     seconds = steps * result.train_seconds / result.steps + evaluations * result.eval_seconds / 2
-    return Kind(settings, runs, steps, evaluations, seconds)
+    return Kind(settings, runs, steps, evaluations, seconds, note)

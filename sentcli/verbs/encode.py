@@ -232,7 +232,8 @@ def encode(
         interrupted = result.kept_if_interrupted(lambda: rows_so_far(place, overwrite=replaces) if directory else {})
         with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
-        results = _summarise(summary, encoder, reading.on_long) | {"repeated_ids": files.survey.repeated_ids}
+        results = _summarise(summary, encoder, reading.on_long)
+        results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
         result.overview = _overview(results)
         result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}

@@ -122,12 +122,13 @@ def estimate(
     """
     for served in filter(None, map(Served.parse, models)):
         raise served.lacks("--estimate, which measures this machine")
+    result = Result("encode", ", ".join(models))
     sample = read_sample(files, shard_rows)
     if not sample.texts:
         raise InputError("no row has a text: there is nothing to estimate")
     rows, distinct, size = files.survey.rows, sample.distinct, len(sample.texts)
     counts = {"rows": rows, "distinct": distinct, "duplicates": rows - distinct, "rows_bytes": sample.rows_bytes}
-    result = Result("encode", ", ".join(models), {"estimate": True, "sample": size, **smaller.protocol()})
+    result.protocol = {"estimate": True, "sample": size, **smaller.protocol()}
     estimates: list[Estimate] = []
     busy = busy_note(threads())
     for model in models:
@@ -141,8 +142,8 @@ def estimate(
                 console.note(f"{model}: no int8 here ({error})")
     result.ran_on(estimates[0].device, None)
     notes = [
-        f"{counts['rows']:,} rows, of which {counts['duplicates']:,} repeat another one and are not encoded again; "
-        f"measured on {size:,} of them, on this machine as it is busy now. Nothing was written.",
+        f"{rows:,} rows, of which {rows - distinct:,} repeat another one of the same {shard_rows:,} and are not "
+        f"encoded again; measured on {size:,} of them, on this machine as it is busy now. Nothing was written.",
         f"A directory has about {_megabytes(sample.rows_bytes)} of ids, texts and other columns besides; "
         "a .parquet has the same in one file, somewhat compressed.",
     ]

@@ -114,7 +114,8 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
     record = collection.record
     result.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
     result.protocol |= {key: value for key, value in record.settings.items() if key != CANARIES}
-    result.ran_on("cpu", "fp32", revision=record.settings.get("revision"))
+    in_int8 = VectorFacts.read(collection.title, record.settings).in_int8
+    result.ran_on("cpu", "int8" if in_int8 else "fp32", revision=record.settings.get("revision"))
     console.note(
         f"{collection.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
         f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"

@@ -58,6 +58,7 @@ def check_start(request: TrainRequest) -> Result:
         words = surface(pairs.first, pairs.second)["other_words"]
         scores[WORDS] = sts.correlations(name, [(pairs.name, words, pairs.gold)]).value
         with training_view.training(prepared) as view:
+            view.marks_best = False  # the start does not count, which is what the steps are compared with
             dev = run(prepared, view).dev
     assert dev is not None
     assert dev.start is not None

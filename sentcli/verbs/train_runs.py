@@ -95,7 +95,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
     from sentcli.training import sweep
-    from sentcli.training.records import parts_means, read_results, summarize
+    from sentcli.training.records import parts_means, read_results, summarize, warmup_notes
 
     points, seeds = varied.points, varied.seeds
     planned = planned_runs(request, varied)
@@ -134,7 +134,9 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
     outcome.ran_on(request.device, "")
     title = "runs" if len(points) > 1 else "seeds"
-    outcome.finish(report, [training_view.sweep_table(title, summaries)] if summaries else [])
+    outcome.finish(
+        report, [training_view.sweep_table(title, summaries, warmup_notes(ran.records))] if summaries else []
+    )
     if ran.failed:
         outcome.show()
         others = f"; the others are in {results}" if ran.records else ""
@@ -208,7 +210,8 @@ class SweepView:
         self.said[run.name] = now
         hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")
         shown = {key: value for key, value in line.items() if key not in hidden and not key.startswith("share_")}
-        numbers = (f"{key} {value:.4f}" for key, value in shown.items() if isinstance(value, int | float))
+        values = {key: value for key, value in shown.items() if isinstance(value, int | float)}
+        numbers = (f"{key} {training_view.loss_text(value)}" for key, value in values.items())
         best = " (best so far)" if line.get("best") and line["step"] else ""
         console.note(f"{self._title(run)}, step {line['step']}: {', '.join(numbers)}{best}")
 

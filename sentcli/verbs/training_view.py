@@ -52,6 +52,8 @@ class TrainingView:
         self.said = time.monotonic()
         self.remaining: Remaining | None = None
         self.other: OtherStart | None = None
+        self.marks_best = True
+        """Whether the best score so far is marked."""
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Print where the run continues."""
@@ -80,7 +82,7 @@ class TrainingView:
             self.said = time.monotonic()
             shares = {name: f" ({share:.0%} of the gradient)" for name, share in self.shares.items()}
             shares = shares if len(shares) > 1 else {}
-            terms = ", ".join(f"{name} {value:.4f}{shares.get(name, '')}" for name, value in info.values.items())
+            terms = ", ".join(f"{name} {loss_text(value)}{shares.get(name, '')}" for name, value in info.values.items())
             console.note(f"step {info.step} of {info.total}: {terms}, {speed}{f', {left}' if left else ''}")
         for tracker in self.trackers:
             tracker.step(info)
@@ -92,7 +94,7 @@ class TrainingView:
         parts = [*scores.values(), *others]
         if scores:
             self.dev = f"{parts[0]}, "
-            parts[0] += " (best so far)" if best and step else ""
+            parts[0] += " (best so far)" if best and step and self.marks_best else ""
         console.note(f"step {step}: {', '.join(parts)}")
         if self.other is not None:
             self._compare_poolings(self.other, values[self.sets[0].key])
@@ -118,7 +120,7 @@ class TrainingView:
         table.add_column("value", justify="right")
         table.add_column("share of the gradient", justify="right")
         for name, value in self.values.items():
-            table.add_row(name, f"{value:.5f}", f"{self.shares[name]:.1%}" if name in self.shares else "")
+            table.add_row(name, loss_text(value), f"{self.shares[name]:.1%}" if name in self.shares else "")
         return Group(table, self.progress)
 
 
@@ -213,13 +215,18 @@ def overview(result: TrainResult, output: Path) -> dict[str, Any]:
     return {"model": str(output), "steps": result.steps, **scores, **speed, **cut}
 
 
+def loss_text(value: float) -> str:
+    """Return a loss with four decimals, or a small one, as that of a finished encoder, with three digits."""
+    return f"{value:.4f}" if not value or abs(value) >= 0.001 else f"{value:.2e}"
+
+
 def kept_start(results: Mapping[str, Any]) -> bool:
     """Tell by its results whether a run has trained, and no step was better than its start."""
     return results.get("best_step") == 0 < (results.get("steps") or 0)
 
 
-def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
-    """Return a table with mean and standard deviation of each point."""
+def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
+    """Return a table with mean and standard deviation of each point, and the step of each run's best weights."""
     from sentcli.training.records import IN_TURN, parts_means
 
     points = [summary.point for summary in summaries]
@@ -246,7 +253,7 @@ def sweep_table(title: str, summaries: Sequence[Summary]) -> Table:
         for mean in parts_means(summaries, part):
             numbers = (f"{mean.numbers[key]:.2f}" if key in mean.numbers else "" for key in columns)
             rows.append([*settings({**mean.point, part: "mean"}), "", *numbers])
-    return Table(title, [*head, "seeds", *columns.values()], rows)
+    return Table(title, [*head, "seeds", *columns.values()], rows, notes=list(notes))
 
 
 def _mark(results: Mapping[str, Any]) -> str:
@@ -262,7 +269,7 @@ def _mean_and_sd(summary: Summary, key: str) -> str:
 
     mean, spread = (with_dev_scores(values).get(key) for values in (summary.mean, summary.sd))
     if mean is None or key == "best_step":
-        return "-" if mean is None else f"{mean:.0f}"
+        return "-" if mean is None else ", ".join(str(with_dev_scores(run)["best_step"]) for run in summary.runs)
     dev = dev_scores(summary.runs[0])
     metric = dev.metric if dev is not None and key in vars(dev) else STSB_DEV[1]
     return shown(metric, mean) + ("" if spread is None or key == "start" else f" ± {shown(metric, spread)}")

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors.numpy
 
+from sentcli.io import atomic
 from sentcli.io.dataset_writer import ShardWriter
 
 
@@ -501,3 +502,32 @@ def test_an_interrupted_command_says_in_its_json_what_was_done(invoke, tiny_bert
         found = json.loads(told.read_text())
         assert found["interrupted"] and found["results"]["rows_total"] == 40 and 0 < found["results"]["rows_done"] < 40
         invoke(*call, "--resume", *more, check=0)  # so that a finished directory is what is replaced next
+
+
+def test_append_says_which_rows_are_there_and_refuses_the_same_bytes(encode, tmp_path):
+    first, more = ([{"id": f"r{i}", "text": f"the cat {i}"} for i in numbers] for numbers in (range(20), range(15, 30)))
+    one, other = jsonl(tmp_path / "one.jsonl", first), jsonl(tmp_path / "more.jsonl", more)
+    third = jsonl(tmp_path / "third.jsonl", [{"id": "s", "text": "a dog"}])
+    out, told = tmp_path / "out", tmp_path / "told.json"
+    encode(one, "-o", out)
+    appended = encode(other, "-o", out, "--append", "--json", told)
+    assert "5 ids" in appended.stderr and json.loads(told.read_text())["results"]["repeated_ids"] == 5
+    encode(third, "-o", out, "--append")
+    before = contents(out)
+    refused = encode(one, "-o", out, "--append", check=2)
+    assert "one.jsonl" in refused.stderr and "same bytes" in refused.stderr
+    # a folder that has grown: the new file is named
+    refused = encode(one, other, jsonl(tmp_path / "new.jsonl", [{"text": "b"}]), "-o", out, "--append", check=2)
+    assert "new.jsonl alone" in " ".join(refused.stderr.split()) and contents(out) == before
+    assert encode(third, "-o", out, "--append").exit_code == 0 and contents(out) == before  # the same command again
+
+
+def test_two_processes_do_not_write_one_file(encode, tmp_path, monkeypatch):
+    source, out = jsonl(tmp_path / "one.jsonl", [{"text": "the cat"}]), tmp_path / "v.npy"
+    with atomic.locked(tmp_path / ".v.npy.lock", "held"):  # as another process does
+        assert "another process" in encode(source, "-o", out, check=2).stderr
+    assert not out.exists()
+    # one that began after the check and has ended
+    monkeypatch.setattr("sentcli.bulk.files.check_output", lambda *_, **__: out.write_bytes(b"theirs"))
+    assert "--overwrite" in encode(source, "-o", out, check=2).stderr and out.read_bytes() == b"theirs"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -293,3 +293,9 @@ def test_texts_that_a_program_quoted_in_tsv_are_said(tmp_path, capsys, quoted):
     plain = tmp_path / "plain.tsv"
     plain.write_text('text\n"To be"\nhe said "no"\n5" wide\n""\n')
     assert read(plain)[1] == ['"To be"', 'he said "no"', '5" wide', '""'] and capsys.readouterr().err == ""
+
+
+def test_utf_16_without_a_mark_is_no_text(tmp_path, invoke, tiny_bert):
+    (tmp_path / "t.txt").write_bytes("one line\nand another one\n".encode("utf-16-le"))
+    refused = invoke("encode", tmp_path / "t.txt", "-m", tiny_bert, "-o", tmp_path / "v.npy", check=2)
+    assert "utf-16" in refused.stderr and "line 1" in refused.stderr
