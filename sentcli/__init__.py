@@ -9,9 +9,9 @@ import warnings
 from typing import Any
 
 from sentcli.version import __version__
-from sentcli.waiting import wait_passively
+from sentcli.waiting import wait_briefly
 
-wait_passively()
+wait_briefly()
 # of tqdm in a notebook without ipywidgets, where its bar is text
 warnings.filterwarnings("ignore", message="IProgress not found")
 VERBS = ("train", "encode", "export", "evaluate", "sts_eval", "senteval", "retrieve", "index", "report", "analyze")

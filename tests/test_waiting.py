@@ -12,9 +12,9 @@ from sentcli import waiting
 @pytest.mark.parametrize(
     ("chosen", "loaded", "expected"),
     [
-        ({}, False, "passive"),
-        ({"OMP_WAIT_POLICY": "active"}, False, "active"),
-        ({"GOMP_SPINCOUNT": "5"}, False, None),
+        ({}, False, str(waiting.SPINS)),
+        ({"OMP_WAIT_POLICY": "active"}, False, None),
+        ({"GOMP_SPINCOUNT": "5"}, False, "5"),
         ({"KMP_BLOCKTIME": "0"}, False, None),
         ({}, True, None),
     ],
@@ -22,20 +22,20 @@ from sentcli import waiting
 def test_a_users_own_setting_stays_and_torch_is_left_alone(monkeypatch, chosen, loaded, expected):
     for name in waiting.CHOSEN_BY:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OMP_WAIT_POLICY", "to be removed again")  # so that what is set below goes with the test
-    del os.environ["OMP_WAIT_POLICY"]
+    monkeypatch.setenv("GOMP_SPINCOUNT", "to be removed again")  # so that what is set below goes with the test
+    del os.environ["GOMP_SPINCOUNT"]
     for name, value in chosen.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "modules", {**sys.modules, "torch": sys} if loaded else {"os": os})
-    waiting.wait_passively()
-    assert os.environ.get("OMP_WAIT_POLICY") == expected
+    waiting.wait_briefly()
+    assert os.environ.get("GOMP_SPINCOUNT") == expected
 
 
 def test_it_is_set_before_anything_heavy_is_imported():
-    code = "import os, sys, sentcli; print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    code = "import os, sys, sentcli; print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
     environment = {name: value for name, value in os.environ.items() if name not in waiting.CHOSEN_BY}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["passive", "False"]
+    assert done.stdout.split() == [str(waiting.SPINS), "False"]
 
 
 @pytest.mark.parametrize(("others", "threads", "said"), [(1.5, 2, True), (0.3, 2, False), (0.9, 1, False)])
