@@ -67,7 +67,8 @@ def test_every_kind_in_one_command(models, own, invoke, tmp_path):
     assert set(report["protocol"]["kinds"]) == set(own)
     cost = report["cost"]
     assert (cost["dimensions"], cost["bytes_per_vector"]) == (32, 128)
-    assert cost["weight_bytes"] == (models[0] / "model.safetensors").stat().st_size
+    # of the graph that runs, which has the weights and what is computed with them
+    assert cost["weight_bytes"] == pytest.approx((models[0] / "model.safetensors").stat().st_size, rel=0.02)
     assert cost["texts_per_second"] > 0
     assert cost["first_vector_seconds"] > 0
     for words in ("Labelled texts", "Triplets", "best F1", "MRR@10", "What each model costs"):
