@@ -45,7 +45,6 @@ def examine() -> dict[str, Any]:
     extras = {name: _extra_state(packages) for name, packages in extra_packages().items()}
     versions = {"sentcli": __version__, "python": platform.python_version()}
     versions |= {name: version for name in LIBRARIES if (version := library_version(name))}
-    faiss = library_version("faiss-gpu") or library_version("faiss-cpu")
     torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
     exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
@@ -54,7 +53,7 @@ def examine() -> dict[str, Any]:
         "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
         "the cache (exports, vectors, scores, data)": f"{cache}, {folder_bytes(cache) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
-        "search": f"faiss {faiss}; exact unless there is an index" if faiss else NOT_INSTALLED,
+        "search": "exact by NumPy's products unless there is an index",
         "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else NOT_INSTALLED,
     }
     models = [

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli import console
 from sentcli.errors import DataError, InputError, SentcliError, one_line
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
@@ -194,13 +195,16 @@ class DatasetWriter:
         self.manifest = replace(self.manifest, groups=groups).with_shards(whole)
 
     def _refuse_known(self, old: Manifest, inputs: InputGroup) -> None:
-        """Refuse to append an input whose bytes have been encoded into the dataset before."""
-        known = {entry["sha256"] for group in old.groups for entry in group.inputs if "sha256" in entry}
-        again = [entry["name"] for entry in inputs.inputs if entry.get("sha256") in known]
+        """Refuse to append a file that the dataset was made of, and warn of one with the bytes of such a file."""
+        names = {entry.get("sha256"): entry["name"] for group in old.groups for entry in group.inputs}
+        again = [entry["name"] for entry in inputs.inputs if names.get(entry.get("sha256")) == entry["name"]]
         if again:
-            others = [entry["name"] for entry in inputs.inputs if entry.get("sha256") not in known]
+            others = [entry["name"] for entry in inputs.inputs if entry["name"] not in again]
             advice = f"append {', '.join(others)} alone" if others else "there is nothing to append"
             raise InputError(f"{self.folder} has the rows of {', '.join(again)} already, with the same bytes: {advice}")
+        for entry in inputs.inputs:
+            if (earlier := names.get(entry.get("sha256"))) is not None:
+                console.warn(f"{entry['name']} has the bytes of {earlier}, whose rows {self.folder} has: both are kept")
 
     def known_ids(self, hashes: npt.NDArray[np.int64]) -> int:
         """Return how many of some ids rows of earlier inputs have, which stand on this machine.

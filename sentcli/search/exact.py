@@ -10,7 +10,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ from sentcli.errors import DataError, InputError, SentcliError, required
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
 from sentcli.machine import require_memory
-from sentcli.model.forking import heal
 from sentcli.model.spec import Similarity
-from sentcli.search.faiss_border import WORKING, faiss_errors
+from sentcli.search.blas import CORETYPE, kernels_of, kernels_that_fit, multiplies_rightly
+from sentcli.search.faiss_border import WORKING
+from sentcli.search.products import BestRows
 
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -36,8 +36,6 @@ BLOCK = 131_072
 """How many rows are copied at a time: to unit length, to float32, or to a GPU."""
 DEVICE_SIMILARITIES = 2**28
 """How many similarities torch holds on a device at a time: 1 GiB."""
-QUERIES_AT_ONCE, ROWS_AT_ONCE = 256, 16_384
-"""The size of one matrix product; with faiss's own 4,096 x 1,024 a search takes up to three times as long."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +83,15 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
     If all vectors have length 1 already, as those of most models, they are returned without a copy.
     """
     wide: Vectors = vectors.astype(np.float32, copy=False)  # float16 and int8 are for storage, not for sums
-    # How far a squared length may be from 1 in float32 for the vector to count as a unit vector
-    if (np.abs(np.einsum("nd,nd->n", wide, wide) - 1) <= 4e-6).all():
+    if _have_unit_length(wide):
         return wide
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
+
+
+def _have_unit_length(vectors: npt.NDArray[Any]) -> bool:
+    """Tell whether the squared length of all vectors is as near to 1 as float32 has it."""
+    return bool((np.abs(np.einsum("nd,nd->n", vectors, vectors) - 1) <= 4e-6).all())
 
 
 def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -167,6 +169,7 @@ class Blocks(Comparable):
     def __init__(self, arrays: Sequence[npt.NDArray[np.generic]], *, signs: int | None = None) -> None:
         self.arrays, self.signs = arrays, signs
         self.ends = np.cumsum([len(array) for array in arrays])
+        self._unit: bool | None = None
 
     @classmethod
     def mapped(
@@ -211,6 +214,17 @@ class Blocks(Comparable):
             begin = max(first - (int(end) - len(array)), 0)
             for start in range(begin, len(array), rows):
                 yield self._numbers(array[start : start + rows])
+
+    def are_unit(self, *, look: bool) -> bool:
+        """Tell whether all rows are vectors of length 1 in float32, so that their products are cosines.
+
+        Args:
+            look: look at all of them, if that was not done before; what was not looked at counts as no such rows.
+        """
+        if self._unit is None and look:
+            is_float32 = self.signs is None and all(array.dtype == np.float32 for array in self.arrays)
+            self._unit = is_float32 and all(_have_unit_length(block) for block in self.since(0, BLOCK))
+        return bool(self._unit)
 
     def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
         """Yield the rows from position `first` on for which `mask` ``[n]`` is true, of at most `rows` at a time."""
@@ -260,7 +274,9 @@ class TopK:
         self.rows = 0
         """The number of rows that were added so far."""
         self._queries = prepared(queries, similarity)
+        self._best = BestRows(self._queries, k) if device.startswith("cpu") else None
         self._hits: list[Neighbours] = []
+        """The nearest rows of blocks, from a device."""
 
     def add(self, vectors: npt.NDArray[np.generic]) -> None:
         """Compare further rows ``[n, dim]``, which may be mapped from a file.
@@ -271,14 +287,19 @@ class TopK:
         check_width(vectors, self._queries.shape[1], "corpus")
         for start in range(0, len(vectors), BLOCK):
             block = prepared(vectors[start : start + BLOCK], self.similarity)
-            hits = _nearest(self._queries, block, min(self.k, len(block)), self.device)
-            self._hits.append(Neighbours(hits.positions + self.rows, hits.scores))
+            if self._best is not None:
+                self._best.add(block, self.rows)
+            elif len(self._queries):
+                hits = nearest_by_torch(self._queries, block, min(self.k, len(block)), self.device)
+                self._hits.append(Neighbours(hits.positions + self.rows, hits.scores))
             self.rows += len(block)
             if len(self._hits) * self.k > BLOCK or len(self._hits) > 8:
                 self._hits = [merge(self._hits, self.k)]
 
     def best(self) -> Neighbours:
         """Return the nearest rows so far, `k` for each query, or fewer if there were fewer rows."""
+        if self._best is not None:
+            return Neighbours(*self._best.best())
         return merge(self._hits, self.k) if self._hits else Neighbours.none(len(self._queries))
 
 
@@ -295,26 +316,6 @@ def search(
     for block in blocks:
         top.add(block)
     return top.best()
-
-
-def _nearest(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbours:
-    if not len(queries):
-        return Neighbours(np.empty((0, k), np.int64), np.empty((0, k), np.float32))
-    if not device.startswith("cpu"):
-        return nearest_by_torch(queries, block, k, device)
-    faiss = require_faiss()
-    settings = faiss.cvar
-    settings.distance_compute_blas_query_bs = QUERIES_AT_ONCE
-    settings.distance_compute_blas_database_bs = ROWS_AT_ONCE
-    if _counts_numbers():
-        # Up to how many queries faiss compares row by row, without a matrix product; its own limit is about 330
-        # queries of 384 dimensions.
-        settings.distance_compute_blas_threshold = 8 * queries.shape[1]
-    heal()
-    require_memory(WORKING, "exact search")
-    with faiss_errors("faiss cannot search: {why}", SentcliError):
-        scores, positions = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
-    return Neighbours(positions, scores)
 
 
 def nearest_by_torch(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbours:
@@ -341,12 +342,6 @@ def nearest_by_torch(queries: Vectors, block: Vectors, k: int, device: str) -> N
     return Neighbours(np.concatenate(positions), np.concatenate(scores))
 
 
-@cache
-def _counts_numbers() -> bool:
-    """Tell whether faiss's threshold counts queries times dimensions, as in newer releases, or only queries."""
-    return bool(require_faiss().cvar.distance_compute_blas_threshold > 1000)
-
-
 def check_width(vectors: npt.NDArray[np.generic], width: int, what: str) -> None:
     """Refuse vectors of another dimension than `width`.
 
@@ -362,8 +357,16 @@ def require_faiss() -> Any:
 
     Raises:
         MissingExtraError: if it is not installed, or does not load.
-        SentcliError: if there is not enough memory to load it.
+        SentcliError: if there is not enough memory to load it, or it multiplies wrongly.
     """
-    if "faiss" not in sys.modules:
-        require_memory(2 * WORKING, "faiss")
-    return required("faiss", "faiss", "cpu", "search")
+    if "faiss" in sys.modules:
+        return required("faiss", "faiss", "cpu", "search")
+    require_memory(2 * WORKING, "faiss")
+    with kernels_that_fit():
+        faiss = required("faiss", "faiss", "cpu", "search")
+    if not multiplies_rightly(faiss):
+        raise SentcliError(
+            f"faiss {faiss.__version__} has wrong products on this processor (OpenBLAS's kernels "
+            f"{kernels_of('faiss')}): set {CORETYPE}=Haswell, or install another version of faiss"
+        )
+    return faiss

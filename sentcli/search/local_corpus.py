@@ -142,7 +142,7 @@ class LocalCorpus:
         protocol: dict[str, Any] = {} if bm25 is None else {"bm25": bm25.protocol()}
         if encoder is None:
             return replace(self, bm25=bm25), protocol
-        if not search.exact or encoder.backend.device == "cpu":
+        if not search.exact:
             require_faiss()
         query, document = search.prompts(encoder)
         searcher: Searcher | SmallerSearch | StreamedSearch

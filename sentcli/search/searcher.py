@@ -100,7 +100,10 @@ class Searcher:
 
     def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
         rows = self.blocks.since(first, BLOCK) if mask is None else self.blocks.chosen(mask, first, BLOCK)
-        best = exact.search(queries, rows, k, similarity=self.similarity, device=self.device)
+        similarity = self.similarity
+        if similarity == "cosine" and self.blocks.are_unit(look=mask is None):  # looked at once for all searches
+            queries, similarity = prepared(queries, similarity), "dot"
+        best = exact.search(queries, rows, k, similarity=similarity, device=self.device)
         positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
         return Neighbours(positions + first, best.scores)
 

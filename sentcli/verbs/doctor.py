@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sentcli.errors import SentcliError
 from sentcli.table import Table
 from sentcli.verbs.declaration import verb
 from sentcli.verbs.result import Result
@@ -19,7 +20,9 @@ def doctor() -> Result:
     from sentcli import diagnosis
 
     result = Result("doctor")
+    indexes = _indexes()  # before all extras are imported, faiss among them
     facts = diagnosis.examine()
+    facts["plan"]["indexes"] = indexes
     result.ran_on(facts["device"], "fp32")
     models = [[value or "no" for value in model.values()] for model in facts["models"]]
     of_hub = [[value or "unknown" for value in model.values()] for model in facts["hub"]]
@@ -36,3 +39,19 @@ def doctor() -> Result:
         rows = [[line["library"], line["installed"], line["range"], ", ".join(line["moved_by"])] for line in outside]
         tables.insert(1, Table("Outside of the ranges that sentcli works with", columns, rows))
     return result.finish(facts, tables)
+
+
+def _indexes() -> str:
+    """Return what builds indexes, and with which kernels its matrix products run, if it says so."""
+    from sentcli.search.blas import CORETYPE, OLD, kernels_of
+    from sentcli.search.exact import require_faiss
+
+    try:
+        version = require_faiss().__version__
+    except SentcliError as error:
+        return f"not possible: {error}"
+    kernels = kernels_of("faiss")
+    if kernels is None:
+        return f"faiss {version}"
+    slow = f", which are older than this processor: set {CORETYPE} to newer ones" if kernels in OLD else ""
+    return f"faiss {version}, its products by OpenBLAS's kernels {kernels}{slow}"

@@ -192,10 +192,6 @@ def evaluate(
     reranked = [] if reranker is None else [t.reranked(reranker) for t in retrieval_tasks(tasks, "--rerank")]
     baseline = gate.read(model, files, tasks, overwrite=overwrite)
     columns, grid = {} if by is None else query_columns(tasks, by), read_grid(variants, tasks)
-    if any(task.kind.table == "retrieval" for task in tasks) and options.on_cpu:
-        from sentcli.search.exact import require_faiss
-
-        require_faiss()
     for task in tasks:
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
     models = scoring.models(model, options, kept=files)

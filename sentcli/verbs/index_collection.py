@@ -82,13 +82,11 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
     Raises:
         InputError: if the corpus or the collection cannot be used, before anything is encoded or written.
     """
-    from sentcli.search.exact import require_faiss
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_client import connect
 
     address, name = str(database.to), str(database.collection)
     _check_names(address, name, corpus.index.type)
-    require_faiss()  # for the exact search that an index is measured against
     result = Result("index")
     result.ran_on("cpu", "fp32")
     rows = _stored(corpus) or _texts(corpus)

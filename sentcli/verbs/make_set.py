@@ -86,14 +86,12 @@ def make_set(
     from sentcli.io.atomic import check_kept, check_output, replacing
     from sentcli.io.served import Served
     from sentcli.pages.comparisons import FEW_ITEMS
-    from sentcli.search.exact import require_faiss
     from sentcli.testset.documents import read_documents
     from sentcli.testset.writing import write_jsonl, write_set
     from sentcli.testset.written import ANSWERS, PROMPT, answers_of
 
     check_output(output, overwrite=overwrite, folder=True)
     check_kept(output, [*corpus, *(model or []), write_with, queries, judgements])
-    require_faiss()
     choices: dict[str, Any] = {"text_field": text_field, "title_field": title_field, "limit": limit, "seed": seed}
     served = Served.parse(write_with) if write_with is not None else None
     choices |= {"write_with": str(served) if served else write_with, "prompt": PROMPT if served else None}

@@ -217,7 +217,7 @@ def _check_search(bench: Bench, device: str) -> None:
     options = bench.options
     if options.by_words:
         require_bm25s()
-    if options.by_vectors and (not options.exact or device in ("auto", "cpu")):
+    if options.by_vectors and not options.exact:
         require_faiss()
     if options.index is None or options.exact:
         return

@@ -520,6 +520,8 @@ def test_append_says_which_rows_are_there_and_refuses_the_same_bytes(encode, tmp
     refused = encode(one, other, jsonl(tmp_path / "new.jsonl", [{"text": "b"}]), "-o", out, "--append", check=2)
     assert "new.jsonl alone" in " ".join(refused.stderr.split()) and contents(out) == before
     assert encode(third, "-o", out, "--append").exit_code == 0 and contents(out) == before  # the same command again
+    copy = shutil.copy(one, tmp_path / "copy.jsonl")
+    assert "copy.jsonl has the bytes of one.jsonl" in encode(copy, "-o", out, "--append").stderr
 
 
 def test_two_processes_do_not_write_one_file(encode, tmp_path, monkeypatch):

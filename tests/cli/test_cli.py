@@ -121,7 +121,9 @@ def test_quiet_says_nothing_but_errors(run, tmp_path, tiny_bert):
 def test_a_missing_extra_is_named(invoke, tmp_path, tiny_bert, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     (tmp_path / "a.txt").write_text("the cat\n")
-    result = invoke("retrieve", "-m", tiny_bert, "--corpus", tmp_path / "a.txt", "--query", "x", check=1)
+    result = invoke(
+        "retrieve", "-m", tiny_bert, "--corpus", tmp_path / "a.txt", "--query", "x", "--index", "hnsw", check=1
+    )
     assert "pip install 'sentcli[cpu]'" in " ".join(result.stderr.split())
 
 

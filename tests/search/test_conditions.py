@@ -195,7 +195,7 @@ def test_the_nearest_rows_may_all_be_left_out():
     found = search.search(queries, 10, mask)
     among = searching.build("flat", vectors[mask]).search(queries, 10)
     assert np.array_equal(found.positions, np.flatnonzero(mask)[among.positions])
-    np.testing.assert_allclose(found.scores, among.scores, rtol=1e-6)
+    np.testing.assert_allclose(found.scores, among.scores, atol=2e-7)  # float32 sums in another order
 
 
 def test_an_index_that_reaches_too_few_rows_is_helped_out(monkeypatch):

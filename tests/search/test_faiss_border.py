@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.search import exact
 from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks, require_faiss
 from sentcli.search.faiss_border import faiss_errors
@@ -51,8 +50,6 @@ def test_too_little_memory_is_said_before_the_work(encoded, tmp_path, invoke, mo
     result = invoke("index", tmp_path / "vectors", "--type", "hnsw", check=1)
     assert "60 rows" in result.stderr and "10 MB are left" in " ".join(result.stderr.split())
     assert not (tmp_path / "vectors" / "indexes" / "hnsw").exists()
-    with pytest.raises(SentcliError, match=r"exact search needs about .* 10 MB are left"):
-        exact.search(np.eye(4, dtype=np.float32), [np.eye(4, dtype=np.float32)], 2)
 
 
 def _index_in(folder, results):
@@ -101,7 +98,6 @@ def test_whatever_faiss_raises_is_one_error(error, tmp_path, monkeypatch):
     for place, call in [
         ("index_factory", lambda: FaissIndex.empty("Flat", 4, "cosine")),
         ("read_index", lambda: FaissIndex.read(tmp_path / "x.faiss", "cosine")),
-        ("knn", lambda: exact.search(vectors, [vectors], 2)),
     ]:
         with monkeypatch.context() as patch:
             patch.setattr(faiss, place, fail)

@@ -77,7 +77,6 @@ def duplicates(
     import numpy as np
 
     from sentcli.io.readers import ReadOptions
-    from sentcli.search.exact import require_faiss
     from sentcli.search.pairs import pairs_above, recall_of, rows_left
     from sentcli.search.rows import check_written, write_rows
     from sentcli.search.vector_file import open_stored
@@ -85,7 +84,6 @@ def duplicates(
     shared.check(output, overwrite=overwrite)
     if write is not None:
         check_written(write, overwrite=overwrite)
-    require_faiss()
     options = ReadOptions(text_field, id_field)
     stored = open_stored(corpus, texts, options)
     if stored is None and model is None:

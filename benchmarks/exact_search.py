@@ -1,0 +1,99 @@
+"""Exact search against the products alone, and what the kernels of faiss's OpenBLAS make of it and of training.
+
+    python benchmarks/exact_search.py [--rows 200000] [--runs 3]
+
+Random unit vectors of 384 dimensions. `product`: NumPy's products of all queries and rows in tiles, without looking for
+the best ones; for one query `rows @ query`. `own`: `sentcli.search.exact.search` of the same vectors. `faiss`: its
+`knn` with the tiles that fit it best. Each figure is the best of the runs, and the share is product / own. Below, in
+processes of their own: `knn` and the training of an IVF index with the kernels that faiss takes itself, and with those
+that sentcli gives it.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+from common import machine, seconds
+
+DIMENSION, TILE = 384, 8192
+TRAINING = """
+import sys, time
+import numpy as np
+from contextlib import nullcontext
+from sentcli.search import blas
+with blas.kernels_that_fit() if sys.argv[1] == "fitting" else nullcontext():
+    import faiss
+rows = np.random.default_rng(0).standard_normal((100_000, 384), dtype=np.float32)
+queries = rows[:1000] + 0.1
+faiss.cvar.distance_compute_blas_query_bs, faiss.cvar.distance_compute_blas_database_bs = 256, 16_384
+def best(work, runs=3):
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+knn = best(lambda: faiss.knn(queries, rows, 100, metric=faiss.METRIC_INNER_PRODUCT))
+def train():
+    faiss.index_factory(384, "IVF1024,Flat", faiss.METRIC_INNER_PRODUCT).train(rows)
+name = blas.kernels_of("faiss")
+print(f"{name}: knn of 1,000 queries in 100,000 rows {knn:.2f} s, training IVF1024 {best(train, 2):.2f} s")
+"""
+
+
+def unit_vectors(rows: int, seed: int) -> np.ndarray:
+    """Return random vectors of length 1."""
+    found = np.random.default_rng(seed).standard_normal((rows, DIMENSION), dtype=np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def best(work: Callable[[], object], runs: int) -> float:
+    """Return the shortest time of some runs, after one that is not counted."""
+    work()
+    return min(seconds(work) for _ in range(runs))
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    from sentcli.search.blas import kernels_of
+    from sentcli.search.exact import require_faiss, search
+
+    faiss = require_faiss()
+    faiss.cvar.distance_compute_blas_query_bs, faiss.cvar.distance_compute_blas_database_bs = 256, 16_384
+    print(machine())
+    print(f"kernels: NumPy {kernels_of('numpy.libs')}, faiss {kernels_of('faiss')}; {options.rows:,} rows")
+    rows = unit_vectors(options.rows, 0)
+    for count in (1, 16, 100, 1000):
+        queries = unit_vectors(count, 1)
+
+        def product(queries: np.ndarray = queries) -> None:
+            if len(queries) == 1:
+                rows @ queries[0]
+                return
+            out = np.empty((len(queries), TILE), np.float32)
+            for start in range(0, len(rows), TILE):
+                part = rows[start : start + TILE]
+                np.matmul(queries, part.T, out=out[:, : len(part)])
+
+        alone = best(product, options.runs)
+        for k in (10, 100, 1000):
+            own = best(lambda q=queries, k=k: search(q, [rows], k, similarity="dot"), options.runs)
+            peer = best(lambda q=queries, k=k: faiss.knn(q, rows, k, metric=faiss.METRIC_INNER_PRODUCT), options.runs)
+            times = f"product {1000 * alone:.1f} ms, own {1000 * own:.1f} ms, faiss {1000 * peer:.1f} ms"
+            print(f"{count} queries, k {k}: {times}; share {alone / own:.2f}, faiss {alone / peer:.2f}", flush=True)
+    clean = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+    for kernels in ("its own", "fitting"):
+        call = [sys.executable, "-c", TRAINING, kernels]
+        done = subprocess.run(call, env=clean, capture_output=True, text=True, check=True)
+        print(f"faiss, {kernels} kernels, {done.stdout.strip()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The kernels with which faiss multiplies matrices, for clusters and codes: those that fit this processor.
+
+The wheel of faiss 1.15 carries OpenBLAS 0.3.15 of 2021, which takes a processor that is newer than it for an old one
+and multiplies at a sixth to an eighth of its rate (OpenMathLib/OpenBLAS#4267). A variable names the kernels, and is
+read once, when the library is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CORETYPE = "OPENBLAS_CORETYPE"
+KERNELS = {"SkylakeX": {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}, "Haswell": {"avx2", "fma"}}
+"""The instructions that kernels need, by their names in OpenBLAS, the fastest first."""
+OLD = ("Prescott", "Katmai", "Core2", "Generic", "generic")
+"""The kernels that a library falls back to for a processor that it does not know."""
+CHECKED = (330, 64)
+"""The rows and dimensions of the product that is compared with NumPy's."""
+
+
+def fitting(instructions: frozenset[str]) -> str | None:
+    """Return the name of the fastest kernels whose instructions a processor has; None if it has none of them."""
+    return next((name for name, needed in KERNELS.items() if needed <= instructions), None)
+
+
+def instructions() -> frozenset[str]:
+    """Return the instructions of this processor by their names in Linux; none for another one than x86 or system."""
+    with suppress(OSError):
+        if platform.machine() in ("x86_64", "AMD64"):
+            found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text("ascii", "replace"), re.MULTILINE)
+            return frozenset(found[1].split()) if found else frozenset()
+    return frozenset()
+
+
+@contextmanager
+def kernels_that_fit() -> Iterator[None]:
+    """Let a library that is loaded inside take the kernels that fit, unless the user has named some.
+
+    NumPy has to be loaded before: it knows the processor itself. The variable is gone afterwards, so that no process
+    that is started later inherits it.
+    """
+    name = fitting(instructions())
+    if name is None or CORETYPE in os.environ:
+        yield
+        return
+    os.environ[CORETYPE] = name
+    try:
+        yield
+    finally:
+        del os.environ[CORETYPE]
+
+
+def multiplies_rightly(faiss: Any) -> bool:
+    """Tell whether faiss has the inner products of NumPy: kernels of old releases have had wrong ones."""
+    rows, width = CHECKED
+    vectors = (np.arange(rows * width, dtype=np.float32).reshape(rows, width) * 7919) % 61 - 30
+    exact = vectors @ vectors.T  # whole numbers, so that no sum is rounded
+    found, _ = faiss.knn(vectors, vectors, 1, metric=faiss.METRIC_INNER_PRODUCT)
+    return bool((found[:, 0] == exact.max(axis=1)).all())
+
+
+def kernels_of(library: str) -> str | None:
+    """Return the name of the kernels of the OpenBLAS that a package carries; None if it carries none that is loaded."""
+    from threadpoolctl import threadpool_info
+
+    paths = {str(pool["filepath"]): pool.get("architecture") for pool in threadpool_info()}
+    return next((name for path, name in paths.items() if f"{os.sep}{library}" in path and name), None)

@@ -1,0 +1,67 @@
+"""The best rows by inner products are those of a full sort, however the rows come, with equal ones in their order."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sentcli.search import products
+from sentcli.search.products import BestRows
+
+
+def sorted_whole(queries, rows, k):
+    scores = queries @ rows.T
+    scores[np.isnan(scores)] = -np.inf
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(scores, order, 1)
+
+
+def found(queries, rows, k, cuts=()):
+    best = BestRows(queries, k)
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        best.add(rows[start:end], start)
+    return best.best()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_whole_numbers_give_the_order_of_a_stable_sort(data):
+    """Products of small whole numbers are exact, and many are equal."""
+    draw = data.draw
+    seed, dim = draw(st.integers(0, 10**6)), draw(st.integers(1, 4))
+    generator = np.random.default_rng(seed)
+    queries, rows = (
+        generator.integers(-2, 3, (draw(st.integers(0, most)), dim)).astype(np.float32) for most in (150, 400)
+    )
+    k, threads = draw(st.integers(1, 450)), draw(st.integers(1, 4))
+    cuts = sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    bounds = {"TILE": draw(st.sampled_from([64, 2**21])), "LEAST_ROWS": draw(st.sampled_from([1, 7, 2048]))}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**bounds, "LEAST_GROUP": 16}.items():
+            patch.setattr(products, name, value)
+        patch.setattr(products, "_threads", lambda: threads)
+        positions, scores = found(queries, rows, k, cuts)
+    expected = sorted_whole(queries, rows, k)
+    assert np.array_equal(positions, expected[0]) and np.array_equal(scores, expected[1])
+
+
+def test_what_is_no_number_comes_last():
+    generator = np.random.default_rng(0)
+    queries, rows = (generator.standard_normal((count, 8), dtype=np.float32) for count in (70, 5000))
+    rows[::3] = np.nan
+    rows[1] = np.inf
+    with np.errstate(invalid="ignore"):
+        positions, _ = found(queries, rows, 100, [2500])
+        expected, _ = sorted_whole(queries, rows, 100)
+    assert np.array_equal(positions, expected)
+
+
+def test_the_threads_of_products_are_those_of_before():
+    from threadpoolctl import threadpool_info
+
+    def threads():
+        return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
+
+    before, vectors = threads(), np.eye(300, dtype=np.float32)
+    found(vectors, vectors, 5)
+    assert threads() == before
