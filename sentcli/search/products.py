@@ -41,8 +41,8 @@ class BestRows:
 
     def __init__(self, queries: Floats, k: int) -> None:
         threads, count = _threads(), max(len(queries), 1)
-        groups = min(threads, count // LEAST_GROUP)
-        size = min(GROUP, -(-count // groups)) if groups > 1 else count
+        groups = max(min(threads, count // LEAST_GROUP), 1)
+        size = min(GROUP, -(-count // groups))
         self.threads = threads if groups > 1 else 1
         self.groups = [_Group(queries[start : start + size], k) for start in range(0, count, size)]
 
@@ -125,7 +125,8 @@ class _Group:
     def _choose(self) -> None:
         """Choose the best again from them and what has been gathered."""
         query, position, product = (np.concatenate(parts) for parts in zip(*self.gathered, strict=True))
-        order = np.argsort(query, kind="stable")  # the positions of a query stay in order
+        # the positions of a query stay in order; 16 bits are sorted by their digits
+        order = np.argsort(query.astype(np.uint16), kind="stable")
         query, position, product = query[order], position[order], product[order]
         counts = np.bincount(query, minlength=len(self.queries))
         column = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts) + self.scores.shape[1]
