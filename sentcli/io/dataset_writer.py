@@ -196,8 +196,9 @@ class DatasetWriter:
 
     def _refuse_known(self, old: Manifest, inputs: InputGroup) -> None:
         """Refuse to append a file that the dataset was made of, and warn of one with the bytes of such a file."""
-        names = {entry.get("sha256"): entry["name"] for group in old.groups for entry in group.inputs}
-        again = [entry["name"] for entry in inputs.inputs if names.get(entry.get("sha256")) == entry["name"]]
+        known = [(entry["name"], entry.get("sha256")) for group in old.groups for entry in group.inputs]
+        names = {digest: name for name, digest in known if digest is not None}
+        again = [entry["name"] for entry in inputs.inputs if (entry["name"], entry.get("sha256")) in known]
         if again:
             others = [entry["name"] for entry in inputs.inputs if entry["name"] not in again]
             advice = f"append {', '.join(others)} alone" if others else "there is nothing to append"

@@ -219,11 +219,13 @@ class Blocks(Comparable):
         """Tell whether all rows are vectors of length 1 in float32, so that their products are cosines.
 
         Args:
-            look: look at all of them, if that was not done before; what was not looked at counts as no such rows.
+            look: look at all of them, if that was not done before; what was not looked at counts as no such rows. Of
+                rows that are mapped from disk nothing is known, since they would be read twice.
         """
         if self._unit is None and look:
             is_float32 = self.signs is None and all(array.dtype == np.float32 for array in self.arrays)
-            self._unit = is_float32 and all(_have_unit_length(block) for block in self.since(0, BLOCK))
+            in_memory = not any(isinstance(array.base, mmap.mmap) for array in self.arrays)
+            self._unit = is_float32 and in_memory and all(_have_unit_length(block) for block in self.since(0, BLOCK))
         return bool(self._unit)
 
     def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
