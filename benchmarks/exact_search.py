@@ -4,16 +4,19 @@
 
 Random unit vectors of 384 dimensions. `product`: NumPy's products of all queries and rows in tiles, without looking for
 the best ones; for one query `rows @ query`. `own`: `sentcli.search.exact.search` of the same vectors. `faiss`: its
-`knn` with the tiles that fit it best. Each figure is the best of the runs, and the share is product / own. Below, in
-processes of their own: `knn` and the training of an IVF index with the kernels that faiss takes itself, and with those
-that sentcli gives it.
+`knn` with the tiles that fit it best. Each figure is the best of the runs, and the share is product / own. Then 1,000
+queries and k 100 for rows that are mapped from a file as float32 and float16, and for a mask of half of the rows.
+Below, in processes of their own: `knn` and the training of an IVF index with the kernels that faiss takes itself, and
+with those that sentcli gives it.
 """
 
 import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from common import machine, seconds
@@ -56,6 +59,27 @@ def best(work: Callable[[], object], runs: int) -> float:
     return min(seconds(work) for _ in range(runs))
 
 
+def other_rows(rows: np.ndarray, runs: int) -> None:
+    """Print the times for rows in files and for some of the rows."""
+    from sentcli.search.exact import Blocks, search
+
+    queries = unit_vectors(1000, 1)
+    mask = np.random.default_rng(2).random(len(rows)) < 0.5
+
+    def show(name: str, found: Callable[[], Iterator[np.ndarray]]) -> None:
+        time = best(lambda: search(queries, found(), 100, similarity="dot"), runs)
+        print(f"1000 queries, k 100, {name}: {1000 * time:.1f} ms", flush=True)
+
+    show("float32 in memory", lambda: iter([rows]))
+    with TemporaryDirectory() as folder:
+        for dtype in (np.float32, np.float16):
+            path = Path(folder) / "rows.npy"
+            np.save(path, rows.astype(dtype))
+            mapped = Blocks([np.load(path, mmap_mode="r")])
+            show(f"{np.dtype(dtype).name} from a file", lambda mapped=mapped: mapped.since(0, 131_072))
+    show("half of the rows", lambda: Blocks([rows]).chosen(mask, 0, 131_072))
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -88,6 +112,7 @@ def main() -> None:
             peer = best(lambda q=queries, k=k: faiss.knn(q, rows, k, metric=faiss.METRIC_INNER_PRODUCT), options.runs)
             times = f"product {1000 * alone:.1f} ms, own {1000 * own:.1f} ms, faiss {1000 * peer:.1f} ms"
             print(f"{count} queries, k {k}: {times}; share {alone / own:.2f}, faiss {alone / peer:.2f}", flush=True)
+    other_rows(rows, options.runs)
     clean = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
     for kernels in ("its own", "fitting"):
         call = [sys.executable, "-c", TRAINING, kernels]

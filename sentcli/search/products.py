@@ -1,34 +1,82 @@
 """The best rows of each query by inner products, for rows that come block by block, at the rate of matrix products.
 
-A product of a group of queries with some thousand rows stays in the processor's cache. Of it only the numbers above the
-query's k-th best so far are looked at, which are few after the first rows; they are gathered until there are enough to
-choose the best again. Groups of queries are worked on in threads, each of which runs its products alone, so that
-choosing is as parallel as multiplying.
+A product of a group of queries with some thousand rows stays in the processor's cache. Of it only the numbers above a
+bound are looked at: the query's k-th best so far or, at first, what the k-th best is likely to exceed by a sample of
+the rows. Each thread looks at rows of its own, so that choosing is as parallel as multiplying.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
-Positions = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
+Task = TypeVar("Task")
+Done = TypeVar("Done")
 GROUP = 512
 """The most queries of a group."""
-LEAST_GROUP = 64
-"""The fewest queries of a group in a thread of its own; the products of fewer are threaded by the BLAS."""
-TILE = 2**21
-"""About how many products a group has at a time: 8 MiB."""
+FEW = 2**20
+"""Fewer products than these are left to the threads of the BLAS, and no rows are drawn for a first bound."""
+TILE = 2**22
+"""About how many products a thread has at a time: 16 MiB."""
 LEAST_ROWS, MOST_ROWS = 2048, 131_072
 """The bounds of the rows of a product."""
-WAITING = 0.5
-"""How many numbers for each of the `k` best are gathered before the best ones are chosen again."""
+SAMPLED = 64
+"""Of how many rows one is drawn for the first bound."""
+SURE = 4.0
+"""How many standard deviations the first bound lies below the k-th best product that the sample lets expect."""
+SPACE = 2
+"""How many times `k` products above the bound are gathered for a query before the best ones are chosen."""
+
+
+class Best(NamedTuple):
+    """Rows of some queries: positions and inner products, both ``[queries, n]``, in the order of the positions."""
+
+    positions: Integers
+    scores: Floats
+
+    @classmethod
+    def none(cls, queries: int) -> Best:
+        """Return no row for each query."""
+        return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Best]) -> Best:
+        """Return the rows of all parts, which follow each other."""
+        positions, scores = zip(*parts, strict=True)
+        return cls(np.concatenate(positions, axis=1), np.concatenate(scores, axis=1))
+
+    def of(self, queries: slice | Integers) -> Best:
+        """Return the rows of some of the queries."""
+        return Best(self.positions[queries], self.scores[queries])
+
+    def kept(self, k: int) -> Best:
+        """Return the `k` rows with the largest products; of equal ones those that come first."""
+        count, width = self.scores.shape
+        if width <= k:
+            return self
+        least = np.partition(self.scores, width - k, axis=1)[:, width - k, None]
+        is_best = self.scores >= least
+        surplus = np.count_nonzero(is_best, axis=1) - k
+        for query in np.flatnonzero(surplus):
+            last = np.flatnonzero(self.scores[query] == least[query])
+            is_best[query, last[-surplus[query] :]] = False
+        flat = np.flatnonzero(is_best)
+        return Best(self.positions.ravel()[flat].reshape(count, k), self.scores.ravel()[flat].reshape(count, k))
+
+    def sorted(self) -> Best:
+        """Return the rows, those with the largest products first; of equal ones the first position is first."""
+        order = np.argsort(-self.scores, axis=1, kind="stable")
+        return Best(np.take_along_axis(self.positions, order, 1), np.take_along_axis(self.scores, order, 1))
 
 
 class BestRows:
@@ -40,128 +88,191 @@ class BestRows:
     """
 
     def __init__(self, queries: Floats, k: int) -> None:
-        threads, count = _threads(), max(len(queries), 1)
-        groups = max(min(threads, count // LEAST_GROUP), 1)
-        size = min(GROUP, -(-count // groups))
-        self.threads = threads if groups > 1 else 1
-        self.groups = [_Group(queries[start : start + size], k) for start in range(0, count, size)]
+        self.count = len(queries)
+        groups = max(-(-self.count // GROUP), 1)
+        self.groups = [_Group(part, k) for part in np.array_split(queries, groups)]
 
     def add(self, rows: Floats, first: int) -> None:
         """Compare further rows ``[n, dim]``, the first of which has this position; no earlier call had a later one."""
-        if self.threads == 1 or not len(rows):
-            for group in self.groups:
-                group.add(rows, first)
+        if not len(rows):
             return
-        with _alone(), ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(lambda group: group.add(rows, first), self.groups))
+        threads = min(_threads(), max(2 * self.count * len(rows) // FEW, 1))
+        with _workers(threads) as workers:
+            if len(self.groups) % threads == 0:
+                alone = _Workers(1, map)
+                workers.each(lambda group: group.add(rows, first, alone), self.groups)
+                return
+            for group in self.groups:
+                group.add(rows, first, workers)
 
-    def best(self) -> tuple[Positions, Floats]:
+    def best(self) -> tuple[Integers, Floats]:
         """Return positions and products of the best rows so far, both ``[queries, k]`` or with fewer rows.
 
         The best row is first; of equal ones the first row is.
         """
-        positions, scores = zip(*(group.sorted() for group in self.groups), strict=True)
+        with _workers(min(_threads(), len(self.groups))) as workers:
+            positions, scores = zip(*workers.each(lambda group: group.best.sorted(), self.groups), strict=True)
         return np.concatenate(positions), np.concatenate(scores)
 
 
 class _Group:
-    """Some queries and their best rows so far, in the order of the rows."""
+    """Some queries and their best rows so far."""
 
-    def __init__(self, queries: Floats, k: int) -> None:
-        self.queries, self.k = queries, k
-        self.scores = np.empty((len(queries), 0), np.float32)
-        self.positions = np.empty((len(queries), 0), np.int64)
-        self.least: Floats | None = None
-        """The product of each query's k-th best row ``[queries, 1]``; None while there are fewer rows."""
-        self.gathered: list[tuple[Positions, Positions, Floats]] = []
-        """Query, position and product of rows that are better than the k-th best, by position."""
-        self.waiting = 0
-        size = min(max(TILE // max(len(queries), 1), LEAST_ROWS), MOST_ROWS)
-        self.rows = max(size, min(2 * k, MOST_ROWS))
-        self.seen = 0
-        """How many rows have been compared."""
-        self.products = np.empty((len(queries), 0), np.float32)
-        self.above = np.empty((len(queries), 0), bool)
+    def __init__(self, queries: Floats, k: int, *, samples: bool = True) -> None:
+        self.queries, self.k, self.samples = queries, k, samples
+        self.best = Best.none(len(queries))
 
-    def add(self, rows: Floats, first: int) -> None:
-        """Compare further rows, few at first and then as many as before, so that most of them are below the best."""
-        start = 0
-        while start < len(rows):
-            count = min(self.rows, max(LEAST_ROWS, 2 * self.k, self.seen))
-            part = rows[start : start + count]
-            self._add(part, first + start)
-            start, self.seen = start + count, self.seen + len(part)
+    def add(self, rows: Floats, first: int, workers: _Workers) -> None:
+        """Compare further rows."""
+        before = self.best
+        slices = workers.shares(len(rows))
+        least, is_sure = self._least(rows, slices, workers)
 
-    def _add(self, rows: Floats, first: int) -> None:
-        if self.products.shape[1] < len(rows):
-            self.products = np.empty((len(self.queries), len(rows)), np.float32)
-            self.above = np.empty(self.products.shape, bool)
-        if self.products.shape[1] == len(rows):
-            products, above = self.products, self.above
-        else:
-            products, above = np.empty((len(self.queries), len(rows)), np.float32), None
-        np.matmul(self.queries, rows.T, out=products)
-        if self.least is None:
-            self._begin(products, first)
+        def look(part: slice) -> _Gathered:
+            found = _Gathered(self.queries, self.k, least, workers.count)
+            found.look(rows[part], first + part.start)
+            return found
+
+        found = workers.each(look, slices)
+        self._choose([before, *(part.best() for part in found)], workers)
+        if is_sure:
             return
-        flat = np.flatnonzero(np.greater(products, self.least, out=above))
+        counts = sum(part.filled for part in found)
+        lacking = np.flatnonzero(counts < self.k)
+        if not len(lacking):
+            return
+        again = _Group(self.queries[lacking], self.k, samples=False)
+        again.best = before.of(lacking)
+        again.add(rows, first, workers)
+        self.best.positions[lacking], self.best.scores[lacking] = again.best
+
+    def _least(self, rows: Floats, slices: list[slice], workers: _Workers) -> tuple[Floats | None, bool]:
+        """Return a bound for each query ``[queries]`` above which the best of the rows lie, and whether that is sure.
+
+        It is the k-th best product so far, or by a sample so low that some more than `k` products are likely above it.
+        """
+        if self.best.scores.shape[1] == self.k:
+            return self.best.scores.min(axis=1), True
+        expected = self.k / SAMPLED
+        rank = int(np.ceil(expected + SURE * np.sqrt(expected) + 1))
+        if not self.samples or len(rows) < 2 * SAMPLED * rank or len(rows) * len(self.queries) < FEW:
+            return None, True
+
+        def sampled(part: slice) -> Floats:
+            starts = np.arange(part.start, part.stop - SAMPLED, SAMPLED)
+            drawn = starts + np.random.default_rng(part.start).integers(0, SAMPLED, len(starts))
+            products = self.queries @ rows[drawn].T
+            products[np.isnan(products)] = -np.inf
+            return _largest(products, rank)
+
+        products: Floats = np.concatenate(workers.each(sampled, slices), axis=1)
+        least = _largest(products, rank).min(axis=1)
+        return np.nextafter(least, np.float32(-np.inf)), False  # products equal to it are above the bound
+
+    def _choose(self, parts: list[Best], workers: _Workers) -> None:
+        """Choose the best of several parts, each thread those of some queries."""
+
+        def chosen(queries: slice) -> Best:
+            return Best.joined(part.of(queries) for part in parts).kept(self.k)
+
+        found = workers.each(chosen, workers.shares(len(self.queries)))
+        positions, scores = zip(*found, strict=True)
+        self.best = Best(np.concatenate(positions), np.concatenate(scores))
+
+
+class _Gathered:
+    """What some rows have above a bound: a table with some places for each query, which are filled from the left.
+
+    Args:
+        queries: ``[queries, dim]``.
+        k: how many rows are wanted.
+        least: the bound of each query ``[queries]``; None for none.
+        threads: how many threads share the rows.
+    """
+
+    def __init__(self, queries: Floats, k: int, least: Floats | None, threads: int) -> None:
+        self.queries, self.k, self.least = queries, k, least
+        width = 0 if least is None else 64 + SPACE * k // threads
+        self.table = self._empty(width)
+        self.filled = np.zeros(len(queries), np.int64)
+        """How many places are filled ``[queries]``."""
+
+    def _empty(self, width: int) -> Best:
+        shape = len(self.queries), width
+        return Best(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
+
+    def best(self) -> Best:
+        """Return what was gathered; where a query has fewer rows than others, position -1 and -inf are at the end."""
+        if not len(self.filled):
+            return self.table
+        width = int(self.filled.max())
+        return Best(self.table.positions[:, :width], self.table.scores[:, :width])
+
+    def look(self, rows: Floats, first: int) -> None:
+        """Compare rows, of which without a bound few come at first and then as many as before."""
+        size = min(max(TILE // max(len(self.queries), 1), LEAST_ROWS, 2 * self.k), MOST_ROWS, len(rows))
+        products = np.empty(len(self.queries) * size, np.float32)
+        above = np.empty(products.shape, bool)
+        is_sampled, start = self.least is not None, 0
+        while start < len(rows):
+            count = size if is_sampled else min(size, max(LEAST_ROWS, 2 * self.k, start))
+            part = rows[start : start + count]
+            shape = len(self.queries), len(part)
+            used = len(self.queries) * len(part)
+            product = np.matmul(self.queries, part.T, out=products[:used].reshape(shape))
+            if self.least is None:
+                self._take_all(product, first + start)
+            else:
+                is_above = np.greater(product, self.least[:, None], out=above[:used].reshape(shape))
+                self._take(np.flatnonzero(is_above), product, first + start)
+            start += len(part)
+
+    def _take_all(self, products: Floats, first: int) -> None:
+        """Take all rows; what is no number is no product."""
+        positions = np.broadcast_to(np.arange(first, first + products.shape[1]), products.shape)
+        further = Best(positions, np.where(np.isnan(products), -np.inf, products))
+        self._choose(Best.joined([self.table, further]))
+
+    def _choose(self, rows: Best) -> None:
+        """Keep the best rows; the worst of `k` is the bound of the next ones."""
+        self.table = rows.kept(self.k)
+        width = self.table.scores.shape[1]
+        self.filled = np.minimum(self.filled, width) if self.least is not None else np.full(len(self.queries), width)
+        if width == self.k:
+            worst = self.table.scores.min(axis=1)
+            self.least = worst if self.least is None else np.maximum(worst, self.least)
+
+    def _take(self, flat: Integers, products: Floats, first: int) -> None:
+        """Take the rows above the bounds, which stand at these places of the flattened products."""
         if not len(flat):
             return
-        query = flat // len(rows)
-        column = flat - query * len(rows)
-        self.gathered.append((query, column + first, products.ravel()[flat]))
-        self.waiting += len(flat)
-        if self.waiting > WAITING * self.k * len(self.queries):
-            self._choose()
+        queries, rows = np.arange(len(self.queries)), products.shape[1]
+        starts = np.searchsorted(flat, np.arange(len(self.queries) + 1) * rows)
+        counts = np.diff(starts)
+        self._make_room(counts)
+        width = self.table.scores.shape[1]
+        place = np.repeat(queries * width + self.filled - starts[:-1], counts) + np.arange(len(flat))
+        self.table.scores.ravel()[place] = products.ravel()[flat]
+        self.table.positions.ravel()[place] = flat + np.repeat(first - queries * rows, counts)
+        self.filled += counts
 
-    def _begin(self, products: Floats, first: int) -> None:
-        """Take the best of all products; what is no number is no product."""
-        products = np.where(np.isnan(products), -np.inf, products)
-        positions = np.broadcast_to(np.arange(first, first + products.shape[1]), products.shape)
-        self.scores = np.concatenate([self.scores, products], axis=1)
-        self.positions = np.concatenate([self.positions, positions], axis=1)
-        self._keep()
+    def _make_room(self, counts: Integers) -> None:
+        """Choose the best when there is no place for so many further rows of each query, or make places."""
+        width, limit = self.table.scores.shape[1], 64 + SPACE * self.k
+        needed = int((self.filled + counts).max())
+        if needed > max(width, limit):
+            self._choose(self.best())
+            needed = max(int((self.filled + counts).max()), limit)
+            width = self.table.scores.shape[1]
+        if needed > width:
+            further = self._empty(max(needed, min(2 * width, limit)) - width)
+            self.table = Best.joined([self.table, further])
 
-    def _choose(self) -> None:
-        """Choose the best again from them and what has been gathered."""
-        query, position, product = (np.concatenate(parts) for parts in zip(*self.gathered, strict=True))
-        # the positions of a query stay in order; 16 bits are sorted by their digits
-        order = np.argsort(query.astype(np.uint16), kind="stable")
-        query, position, product = query[order], position[order], product[order]
-        counts = np.bincount(query, minlength=len(self.queries))
-        column = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts) + self.scores.shape[1]
-        width = (0, int(counts.max()))
-        self.scores = np.pad(self.scores, ((0, 0), width), constant_values=-np.inf)
-        self.positions = np.pad(self.positions, ((0, 0), width), constant_values=-1)
-        self.scores[query, column], self.positions[query, column] = product, position
-        self.gathered, self.waiting = [], 0
-        self._keep()
 
-    def _keep(self) -> None:
-        """Keep the `k` best; of equal ones those that come first."""
-        width = self.scores.shape[1]
-        if width < self.k:
-            return
-        if width > self.k:
-            least = np.partition(self.scores, width - self.k, axis=1)[:, width - self.k, None]
-            is_best = self.scores > least
-            is_last = self.scores == least
-            lacking = self.k - is_best.sum(axis=1, keepdims=True)
-            surplus = is_last.sum(axis=1, keepdims=True) > lacking
-            is_best |= is_last
-            for tied in np.flatnonzero(surplus):
-                last = np.flatnonzero(is_last[tied])
-                is_best[tied, last[lacking[tied, 0] :]] = False
-            self.scores = self.scores[is_best].reshape(len(self.queries), self.k)
-            self.positions = self.positions[is_best].reshape(len(self.queries), self.k)
-        self.least = self.scores.min(axis=1, keepdims=True)
-
-    def sorted(self) -> tuple[Positions, Floats]:
-        """Return positions and products, the best first."""
-        if self.gathered:
-            self._choose()
-        order = np.argsort(-self.scores, axis=1, kind="stable")
-        return np.take_along_axis(self.positions, order, 1), np.take_along_axis(self.scores, order, 1)
+def _largest(products: Floats, count: int) -> Floats:
+    """Return the largest products of each query ``[queries, count]``, or all if there are fewer."""
+    width = products.shape[1]
+    return products if width <= count else np.partition(products, width - count, axis=1)[:, width - count :]
 
 
 def _threads() -> int:
@@ -177,8 +288,28 @@ def _pools() -> Any:
     return ThreadpoolController()
 
 
+@dataclass(frozen=True)
+class _Workers:
+    """Some threads, each of which multiplies alone."""
+
+    count: int
+    map: Callable[..., Iterable[Any]]
+
+    def each(self, work: Callable[[Task], Done], tasks: Iterable[Task]) -> list[Done]:
+        """Return what the work makes of each task."""
+        return list(self.map(work, tasks))
+
+    def shares(self, total: int) -> list[slice]:
+        """Return a share for each thread, one after the other."""
+        bounds = [total * number // self.count for number in range(self.count + 1)]
+        return [slice(start, end) for start, end in pairwise(bounds)]
+
+
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Let each product inside take one thread."""
-    with _pools().limit(limits=1, user_api="blas"):
-        yield
+def _workers(count: int) -> Iterator[_Workers]:
+    """Start some threads; one leaves the products to the threads of the BLAS."""
+    if count == 1:
+        yield _Workers(1, map)
+        return
+    with _pools().limit(limits=1, user_api="blas"), ThreadPoolExecutor(count) as pool:
+        yield _Workers(count, pool.map)
