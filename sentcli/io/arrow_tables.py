@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -16,8 +16,8 @@ from sentcli.io.sources import Cursor, Source
 BATCH_ROWS = 4096
 
 
-def arrow_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a Parquet, Arrow or Feather file with their numbers, from 1.
+def arrow_batches(source: Source, cursor: Cursor) -> Iterator[tuple[Sequence[int], list[dict[str, Any]]]]:
+    """Yield the rows of a Parquet, Arrow or Feather file with their numbers, from 1, some thousand at a time.
 
     Raises:
         DataError: if it cannot be read, or names a column twice.
@@ -26,9 +26,10 @@ def arrow_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[st
     batches = _parquet_batches if source.format == "parquet" else _arrow_batches
     with library_errors(lambda why: DataError(source.name, f"not a readable {title} file ({why})"), *DAMAGED):
         for batch in batches(source, cursor):
-            for record in records_of(batch):
-                cursor.line += 1
-                yield cursor.line, record
+            first = cursor.line + 1
+            cursor.line += len(batch)
+            if len(batch):
+                yield range(first, first + len(batch)), records_of(batch)
 
 
 def _parquet_batches(source: Source, cursor: Cursor) -> Iterator[Any]:

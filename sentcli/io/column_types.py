@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import DataError, InputError, nearest
@@ -20,6 +21,8 @@ FEW_NULLS = 3
 """So many different values that a given type does not hold may all stand for missing ones."""
 BATCH_VALUES = 16_384
 """How many values of a column are looked at together."""
+PLAIN = {str, bool, int, float, NoneType}
+"""The types of values whose kind is their type, unless a whole number is large."""
 PATTERNS = {
     "number": r"^-?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?$",
     "bool": r"^(?i:true|false)$",
@@ -215,8 +218,21 @@ class Columns:
     wrong: defaultdict[str, Offenders] = field(default_factory=lambda: defaultdict(Offenders))
     """The values of JSON Lines or Parquet that the given type of their column does not hold."""
 
+    def extend(self, name: str, values: Sequence[Any], source: str, lines: Sequence[int], *, untyped: bool) -> None:
+        """Take values at their lines; `untyped`: texts of their format may stand for values of other types."""
+        found = set(map(type, values))
+        is_plain = not untyped and name not in self.given and found <= PLAIN
+        if is_plain and int in found:
+            numbers = [value for value in values if type(value) is int]
+            is_plain = min(numbers) >= -(2**53) and max(numbers) <= 2**53
+        if is_plain:
+            self.kinds[name] |= {kind.__name__ for kind in found if kind is not NoneType}
+            return
+        for value, line in zip(values, lines, strict=True):
+            self.add(name, value, source, line, untyped=untyped)
+
     def add(self, name: str, value: Any, source: str, line: int, *, untyped: bool) -> None:
-        """Take a value at a place; `untyped` is whether texts of its format may stand for values of other types."""
+        """Take a value at a place; see `extend`."""
         given, kinds = self.given.get(name), self.kinds[name]
         if isinstance(value, str) and (untyped or given is not None):
             self.texts.setdefault(name, Column(name, given)).add(value, source, line)

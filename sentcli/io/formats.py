@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,7 +20,7 @@ from typing import Any
 
 from sentcli import console
 from sentcli.errors import DataError, required
-from sentcli.io.arrow_tables import arrow_records
+from sentcli.io.arrow_tables import BATCH_ROWS, arrow_batches
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sheets import SheetError, sheet_names_and_rows
@@ -28,27 +28,66 @@ from sentcli.io.sources import BOM, OF_BINARY, Cursor, Source, binary_kind
 
 LONGEST_LINE = 2**28
 """The most bytes of a line; a few bytes of gzip may become a line without end."""
+FIRST_BYTES, CHUNK_BYTES = 2**16, 2**18
+"""How many bytes are read at a time: few at first, since some callers want the first record alone."""
 _UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 """The bytes that are no character of cp1252."""
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 
 
+Batch = tuple[Sequence[int], list[dict[str, Any]]]
+"""Some records with their line or row numbers, from 1."""
+
+
 def records(source: Source, cursor: Cursor | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the records of one file with their line or row numbers, from 1.
+    """Yield the records of one file with their line or row numbers, from 1; see `record_batches`."""
+    for lines, found in record_batches(source, cursor):
+        yield from zip(lines, found, strict=True)
+
+
+def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Batch]:
+    """Yield the records of one file, some thousand at a time.
 
     Args:
         source: the file.
-        cursor: where reading begins; it is moved behind each record when that is yielded. None begins at the start.
+        cursor: where reading begins; it is moved behind each batch when that is yielded. None begins at the start.
 
     Raises:
-        DataError: if the file is damaged or not of its format.
+        DataError: if the file is damaged or not of its format, after what stands before the damage.
     """
-    arrow = {"parquet": arrow_records, "arrow": arrow_records}
-    readers = {**arrow, "txt": _text, "csv": _csv, "tsv": _csv, "jsonl": _jsonl, "sheet": _sheet}
+    readers: dict[str, Callable[[Source, Cursor], Iterator[Batch]]] = {
+        "parquet": arrow_batches,
+        "arrow": arrow_batches,
+        "txt": _text,
+        "csv": lambda source, cursor: _in_batches(_csv(source, cursor)),
+        "tsv": lambda source, cursor: _in_batches(_csv(source, cursor)),
+        "jsonl": _jsonl,
+        "sheet": lambda source, cursor: _in_batches(_sheet(source, cursor)),
+    }
     try:
         yield from readers[source.format](source, cursor or Cursor())
     except DAMAGED as error:
         raise DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})") from error
+
+
+def _in_batches(found: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[Batch]:
+    """Yield records together, those before an error first."""
+    while True:
+        lines, batch = list[int](), list[dict[str, Any]]()
+        problem: Exception | None = None
+        try:
+            for line, record in islice(found, BATCH_ROWS):
+                lines.append(line)
+                batch.append(record)
+        except (DataError, *DAMAGED) as error:
+            problem = error
+        if batch:
+            yield lines, batch
+        if problem is not None:
+            raise problem
+        if len(batch) < BATCH_ROWS:
+            return
 
 
 def _lines(source: Source, cursor: Cursor) -> Iterator[str]:
@@ -56,16 +95,52 @@ def _lines(source: Source, cursor: Cursor) -> Iterator[str]:
     with source.open() as handle:
         handle.seek(cursor.byte)
         while raw := handle.readline(LONGEST_LINE + 1):
-            if len(raw) > LONGEST_LINE:
-                problem = f"it is longer than {LONGEST_LINE // 2**20} MB: no line of a text"
-                raise DataError(source.name, problem, line=cursor.line + 1)
+            _refuse_longest(source, len(raw), cursor.line + 1)
             line = raw if cursor.byte else raw.removeprefix(BOM)
             cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + 1
             yield _decoded(line, source, cursor.line)
 
 
+def _line_batches(source: Source, cursor: Cursor) -> Iterator[list[str]]:
+    """Yield the same lines without their line feeds, many at a time; the cursor is moved behind them."""
+    size = FIRST_BYTES
+    with source.open() as handle:
+        handle.seek(cursor.byte)
+        while raw := handle.read(size):
+            if not raw.endswith(b"\n"):
+                raw += handle.readline(LONGEST_LINE + 1)
+            text = raw if cursor.byte else raw.removeprefix(BOM)
+            try:
+                lines = [] if b"\0" in text or len(raw) > LONGEST_LINE else text.decode("utf-8").split("\n")
+            except UnicodeDecodeError:
+                lines = []
+            if not lines:
+                yield from _doubtful_lines(raw, source, cursor)
+            else:
+                if len(lines) > 1 and not lines[-1]:
+                    lines.pop()  # behind the last line feed
+                cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + len(lines)
+                yield lines
+            size = CHUNK_BYTES
+
+
+def _doubtful_lines(raw: bytes, source: Source, cursor: Cursor) -> Iterator[list[str]]:
+    """Yield lines one by one, those before a broken one first."""
+    for piece in _LINE.findall(raw):
+        _refuse_longest(source, len(piece), cursor.line + 1)
+        line = piece if cursor.byte else piece.removeprefix(BOM)
+        cursor.byte, cursor.line = cursor.byte + len(piece), cursor.line + 1
+        yield [_decoded(line, source, cursor.line).removesuffix("\n")]
+
+
+def _refuse_longest(source: Source, size: int, number: int) -> None:
+    if size > LONGEST_LINE:
+        problem = f"it is longer than {LONGEST_LINE // 2**20} MB: no line of a text"
+        raise DataError(source.name, problem, line=number)
+
+
 def _decoded(raw: bytes, source: Source, number: int) -> str:
-    if raw.count(b"\0") > len(raw) // 4:
+    if b"\0" in raw and _is_wide(raw.rstrip(b"\r\n")):
         problem = "every other byte is 0, as in UTF-16 without a byte-order mark; convert the file first"
         source.refuse(DataError(source.name, f"{problem}: iconv -f utf-16le -t utf-8", line=number))
     try:
@@ -77,6 +152,12 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
         advice = f"convert the file first, for example: iconv -f {_other_encoding(raw)} -t utf-8"
         source.refuse(DataError(source.name, f"{problem}; {advice}", line=number))
         return raw.decode("latin1" if _UNDEFINED.search(raw) else "cp1252")
+
+
+def _is_wide(line: bytes) -> bool:
+    """Tell whether nearly all bytes at even places are 0 and none at odd ones, or the other way round."""
+    few, most = sorted(line[first::2].count(b"\0") for first in (0, 1))
+    return few == 0 and most >= 3 and most >= 3 * len(line) // 8
 
 
 def _other_encoding(raw: bytes) -> str:
@@ -108,9 +189,10 @@ def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
             place += len(raw)
 
 
-def _text(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line in _lines(source, cursor):
-        yield cursor.line, {"text": line.removesuffix("\n").removesuffix("\r")}
+def _text(source: Source, cursor: Cursor) -> Iterator[Batch]:
+    for lines in _line_batches(source, cursor):
+        first = cursor.line - len(lines) + 1
+        yield range(first, first + len(lines)), [{"text": line.removesuffix("\r")} for line in lines]
 
 
 def header(source: Source) -> list[str]:
@@ -230,24 +312,50 @@ def _cell(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _jsonl(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line in _lines(source, cursor):
-        number = cursor.line
-        if not line.strip():
-            continue
+def _jsonl(source: Source, cursor: Cursor) -> Iterator[Batch]:
+    for lines in _line_batches(source, cursor):
+        numbers, found = list[int](), list[dict[str, Any]]()
+        problem: DataError | None = None
         try:
-            record = _JSON.decode(line)
-            if line.count("[") + line.count("{") > DEEPEST:
-                refuse_deep(record)
-            if "\\u" in line:
-                record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
-        except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
-            source.refuse(DataError(source.name, f"broken JSON: {error}", line=number))
-            continue
-        if isinstance(record, dict):
-            yield number, record
-        else:
-            source.refuse(DataError(source.name, f"expected a JSON object, found {kind_of(record)}", line=number))
+            for number, line in enumerate(lines, cursor.line - len(lines) + 1):
+                record = _json_record(line, source, number)
+                if record is not None:
+                    numbers.append(number)
+                    found.append(record)
+        except DataError as error:
+            problem = error
+        if found:
+            yield numbers, found
+        if problem is not None:
+            raise problem
+
+
+def _json_record(line: str, source: Source, number: int) -> dict[str, Any] | None:
+    """Return the object in a line; None for a blank line, or a broken one of a source that is read to its end."""
+    if not line or line.isspace():
+        return None
+    try:
+        record = _json_value(line)
+        if line.count("[") + line.count("{") > DEEPEST:
+            refuse_deep(record)
+        if "\\u" in line:
+            record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
+        source.refuse(DataError(source.name, f"broken JSON: {error}", line=number))
+        return None
+    if isinstance(record, dict):
+        return record
+    source.refuse(DataError(source.name, f"expected a JSON object, found {kind_of(record)}", line=number))
+    return None
+
+
+def _json_value(line: str) -> Any:
+    """Return the value in a line, without the steps around the scanner where nothing stands around the value."""
+    try:
+        value, end = _SCAN(line, 0)
+    except StopIteration:
+        return _JSON.decode(line)
+    return value if end == len(line) else _JSON.decode(line)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -264,6 +372,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_distinct)
+_SCAN: Callable[[str, int], tuple[Any, int]] = getattr(_JSON, "scan_once")  # noqa: B009 (typeshed lacks it)
 
 
 def id_of(value: object) -> str:

@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Literal, overload
@@ -22,7 +23,18 @@ import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, Columns, cast, name_of
-from sentcli.io.formats import as_text, header, headless, id_of, is_null, kind_of, lines_and_places, records, say_quoted
+from sentcli.io.formats import (
+    as_text,
+    header,
+    headless,
+    id_of,
+    is_null,
+    kind_of,
+    lines_and_places,
+    record_batches,
+    records,
+    say_quoted,
+)
 from sentcli.io.packed import PACKED
 from sentcli.io.sources import FORMATS, OF_BINARY, Cursor, Source
 
@@ -128,64 +140,157 @@ class Row:
 
 
 def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> Iterator[Row | None]:
-    """Yield the rows of one file; with ``on_null="skip"``, a row without text is None.
+    """Yield the rows of one file; with ``on_null="skip"``, a row without text is None. See `row_batches`."""
+    for batch in row_batches(source, options, cursor):
+        found = dict(zip(batch.places, batch.rows(), strict=True))
+        yield from map(found.get, range(batch.total))
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Some consecutive rows of a file."""
+
+    source: Source
+    options: ReadOptions
+    total: int
+    """The number of rows, with those that are left out because they have no text."""
+    places: Sequence[int]
+    """The number of each row that is kept among all of the batch, from 0."""
+    lines: Sequence[int]
+    """The number of the line of each, or of its row in Parquet, from 1."""
+    texts: list[str]
+    ids: list[str | None] | None
+    """None if row numbers are the ids."""
+    records: list[dict[str, Any]]
+    own: tuple[str, str | None]
+    """The fields of text and id."""
+    null: frozenset[int] = frozenset()
+    """The positions of rows without text among those that are kept."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def names(self) -> list[str]:
+        """Return the names of the other columns, in the order in which they come."""
+        names = dict.fromkeys(chain.from_iterable(self.records))
+        return [name for name in names if name not in self.own]
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of another column, None where a row has none."""
+        values = [record.get(name) for record in self.records]
+        nulls = self.options.nulls
+        if nulls:
+            values = [None if value in nulls else value for value in values]
+        if self.source.format not in OF_BINARY:
+            return values
+        with_bytes = [number for number, value in enumerate(values) if isinstance(value, _WITH_BYTES)]
+        for number in with_bytes:
+            values[number] = _converted(as_text, values[number], name, self.source, self.lines[number])
+        return values
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows that are kept."""
+        columns = {name: self.column(name) for name in self.names()}
+        ids = self.ids or [None] * len(self)
+        for number, record in enumerate(self.records):
+            extras = {name: columns[name][number] for name in record if name not in self.own}
+            yield Row(ids[number], self.texts[number], extras, self.lines[number], number in self.null)
+
+
+def row_batches(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> Iterator[RowBatch]:
+    """Yield the rows of one file, some thousand at a time.
 
     Args:
         source: the file.
         options: fields and null handling.
-        cursor: where reading begins; see `records`.
+        cursor: where reading begins; see `record_batches`.
 
     Raises:
         DataError: for a row whose text or id is missing or of another type.
     """
     text_field = "text" if source.format == "txt" else options.text_field
-    begun, unit = cursor is not None and cursor.line > 0, source.unit
-    first = next(records(source)) if begun else None  # the first record of a file says where its ids are
+    begun, is_first = cursor is not None and cursor.line > 0, True
+    first = next(records(source), None) if begun else None  # the first record of a file says where its ids are
     id_field = _id_field(source, first[1], options) if first else None
-    number, has_text_field = -1, begun
-    for number, (line, record) in enumerate(records(source, cursor)):
-        has_text_field = has_text_field or text_field in record
-        if number == 0 and not begun:
-            id_field = _id_field(source, record, options)
-            _check_text_field(source, text_field, (line, record), options)
+    has_text_field = begun
+    for lines, found in record_batches(source, cursor):
+        if is_first and not begun:
+            id_field = _id_field(source, found[0], options)
+            _check_text_field(source, text_field, (lines[0], found[0]), options)
+        is_first = False
+        has_text_field = has_text_field or any(text_field in record for record in found)
+        yield _row_batch(source, options, (text_field, id_field), lines, found)
+    if not is_first and not has_text_field:  # the name is probably misspelt
+        raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
+
+
+def _row_batch(
+    source: Source,
+    options: ReadOptions,
+    own: tuple[str, str | None],
+    lines: Sequence[int],
+    found: list[dict[str, Any]],
+) -> RowBatch:
+    """Return the rows of some records, with texts and ids checked."""
+    text_field, id_field = own
+    texts: list[Any] = [record.get(text_field) for record in found]
+    ids = None if id_field is None else [record.get(id_field) for record in found]
+    are_texts = set(map(type, texts)) == {str}
+    if not are_texts or (ids is not None and set(map(type, ids)) != {str}):
+        return _checked_batch(source, options, own, lines, found)
+    if source.format == "tsv":
+        for text in texts:
+            say_quoted(source, text)
+    return RowBatch(source, options, len(found), range(len(found)), lines, texts, ids, found, own)
+
+
+def _checked_batch(
+    source: Source,
+    options: ReadOptions,
+    own: tuple[str, str | None],
+    lines: Sequence[int],
+    found: list[dict[str, Any]],
+) -> RowBatch:
+    """Return the same row by row, where a text is missing or an id is no text."""
+    text_field, id_field = own
+    places, texts, ids, null = list[int](), list[str](), list[str | None](), set[int]()
+    for place, (line, record) in enumerate(zip(lines, found, strict=True)):
         text = record.get(text_field)
         missing = is_null(text)
         if missing:
             if options.on_null == "error":
                 what = "missing or null" if text is None else "NaN, which stands for a missing value"
                 problem = f"{text_field!r} is {what}{options.null_hint}"
-                raise DataError(source.name, problem, line=line, unit=unit)
+                raise DataError(source.name, problem, line=line, unit=source.unit)
             if options.on_null == "skip" and not options.with_null:
-                yield None
                 continue
             text = ""
+            null.add(len(texts))
         if not isinstance(text, str):
-            raise DataError(source.name, f"{text_field!r} is {kind_of(text)}, not a string", line=line, unit=unit)
+            raise DataError(
+                source.name, f"{text_field!r} is {kind_of(text)}, not a string", line=line, unit=source.unit
+            )
         say_quoted(source, text)
         row_id = None
         if id_field and not (options.with_null and missing and is_null(record.get(id_field))):
             row_id = _converted(id_of, record.get(id_field), id_field, source, line)
-        extras = _extras(record, (text_field, id_field), options.nulls)
-        if source.format in OF_BINARY:
-            _without_bytes(extras, source, line)
-        yield Row(row_id, text, extras, line, missing)
-    if number >= 0 and not has_text_field:  # the name is probably misspelt
-        raise DataError(source.name, f"no row has a {text_field!r}; choose the column with --text-field")
-
-
-def _extras(record: dict[str, Any], fields: tuple[str | None, ...], nulls: Sequence[str]) -> dict[str, Any]:
-    """Return the other columns of a record, with None for what stands for a missing value."""
-    extras = {name: value for name, value in record.items() if name not in fields}
-    for name, value in extras.items() if nulls else ():
-        extras[name] = None if value in nulls else value
-    return extras
-
-
-def _without_bytes(extras: dict[str, Any], source: Source, line: int) -> None:
-    """Put text in the place of bytes, of which only tables of Arrow have some."""
-    for name, value in extras.items():
-        if isinstance(value, _WITH_BYTES):
-            extras[name] = _converted(as_text, value, name, source, line)
+        places.append(place)
+        texts.append(text)
+        ids.append(row_id)
+    kept = [found[place] for place in places]
+    of_kept = [lines[place] for place in places]
+    return RowBatch(
+        source,
+        options,
+        len(found),
+        places,
+        of_kept,
+        texts,
+        ids if id_field else None,
+        kept,
+        own,
+        frozenset(null),
+    )
 
 
 def _converted(convert: Callable[[Any], Any], value: Any, name: str, source: Source, line: int) -> Any:
@@ -226,21 +331,20 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     surveyed, columns = Survey(), Columns(options.types)
     ids = array("q")  # a hash of each
     for which, source in enumerate(sources):
-        before = surveyed.rows + surveyed.nulls
+        before, place = surveyed.rows + surveyed.nulls, 0
         untyped = source.format in ("csv", "tsv")
         cursor = Cursor()
         surveyed.marks.append(Mark(which, 0, Cursor(), surveyed.rows, before))
-        for place, row in enumerate(rows(source, options, cursor), 1):
-            if row is None:
-                surveyed.nulls += 1
-                continue
-            surveyed.rows += 1
-            if row.id is not None:
-                ids.append(hash(row.id))
-            if not surveyed.rows % BLOCK_ROWS:
+        for batch in row_batches(source, options, cursor):
+            place += batch.total
+            surveyed.rows += len(batch)
+            surveyed.nulls += batch.total - len(batch)
+            if batch.ids is not None:
+                ids.extend(hash(row_id) for row_id in batch.ids if row_id is not None)
+            for name in batch.names():
+                columns.extend(name, batch.column(name), source.name, batch.lines, untyped=untyped)
+            if surveyed.rows - surveyed.marks[-1].rows >= BLOCK_ROWS:
                 surveyed.marks.append(Mark(which, place, replace(cursor), surveyed.rows, before + place))
-            for name, value in row.extras.items():
-                columns.add(name, value, source.name, row.line, untyped=untyped)
         if surveyed.rows + surveyed.nulls == before:
             raise DataError(source.name, "the file is empty: there is no row to read")
     surveyed.column_types = columns.types()
@@ -298,40 +402,58 @@ def blocks(
     block = Block(columns={name: [] for name in columns})
     kept_shards = None if shards is None or not shard_rows else frozenset(shards)
     end = math.inf if kept_shards is None else (max(kept_shards, default=-1) + 1) * (shard_rows or 0)
-    for source, place, text_number, number, row in _rows_with_text(sources, options, start, end):
-        shard = text_number // shard_rows if shard_rows else 0
-        if kept_shards is not None and shard not in kept_shards:
-            continue
-        if len(block) and (shard != block.shard or len(block) == block_rows):
-            yield _with_types(block, casts)
-            block = Block(columns={name: [] for name in columns})
-        if not len(block):
-            block.shard, block.first_row = shard, text_number
-        block.places.append((source, place))
-        block.ids.append(str(first_number + number) if row.id is None else row.id)
-        block.texts.append(row.text)
-        for name in columns:
-            block.columns[name].append(row.extras.get(name))
+    for batch, before in _batches(sources, options, start, end):
+        done = 0
+        while done < len(batch) and before.rows + done < end:
+            row = before.rows + done
+            shard = row // shard_rows if shard_rows else 0
+            left = (shard + 1) * shard_rows - row if shard_rows else len(batch)
+            if kept_shards is not None and shard not in kept_shards:
+                done += left
+                continue
+            if len(block) and (shard != block.shard or len(block) == block_rows):
+                yield _with_types(block, casts)
+                block = Block(columns={name: [] for name in columns})
+            if not len(block):
+                block.shard, block.first_row = shard, row
+            part = slice(done, min(done + left, done + block_rows - len(block), len(batch)))
+            _extend(block, batch, part, before, first_number)
+            done = part.stop
     if len(block):
         yield _with_types(block, casts)
 
 
-def _rows_with_text(
+def _batches(
     sources: Sequence[Source], options: ReadOptions, start: Mark, end: float
-) -> Iterator[tuple[str, int, int, int, Row]]:
-    """Yield the input of each row, its place there, its number among those with a text and among all, and the row."""
-    text_number, number, cursor, place = start.rows, start.number, replace(start.cursor), start.place
-    for source in sources[start.source :]:
-        if text_number >= end:
+) -> Iterator[tuple[RowBatch, Mark]]:
+    """Yield the rows of all inputs, and the place before each batch."""
+    before = start
+    for which in range(start.source, len(sources)):
+        if before.rows >= end:
             return
-        for row in rows(source, options, cursor):
-            place, number = place + 1, number + 1
-            if row is not None:
-                yield source.name, place, text_number, number - 1, row
-                text_number += 1
-                if text_number >= end:
-                    return
-        cursor, place = Cursor(), 0
+        cursor = replace(before.cursor)
+        for batch in row_batches(sources[which], options, cursor):
+            yield batch, before
+            rows, place, number = before.rows + len(batch), before.place + batch.total, before.number + batch.total
+            before = Mark(which, place, replace(cursor), rows, number)
+            if rows >= end:
+                return
+        before = Mark(which + 1, 0, Cursor(), before.rows, before.number)
+
+
+def _extend(block: Block, batch: RowBatch, part: slice, before: Mark, first_number: int) -> None:
+    """Append some rows of a batch to a block."""
+    places = batch.places[part]
+    block.texts.extend(batch.texts[part])
+    block.places.extend((batch.source.name, before.place + place + 1) for place in places)
+    first = first_number + before.number
+    if batch.ids is None:
+        block.ids.extend(str(first + place) for place in places)
+    else:
+        given = zip(batch.ids[part], places, strict=True)
+        block.ids.extend(str(first + place) if row_id is None else row_id for row_id, place in given)
+    for name, values in block.columns.items():
+        values.extend(batch.column(name)[part])
 
 
 def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:
