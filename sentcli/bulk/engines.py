@@ -227,8 +227,9 @@ def encode_blocks(
             if block.shard != shard:
                 shard, seen = block.shard, {}
             # only texts that the shard has not had before are encoded; `seen` has their numbers by their hashes
-            first, encodings = len(seen), (text.encode("utf-8", "surrogatepass") for text in block.texts)
-            keys = (hashlib.blake2b(text, digest_size=16).digest() for text in encodings)
+            first = len(seen)
+            encodings = (text.encode("utf-8", "surrogatepass") for text in block.texts)
+            keys = [hashlib.blake2b(text, digest_size=16).digest() for text in encodings]
             numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
             first_rows = np.unique(numbers[numbers >= first], return_index=True)[1]
             new = np.flatnonzero(numbers >= first)[first_rows].tolist()

@@ -33,6 +33,7 @@ FIRST_BYTES, CHUNK_BYTES = 2**16, 2**18
 _UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 """The bytes that are no character of cp1252."""
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 
 
@@ -338,7 +339,7 @@ def _json_record(line: str, source: Source, number: int) -> dict[str, Any] | Non
         record = _json_value(line)
         if line.count("[") + line.count("{") > DEEPEST:
             refuse_deep(record)
-        if "\\u" in line:
+        if "\\u" in line and _ESCAPED_SURROGATE.search(line):
             record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
         source.refuse(DataError(source.name, f"broken JSON: {error}", line=number))

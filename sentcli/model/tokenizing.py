@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,24 +133,44 @@ class TextTokenizer:
                 encodings = self.backend.encode_batch_fast(self._inputs(texts))
             except TypeError:  # lone surrogates are the only reason for which a str fails
                 encodings = self.backend.encode_batch_fast(self._inputs([without_surrogates(text) for text in texts]))
+        beyond, pieces_of = self._overflows(encodings, cut)
+        owners = None
+        if pieces and pieces_of:
+            numbers = [[number] * (1 + len(pieces_of.get(number, ()))) for number in range(len(encodings))]
+            owners = np.fromiter(chain.from_iterable(numbers), np.int64)
+            with_pieces = ([encoding, *pieces_of.get(number, ())] for number, encoding in enumerate(encodings))
+            encodings = list(chain.from_iterable(with_pieces))
+        ids = [encoding.ids for encoding in encodings]
+        if self.vocabulary is not None or self.dropped is not None:
+            ids = [self._kept(row) for row in ids]
+        type_ids = [encoding.type_ids for encoding in encodings] if self.has_type_ids else None
+        return Tokens(ids, type_ids, beyond, owners)
+
+    def _overflows(
+        self, encodings: Sequence[Any], cut: dict[int, int]
+    ) -> tuple[npt.NDArray[np.int64], dict[int, list[Any]]]:
+        """Return the number of tokens of each text beyond the maximum length ``[texts]``, and their pieces.
+
+        Args:
+            encodings: the texts, cut to the maximum length.
+            cut: how many characters were cut off before, by the number of the text.
+        """
         beyond = np.zeros(len(encodings), np.int64)
-        rows: list[Any] = []
-        owners: list[int] = []
-        for number, encoding in enumerate(encodings):
-            overflow = encoding.overflowing
+        pieces_of: dict[int, list[Any]] = {}
+        least = self.max_length - self.special_tokens  # a text with fewer tokens has lost none
+        long = [number for number, encoding in enumerate(encodings) if len(encoding) >= least]
+        for number in long:
+            overflow = encodings[number].overflowing
+            if overflow:
+                pieces_of[number] = overflow
             if overflow and self.pairs:
-                beyond[number] = sum(len(ids) for _, ids in _parts(overflow) - _parts([encoding]))
+                beyond[number] = sum(len(ids) for _, ids in _parts(overflow) - _parts([encodings[number]]))
             elif overflow:
                 beyond[number] = sum(len(piece) - self.special_tokens for piece in overflow)
-            if number in cut:
-                beyond[number] += max(cut[number] * (len(encoding) + beyond[number]) // most, 1)
-            rows.append(encoding)
-            if pieces:
-                rows.extend(overflow)
-                owners.extend([number] * (1 + len(overflow)))
-        type_ids = [encoding.type_ids for encoding in rows] if self.has_type_ids else None
-        owners_array = np.array(owners, np.int64) if pieces and beyond.any() else None
-        return Tokens([self._kept(encoding.ids) for encoding in rows], type_ids, beyond, owners_array)
+        for number, characters in cut.items():
+            tokens = len(encodings[number]) + beyond[number]
+            beyond[number] += max(characters * tokens // self.most_characters, 1)
+        return beyond, pieces_of
 
     def _kept(self, ids: list[int]) -> list[int]:
         """Return the ids that the model gets of a text.
@@ -352,17 +373,17 @@ def without_surrogates(text: str) -> str:
 
 def pad(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp], pad_id: int) -> dict[str, npt.NDArray[np.int64]]:
     """Stack some rows into ``input_ids`` and ``attention_mask`` ``[len(rows), longest]``, padded on the right."""
-    width = max(max(len(tokens.ids[row]) for row in rows), 1)
-    batch = {
-        "input_ids": np.full((len(rows), width), pad_id, np.int64),
-        "attention_mask": np.zeros((len(rows), width), np.int64),
-    }
+    ids = [tokens.ids[row] for row in rows]
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    is_token = np.arange(max(int(lengths.max()), 1)) < lengths[:, None]
+
+    def padded(values: Iterable[list[int]], padding: int) -> npt.NDArray[np.int64]:
+        array = np.full(is_token.shape, padding, np.int64)
+        array[is_token] = np.fromiter(chain.from_iterable(values), np.int64, int(lengths.sum()))
+        return array
+
+    batch = {"input_ids": padded(ids, pad_id), "attention_mask": is_token.astype(np.int64)}
     if tokens.type_ids is not None:
-        batch["token_type_ids"] = np.zeros((len(rows), width), np.int64)
-    for i, row in enumerate(rows):
-        ids = tokens.ids[row]
-        batch["input_ids"][i, : len(ids)] = ids
-        batch["attention_mask"][i, : len(ids)] = 1
-        if tokens.type_ids is not None:
-            batch["token_type_ids"][i, : len(ids)] = tokens.type_ids[row]
+        type_ids = tokens.type_ids
+        batch["token_type_ids"] = padded((type_ids[row] for row in rows), 0)
     return batch

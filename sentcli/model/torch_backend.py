@@ -116,6 +116,9 @@ class TorchBackend:
             raise forked(f"torch on {self.device}")
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array).to(self.torch_device) for name, array in batch.items()}
+            is_plain = self.torch_device.type == "cpu" and self.precision == "fp32" and not prompt_length
+            if is_plain and self.module.is_mean_of_table:
+                return self.module.means_of_table(tensors).numpy()
             vectors: npt.NDArray[np.float32] = self.module(tensors, prompt_length).float().cpu().numpy()
         return vectors
 
