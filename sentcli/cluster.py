@@ -22,7 +22,6 @@ from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from sentcli import console
 from sentcli.errors import InputError, MissingExtraError, one_line, required
@@ -184,6 +183,8 @@ def _own_ray(cpus: int) -> Iterator[dict[str, Any]]:
     place = Path("/tmp")  # paths of sockets have at most 107 bytes
     folder = tempfile.mkdtemp(prefix="sentcli-ray-", dir=place if place.is_dir() else None)
     try:
+        from unittest.mock import patch  # which loads argparse and more
+
         with patch.dict(os.environ, settings):
             yield {"include_dashboard": False, "num_cpus": cpus, "_node_ip_address": "127.0.0.1", "_temp_dir": folder}
     finally:

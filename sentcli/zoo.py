@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -63,8 +62,15 @@ def models_folder() -> Path:
 @cache
 def zoo() -> dict[str, ZooEntry]:
     """Return all entries by short name."""
+    import tomllib
+
     tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "encoders.toml").read_text("utf-8"))
     return {name: ZooEntry(name=name, **table) for name, table in tables.items()}
+
+
+def _entry_called(name: str) -> ZooEntry | None:
+    """Return the entry of a short name; none has a slash, so that paths are told without reading all of them."""
+    return zoo().get(name) if Path(name).name == name else None
 
 
 def find_entry(model: str) -> ZooEntry | None:
@@ -96,7 +102,7 @@ def local_path(model: str) -> Path | None:
             return None
     except OSError:  # no name of a file is so long
         return None
-    return None if model in zoo() and not _is_model(path) else path
+    return path if _is_model(path) or model not in zoo() else None
 
 
 def _is_model(path: Path) -> bool:
@@ -159,7 +165,7 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         return FolderCopy.open(model).path, None
     path = local_path(model)
     if path is not None and path.is_dir():
-        _check_pin(path, zoo().get(model))
+        _check_pin(path, _entry_called(model))
         return path, None
     if path is not None:
         return word_vector_folder(path), None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.bulk.engines import advice_on_room, open_engine
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.shards import EncodeSettings, make_shards, write_blocks
+from sentcli.bulk.line import EncodeSettings, write_blocks
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
@@ -104,6 +104,8 @@ def encode_files(
             "casts": inputs.survey.casts,
         }
         if settings.pool is not None and isinstance(writer, DatasetWriter):
+            from sentcli.bulk.shards import make_shards
+
             counts = make_shards(settings.pool, inputs, reading, writer, settings, progress)
         else:
             reader = blocks(inputs.sources, inputs.options, shards=writer.missing, **reading)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import re
 import signal
@@ -12,11 +11,9 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import IO, Any
 
@@ -99,6 +96,9 @@ def open_processes(
     load: dict[str, Any], devices: Sequence[str], options: dict[str, Any], progress: Progress
 ) -> Iterator[Engine]:
     """Run a process with an encoder for each device; a block goes to the first process that is free."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     context = multiprocessing.get_context("spawn")
     names = context.SimpleQueue()
     for device in devices:
@@ -111,7 +111,7 @@ def open_processes(
         try:
             with _ctrl_c_held():  # this may start a process
                 future = pool.submit(_encode_in_process, list(texts), options)
-        except BrokenProcessPool as error:
+        except BrokenExecutor as error:
             raise SentcliError("a process that encodes has died (out of memory?)") from error
         future.add_done_callback(advance)
         return future
@@ -139,6 +139,8 @@ def _ctrl_c_held() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    from multiprocessing import resource_tracker
+
     resource_tracker.ensure_running()  # its start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -160,10 +162,12 @@ def _start(load: dict[str, Any], devices: Any, threads: int) -> None:
         threads: the number of threads; 0 for the default.
     """
     global _encoder
+    from multiprocessing import parent_process
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent handles it
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    parent = multiprocessing.parent_process()
+    parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     if threads:
@@ -257,7 +261,7 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
         row = underway.new[error.number]
         name, place = block.places[row]
         raise SentcliError(f"{name}, row {place} (id {block.ids[row]}): {error.problem}") from error
-    except BrokenProcessPool as error:
+    except BrokenExecutor as error:
         raise SentcliError("a process that encodes has died, perhaps for lack of memory") from error
     vectors, beyond = spool.recall(underway.numbers, underway.first, texts)
     counts = Counts(

@@ -1,4 +1,4 @@
-"""The rows of shards into vectors: in this process, or in workers on a Ray cluster that make a shard each.
+"""Shards that are made by workers on a Ray cluster, each of which makes one at a time.
 
 A worker reads the rows of its shard itself, from the mark before its first row, and puts the finished shard into the
 directory of the output, on a disk that all see or in an object store; the process that began alone writes the manifest.
@@ -10,22 +10,23 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.bulk.engines import EncodeTexts, Engine, encode_blocks, open_thread
+from sentcli.bulk.engines import open_thread
 from sentcli.bulk.files import Inputs
+from sentcli.bulk.line import EncodeSettings, write_blocks
 from sentcli.cluster_nodes import Node, Workers
 from sentcli.cluster_pool import Event, Pool
 from sentcli.encoder.loading import require_same_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.dataset import Counts, Shard, ShardShare
+from sentcli.io.dataset import Counts, Shard
 from sentcli.io.dataset_writer import DatasetWriter, ShardPlace, ShardWriter
 from sentcli.io.folder import Folder, join_folder
 from sentcli.io.places import is_remote
@@ -33,75 +34,7 @@ from sentcli.io.readers import Block, Mark, ReadOptions, blocks
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
-from sentcli.model.encoding import Batches, EncodeStats, LoadedModel, OnLong, Progress, Vectors
-from sentcli.smaller import Smaller
-
-
-@dataclass(frozen=True)
-class EncodeSettings:
-    """How rows are encoded and written."""
-
-    shard_rows: int = 100_000
-    overwrite: bool = False
-    """Whether a directory that is there is replaced, once the new one is complete."""
-    stays_beside: bool = False
-    """Whether the new directory is left in `Folder.successor` with `overwrite`, for an index to be built in it."""
-    resume: bool = False
-    append: bool = False
-    part: ShardShare = field(default_factory=ShardShare)
-    prompt: str = ""
-    batch_tokens: int | None = None
-    on_long: OnLong = "truncate"
-    smaller: Smaller = field(default_factory=Smaller)
-    devices: Sequence[str] = ()
-    """Several devices have a process each; an empty sequence takes that of the encoder."""
-    load: dict[str, Any] = field(default_factory=dict)
-    """The arguments of `SentenceEncoder.load` for these processes."""
-    encode: EncodeTexts | None = None
-    """Encodes texts in this process, instead of `SentenceEncoder.encode_distinct`, whose arguments it takes."""
-    pool: Pool | None = None
-    """Workers on a cluster that make the shards, if not this process; for the output of a directory."""
-
-    @property
-    def encoding(self) -> dict[str, Any]:
-        """The arguments of `SentenceEncoder.encode_distinct`."""
-        return {"prompt": self.prompt, "batch_tokens": self.batch_tokens, "on_long": self.on_long}
-
-
-class BlockWriter(Protocol):
-    """Takes blocks with their vectors and counts."""
-
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
-        """Append rows."""
-
-
-def write_blocks(
-    reader: Iterable[Block],
-    engine: Engine,
-    writer: BlockWriter,
-    output: str,
-    settings: EncodeSettings,
-    progress: Progress,
-) -> Counts:
-    """Encode blocks and write them.
-
-    Args:
-        reader: the blocks.
-        engine: encodes them.
-        writer: takes them with their vectors.
-        output: the path beside which texts that repeat are kept; see `encode_blocks`.
-        settings: how they are encoded and written.
-        progress: called with the rows that repeat a text; the engine counts the distinct texts.
-
-    Returns:
-        The counts over all blocks.
-    """
-    counts = Counts()
-    for block, vectors, block_counts in encode_blocks(reader, engine, output, settings.on_long):
-        writer.write(block, settings.smaller.apply(vectors), block_counts)
-        counts += block_counts
-        progress(EncodeStats(texts=block_counts.duplicates))
-    return counts
+from sentcli.model.encoding import Batches, EncodeStats, LoadedModel, Progress, Vectors
 
 
 @dataclass

@@ -10,6 +10,8 @@ import sys
 
 def main() -> None:
     """Run the command line."""
+    # With Python's threshold of 700 objects, the imports search for cycles hundreds of times: a fifteenth of the start
+    gc.set_threshold(100_000)
     from sentcli.cli.streams import prepare_streams
 
     prepare_streams()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli import zoo
-from sentcli.cluster_nodes import Node, ask_nodes
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_used
 from sentcli.io.graph_files import RUNTIMES
@@ -32,6 +31,7 @@ from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
 if TYPE_CHECKING:
+    from sentcli.cluster_nodes import Node
     from sentcli.model.encoding import Backend
 
 QUICK_ARCHITECTURES = ("bert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
@@ -378,6 +378,8 @@ def require_same_weights(found: list[Node], model: str) -> str:
             return " ".join(source_digests(read_model(path, ModelOptions())))
         except SentcliError as error:
             raise SentcliError(str(error)) from None
+
+    from sentcli.cluster_nodes import ask_nodes
 
     digests = ask_nodes(found, weights, path)
     for node, digest in zip(found, digests, strict=True):

@@ -10,7 +10,6 @@ import errno
 import json
 import math
 import sys
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -153,6 +152,8 @@ def read_toml(kind: type[Form], file: Path) -> Form:
         InputError: if the file cannot be read.
         DataError: if it is not valid TOML, or not of this form; the message names the place.
     """
+    import tomllib
+
     try:
         table = tomllib.loads(contents(file))
         refuse_deep(table)

@@ -352,7 +352,8 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     surveyed.casts = {name: surveyed.column_types[name] for name in columns.texts.keys() - is_text}
     surveyed.found = {name: name_of(surveyed.column_types[name]) for name in columns.texts if name not in options.types}
     surveyed.mixed = {name: column.mixed for name, column in columns.texts.items() if column.mixed}
-    surveyed.id_hashes = np.unique(np.array(ids, np.int64))
+    if ids:
+        surveyed.id_hashes = np.unique(np.array(ids, np.int64))
     surveyed.repeated_ids = len(ids) - len(surveyed.id_hashes)
     if surveyed.repeated_ids:
         surveyed.repeated = _first_repeated(sources, options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -96,6 +95,8 @@ class Served:
                 yield answer
 
     async def _answers(self, path: str, requests: Sequence[dict[str, Any]]) -> list[Any]:
+        import asyncio
+
         import aiohttp
 
         key = os.environ.get(KEY, "")
@@ -116,6 +117,8 @@ class Served:
             return await asyncio.gather(*map(answer, requests), return_exceptions=True)
 
     async def _answer(self, session: Any, path: str, request: dict[str, Any]) -> Any:
+        import asyncio
+
         import aiohttp
 
         for wait in (*WAITS, None):

@@ -8,7 +8,6 @@ fsspec and the library of a store are imported when a name is used that needs th
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
@@ -141,8 +140,10 @@ def _filesystem(scheme: str) -> Any:
 
 async def _in_time(request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
     """Return the answer to a request when its headers are there; aiohttp's own limit is for a single read."""
+    from asyncio import timeout  # which loads in as long as a small model
+
     try:
-        async with asyncio.timeout(SLOW_SECONDS) as limit:
+        async with timeout(SLOW_SECONDS) as limit:
             return await send(request)
     except TimeoutError:
         if limit.expired():

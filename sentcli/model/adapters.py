@@ -14,7 +14,7 @@ from sentcli.io.forms import checked, read_json
 from sentcli.io.weights import has_weights
 
 
-class AdapterSettings(BaseModel):
+class AdapterSettings(BaseModel, defer_build=True):
     """What is read of ``adapter_config.json``; peft reads the rest."""
 
     peft_type: str

@@ -28,7 +28,7 @@ CLASSIFIER = "ForSequenceClassification"
 Rate = Annotated[float, Ge(0), Le(1)]
 
 
-class ClassifierSettings(BaseModel):
+class ClassifierSettings(BaseModel, defer_build=True):
     """What ``config.json`` says of a classifier: its labels, and its activation as older releases wrote it."""
 
     num_labels: int = 2

@@ -25,20 +25,20 @@ OF_TEXTS = (400, TOO_LARGE, 422)
 """The statuses with which hosts refuse a text."""
 
 
-class Embedding(BaseModel):
+class Embedding(BaseModel, defer_build=True):
     """The vector of one text."""
 
     index: StrictInt
     embedding: Annotated[list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], Field(min_length=1)]
 
 
-class Usage(BaseModel):
+class Usage(BaseModel, defer_build=True):
     """What the host has counted."""
 
     total_tokens: StrictInt | None = None
 
 
-class Embeddings(BaseModel):
+class Embeddings(BaseModel, defer_build=True):
     """The answer of ``/embeddings``."""
 
     data: list[Embedding]

@@ -30,7 +30,7 @@ UNLIMITED_FROM = 10**9
 Side = Literal["left", "right"]
 
 
-class TokenizerSettings(BaseModel):
+class TokenizerSettings(BaseModel, defer_build=True):
     """What is read of ``tokenizer_config.json``; transformers reads the rest."""
 
     truncation_side: Side | None = None
@@ -46,7 +46,7 @@ class TokenizerSettings(BaseModel):
         return int(stated)
 
 
-class ProcessorSettings(BaseModel, extra="forbid"):
+class ProcessorSettings(BaseModel, extra="forbid", defer_build=True):
     """Arguments for the tokenizer, of which these are supported."""
 
     truncation_side: Side | None = None
@@ -57,7 +57,7 @@ class ProcessorSettings(BaseModel, extra="forbid"):
     """Has no effect: only fast tokenizers are supported."""
 
 
-class ModelSettings(BaseModel, extra="forbid"):
+class ModelSettings(BaseModel, extra="forbid", defer_build=True):
     """Arguments for the transformer that change no vector in 32-bit floats."""
 
     torch_dtype: Any = None
@@ -70,7 +70,7 @@ class ModelSettings(BaseModel, extra="forbid"):
     """No code of a folder is ever run."""
 
 
-class TextSettings(BaseModel):
+class TextSettings(BaseModel, defer_build=True):
     """The content of ``sentence_bert_config.json``."""
 
     max_seq_length: Annotated[int, Ge(1)] | None = None
@@ -87,7 +87,7 @@ class TextSettings(BaseModel):
         return self.processor_kwargs or self.tokenizer_args or ProcessorSettings()
 
 
-class PromptSettings(BaseModel):
+class PromptSettings(BaseModel, defer_build=True):
     """The content of ``config_sentence_transformers.json``."""
 
     prompts: dict[str, str | None] | None = None

@@ -33,7 +33,7 @@ THEIRS = "sentence_transformers."
 """The prefix of the names of sentence-transformers' modules."""
 
 
-class ModuleEntry(BaseModel):
+class ModuleEntry(BaseModel, defer_build=True):
     """One module in ``modules.json``."""
 
     type: str
@@ -53,7 +53,7 @@ Size = Annotated[int, Ge(1), Le(10**8)] | None
 Layers = Annotated[int, Ge(1), Le(1000)] | None
 
 
-class TransformerSizes(BaseModel):
+class TransformerSizes(BaseModel, defer_build=True):
     """The class and sizes in ``config.json``, without which no model is built; transformers checks the rest."""
 
     architectures: list[str] | None = None

@@ -36,7 +36,7 @@ UNKNOWN_LEFT_OUT: Final = "unknown_tokens_left_out"
 """The key of a description that says whether unknown tokens are left out of the mean, as model2vec does."""
 
 
-class StaticSettings(BaseModel):
+class StaticSettings(BaseModel, defer_build=True):
     """What model2vec says in its ``config.json``."""
 
     normalize: bool | None = None

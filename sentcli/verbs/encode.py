@@ -177,7 +177,6 @@ def encode(
         return _check(check, model, options, (prompt_name, prompt))
     from sentcli import bulk
     from sentcli.bulk.engines import parse_devices
-    from sentcli.cluster import check_address
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
     from sentcli.io.writers import output_kind
@@ -198,6 +197,8 @@ def encode(
     if cluster.ray is not None:
         if not directory:
             raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
+        from sentcli.cluster import check_address
+
         check_address(cluster.ray)
     names = parse_devices(devices) if devices is not None else []
     share = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()

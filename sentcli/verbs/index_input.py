@@ -14,7 +14,7 @@ from sentcli.verbs.options import TextOptions
 
 if TYPE_CHECKING:
     from sentcli.bulk.files import Inputs
-    from sentcli.bulk.shards import EncodeSettings
+    from sentcli.bulk.line import EncodeSettings
     from sentcli.cluster_pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.index import IndexRequest
