@@ -92,6 +92,8 @@ def load(
 ) -> LoadedModel:
     """Load a model on the backend of the options; ``auto`` takes onnxruntime where that is faster, else torch.
 
+    A static model, which is a table of token vectors, needs neither: ``auto`` takes NumPy for it.
+
     Args:
         name: the name that the user gave for the model.
         spec: the description of the model.
@@ -103,6 +105,11 @@ def load(
     _say_what_is_left_out(name, spec, notice)
     if options.backend in ("onnx", "openvino"):
         return _load_export(name, spec, options, notice)
+    if options.backend == "auto" and not untrained and spec.is_static:
+        from sentcli.model import static_backend
+
+        if static_backend.runs(spec, options):
+            return static_backend.load(name, spec, options)
     if options.backend == "auto":
         beside = _beside(spec, options)
         only_exported = has_graphs(spec.folder) and not has_weights(spec.folder)

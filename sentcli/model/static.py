@@ -7,6 +7,7 @@ tokens, and a weight for each token.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,9 +21,7 @@ from sentcli.io.forms import checked, read_json
 from sentcli.model.folder_keys import CONFIG, STATIC_CONFIG, refuse_keys
 
 if TYPE_CHECKING:
-    import torch
-
-    from sentcli.io.weights import StateDict
+    import numpy.typing as npt
 
 STATIC: Final = "StaticEmbedding"
 """The name of the module in ``modules.json``."""
@@ -130,16 +129,19 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
-def static_table(folder: Path, state: StateDict) -> torch.Tensor:
-    """Return the vector of each token ``[vocabulary, d]``, given the weights of a folder.
+def static_table(folder: Path, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return the float32 vector of each token ``[vocabulary, d]``, given the weights of a folder.
 
     Raises:
         InputError: if a row that a token has is not in the table.
     """
-    table = next(state[name] for name in TABLES if name in state).float()
+    import numpy as np
+
+    table: npt.NDArray[Any] = next(state[name] for name in TABLES if name in state)
+    table = table.astype(np.float32, copy=False)
     if ROWS in state:
-        rows = state[ROWS].long()
+        rows = state[ROWS].astype(np.int64, copy=False)
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(table):
             raise InputError(f"{folder}: a token has a row that is not in its table of {len(table)} vectors")
         table = table[rows]
-    return table * state[WEIGHTS].float()[:, None] if WEIGHTS in state else table
+    return table * state[WEIGHTS].astype(np.float32)[:, None] if WEIGHTS in state else table

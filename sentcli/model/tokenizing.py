@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -364,6 +365,18 @@ def read_tokenizer(folder: Path) -> Any:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
         raise InputError(f"{path} cannot be loaded: {' '.join(str(error).split())[:200]}") from error
+
+
+def plain_tokenizer(folder: Path) -> Any:
+    """Read the tokenizer of a table of token vectors, which adds no special tokens."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
+
+    facts = json.loads(read_tokenizer(folder).to_str())
+    plain: Any = Tokenizer.from_str(json.dumps({**facts, "post_processor": None}))
+    # as transformers puts it in the place of none, and fingerprints know it
+    plain.post_processor = TemplateProcessing(single="$A:0", pair="$A:0 $B:1", special_tokens=[])
+    return plain
 
 
 def without_surrogates(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,7 @@ from sentcli.model.encoding import Batches, LoadedModel
 from sentcli.model.forking import forked, heal
 from sentcli.model.options import LoadOptions
 from sentcli.model.padding import try_padding
-from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, put_into_template, read_tokenizer
+from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, plain_tokenizer, put_into_template
 from sentcli.precision import PRECISIONS, check_precision
 
 if TYPE_CHECKING:
@@ -116,9 +115,6 @@ class TorchBackend:
             raise forked(f"torch on {self.device}")
         with torch.inference_mode():
             tensors = {name: torch.from_numpy(array).to(self.torch_device) for name, array in batch.items()}
-            is_plain = self.torch_device.type == "cpu" and self.precision == "fp32" and not prompt_length
-            if is_plain and self.module.is_mean_of_table:
-                return self.module.means_of_table(tensors).numpy()
             vectors: npt.NDArray[np.float32] = self.module(tensors, prompt_length).float().cpu().numpy()
         return vectors
 
@@ -181,9 +177,7 @@ def static_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of a table of token vectors, which adds no special tokens."""
     from transformers import PreTrainedTokenizerFast
 
-    facts = json.loads(read_tokenizer(folder).to_str())
-    plain = Tokenizer.from_str(json.dumps({**facts, "post_processor": None}))
-    return PreTrainedTokenizerFast(tokenizer_object=plain)  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(tokenizer_object=plain_tokenizer(folder))  # type: ignore[no-untyped-call]
 
 
 def tokenizer_in_template(hf_tokenizer: Any, template: str) -> Any:

@@ -8,16 +8,16 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from sentcli.errors import InputError, broken_library, one_line
 from sentcli.io.forms import read_json
 from sentcli.io.weights import has_weights, load_state_dict
 from sentcli.model import adapters, attention, surgery
 from sentcli.model.folder_keys import CONFIG, KEYS
-from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec, PoolingSpec
+from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import EncoderSpec, count_without_ending
 from sentcli.model.static import static_table
 
@@ -77,10 +77,6 @@ class TorchEncoder(nn.Module):
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
         self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.allow_first_token_only(backbone)
         """Whether the sentence vector depends only on position 0 of the last layer."""
-        first = modules[0].spec
-        self.is_mean_of_table = (
-            isinstance(backbone, StaticTable) and isinstance(first, PoolingSpec) and first.modes == ("mean",)
-        )
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
         """Encode a padded batch.
@@ -92,21 +88,6 @@ class TorchEncoder(nn.Module):
         sentence = self.features(batch, prompt_length, sentence_only=True).sentence
         assert sentence is not None
         return sentence
-
-    def means_of_table(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Encode a padded batch with a table of token vectors, of which no vector of a token is copied.
-
-        It is `forward` for `is_mean_of_table`, on a processor and in float32.
-        """
-        table, mask = self.backbone.get_input_embeddings().weight, batch["attention_mask"]  # type: ignore[operator]
-        weights = mask.to(table.dtype)
-        total = functional.embedding_bag(batch["input_ids"], table, per_sample_weights=weights, mode="sum")
-        features = Features(table, mask, 0, batch["input_ids"])
-        features.sentence = total / weights.sum(dim=1, keepdim=True).clamp(min=1e-9)
-        for module in list(self.stack)[1:]:
-            features = module(features)
-        assert features.sentence is not None
-        return features.sentence
 
     def features(
         self,
@@ -170,12 +151,19 @@ def build(
     """
     state = None if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
     if spec.is_static:
-        backbone: nn.Module = StaticTable(static_table(spec.folder, state or {}))
+        arrays = {name: _as_array(tensor) for name, tensor in (state or {}).items()}
+        backbone: nn.Module = StaticTable(torch.from_numpy(static_table(spec.folder, arrays)))
     else:
         backbone = load_backbone(spec.folder, state, (lambda message: None) if spec.scores_pairs else notice)
         if spec.adapter is not None:
             backbone = adapters.apply(backbone, spec.adapter, spec.folder)
     return TorchEncoder(backbone, build_stack(spec, state or {})).float().eval()
+
+
+def _as_array(tensor: Tensor) -> npt.NDArray[Any]:
+    """Return a tensor as an array of NumPy, which has no bfloat16."""
+    array: npt.NDArray[Any] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+    return array
 
 
 def build_stack(spec: EncoderSpec, state: dict[str, Tensor]) -> list[BuiltModule]:

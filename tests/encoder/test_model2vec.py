@@ -21,24 +21,31 @@ def make(folder, normalize=True, length=512, **parts):
     return folder
 
 
+def of_peer(folder):
+    """Return model2vec's vectors from a table in float64: in float32 its sum of 384 tokens is wrong by 4e-6."""
+    model = StaticModel.from_pretrained(folder)
+    model.embedding = model.embedding.astype(np.float64)
+    return model.encode(TEXTS)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("length", [512, 3, None])
 def test_vectors_are_those_of_model2vec(normalize, length, tmp_path):
     folder = make(tmp_path / "m2v", normalize, length)
-    expected = StaticModel.from_pretrained(folder).encode(TEXTS)
+    expected = of_peer(folder)
     notes = []
     encoder = SentenceEncoder.load(folder, notice=notes.append)
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-6)
     assert any("model2vec" in note for note in notes)
     encoder.save(tmp_path / "saved")
-    np.testing.assert_allclose(StaticModel.from_pretrained(tmp_path / "saved").encode(TEXTS), expected, atol=1e-6)
+    np.testing.assert_allclose(of_peer(tmp_path / "saved"), expected, atol=1e-6)
     np.testing.assert_allclose(SentenceEncoder.load(tmp_path / "saved").encode(TEXTS), expected, atol=1e-6)
 
 
 def test_a_folder_without_modules_is_read_as_well(tmp_path):
     folder = make(tmp_path / "m2v")
     (folder / "modules.json").unlink()
-    expected = StaticModel.from_pretrained(folder).encode(TEXTS)
+    expected = of_peer(folder)
     np.testing.assert_allclose(SentenceEncoder.load(folder).encode(TEXTS), expected, atol=1e-6)
 
 
@@ -46,5 +53,5 @@ def test_its_settings_go_before_the_list_of_modules(tmp_path):
     folder = make(tmp_path / "m2v")
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**settings, "normalize": False}))
-    expected = StaticModel.from_pretrained(folder).encode(TEXTS)
+    expected = of_peer(folder)
     np.testing.assert_allclose(SentenceEncoder.load(folder).encode(TEXTS), expected, atol=1e-6)

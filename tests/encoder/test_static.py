@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -179,3 +181,30 @@ def test_one_sentence_without_dropout_is_refused(tmp_path):
     data.write_text("the cat\nthe dog\ncat sat\n", "utf-8")
     options = ["--data", str(data), "-o", str(tmp_path / "out"), "--batch-size", "3", "--pooling", "own"]
     assert CliRunner().invoke(app, ["train", "--method", "simcse", "-m", str(path), *options]).exit_code == 2
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_numpy_gives_the_vectors_that_torch_gives(normalize, tmp_path):
+    """Also those of a text that is longer than what is summed at a time."""
+    folder = SentenceEncoder.load(glove(tmp_path / "vectors.txt")).spec.folder
+    texts, vectors, facts = [*TEXTS, "the cat sat dog. " * 3000], {}, []
+    for backend, name in (("auto", "numpy"), ("torch", "torch")):
+        encoder = SentenceEncoder.load(folder, backend=backend, device="cpu", normalize=normalize)
+        assert encoder.backend.name == name
+        vectors[name] = encoder.encode(texts)
+        facts.append((encoder.fingerprint(), {**encoder.describe(), "backend": ""}))
+    assert facts[0] == facts[1]
+    np.testing.assert_allclose(vectors["numpy"], vectors["torch"], atol=1e-5)
+
+
+def test_a_static_model_starts_without_torch(tmp_path):
+    """Torch and transformers take two seconds to import, many times as long as the vectors of a table."""
+    folder = SentenceEncoder.load(glove(tmp_path / "vectors.txt")).spec.folder
+    script = f"""
+import sys
+from sentcli import SentenceEncoder
+SentenceEncoder.load({str(folder)!r}, device="cpu").encode(["the cat"])
+print([name for name in ("torch", "transformers") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
