@@ -39,6 +39,7 @@ from sentcli.io.packed import PACKED
 from sentcli.io.sources import FORMATS, OF_BINARY, Cursor, Source
 
 _WITH_BYTES = (bytes, list, dict)
+WHOLE = slice(None)
 OnNull = Literal["error", "empty", "skip"]
 
 
@@ -95,7 +96,7 @@ class Mark:
 
 START = Mark(0, 0, Cursor(), 0, 0)
 BLOCK_ROWS = 8192
-"""The rows of a block, and those between two marks."""
+"""The rows of a block, and the fewest between two marks."""
 
 
 @dataclass
@@ -119,7 +120,7 @@ class Survey:
     id_hashes: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     """The hashes of all different ids of this process's `hash`, sorted; none if ids are row numbers."""
     marks: list[Mark] = field(default_factory=list)
-    """Places at which `blocks` can begin: the start of each input, and one after each `BLOCK_ROWS` rows."""
+    """Places at which `blocks` can begin: the start of each input, and ends of batches, `BLOCK_ROWS` or more apart."""
 
     def mark_before(self, row: int) -> Mark:
         """Return the last place that is not behind a row, which is given by its number among all with a text."""
@@ -175,17 +176,18 @@ class RowBatch:
         names = dict.fromkeys(chain.from_iterable(self.records))
         return [name for name in names if name not in self.own]
 
-    def column(self, name: str) -> list[Any]:
-        """Return the values of another column, None where a row has none."""
-        values = [record.get(name) for record in self.records]
+    def column(self, name: str, part: slice = WHOLE) -> list[Any]:
+        """Return the values of another column for some of the rows, None where a row has none."""
+        values = [record.get(name) for record in self.records[part]]
         nulls = self.options.nulls
         if nulls:
             values = [None if value in nulls else value for value in values]
         if self.source.format not in OF_BINARY:
             return values
+        lines = self.lines[part]
         with_bytes = [number for number, value in enumerate(values) if isinstance(value, _WITH_BYTES)]
         for number in with_bytes:
-            values[number] = _converted(as_text, values[number], name, self.source, self.lines[number])
+            values[number] = _converted(as_text, values[number], name, self.source, lines[number])
         return values
 
     def rows(self) -> Iterator[Row]:
@@ -454,7 +456,7 @@ def _extend(block: Block, batch: RowBatch, part: slice, before: Mark, first_numb
         given = zip(batch.ids[part], places, strict=True)
         block.ids.extend(str(first + place) if row_id is None else row_id for row_id, place in given)
     for name, values in block.columns.items():
-        values.extend(batch.column(name)[part])
+        values.extend(batch.column(name, part))
 
 
 def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:

@@ -30,6 +30,8 @@ STATIC_LENGTH = 2**20
 TABLE, ROWS, WEIGHTS = "embedding.weight", "mapping", "weights"
 THEIR_TABLE = "embeddings"
 """The name of the table in model2vec's files."""
+TABLE_FILE = "model.safetensors"
+"""The file of the table, the weights and the rows of tokens."""
 TABLES = (TABLE, THEIR_TABLE)
 UNKNOWN_LEFT_OUT: Final = "unknown_tokens_left_out"
 """The key of a description that says whether unknown tokens are left out of the mean, as model2vec does."""
@@ -56,12 +58,12 @@ class StaticRule:
 
 def is_model2vec(folder: Path) -> bool:
     """Tell whether a folder without modules.json is one of model2vec, by the table in its weights."""
-    if not (folder / "model.safetensors").is_file() or (folder / "1_Pooling").exists():
+    if not (folder / TABLE_FILE).is_file() or (folder / "1_Pooling").exists():
         return False
     config = read_json(folder / CONFIG, default={})
     if not isinstance(config, dict) or config.get("model_type", "model2vec") != "model2vec":
         return False
-    return THEIR_TABLE in _shapes(folder / "model.safetensors")
+    return THEIR_TABLE in _shapes(folder / TABLE_FILE)
 
 
 def read_rule(folder: Path) -> StaticRule:
@@ -70,7 +72,7 @@ def read_rule(folder: Path) -> StaticRule:
     Raises:
         InputError: if the table or its settings are damaged.
     """
-    if THEIR_TABLE not in _shapes(folder / "model.safetensors"):
+    if THEIR_TABLE not in _shapes(folder / TABLE_FILE):
         return StaticRule()
     path = folder / CONFIG
     content = read_json(path, default={})
@@ -108,7 +110,7 @@ def table_sizes(folder: Path) -> dict[str, int]:
     Raises:
         InputError: if there is no such file, or it holds no table.
     """
-    path = folder / "model.safetensors"
+    path = folder / TABLE_FILE
     shapes = _shapes(path)
     shape = next((shapes[name] for name in TABLES if name in shapes), ())
     if len(shape) != 2:

@@ -17,10 +17,9 @@ from sentcli.model.encoding import Batches, LoadedModel, Vectors
 from sentcli.model.modules import ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
-from sentcli.model.static import static_table
+from sentcli.model.static import TABLE_FILE, static_table
 from sentcli.model.tokenizing import fit, plain_tokenizer
 
-WEIGHTS_FILE = "model.safetensors"
 GATHERED = 2**24
 """How many numbers of the table are copied at a time: 64 MiB, whatever the length of a text."""
 SUMMED = 256
@@ -91,7 +90,7 @@ def _types(spec: EncoderSpec) -> set[str]:
     """Return the types of the numbers in a model's safetensors file; a damaged one is left to who reads it."""
     from safetensors import safe_open
 
-    path = spec.folder / WEIGHTS_FILE
+    path = spec.folder / TABLE_FILE
     try:
         with safe_open(path, framework="numpy") as file:
             return {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
@@ -103,6 +102,6 @@ def load(name: str, spec: EncoderSpec, options: LoadOptions) -> LoadedModel:
     """Load a model that `runs` accepts."""
     tokenizer = fit(plain_tokenizer(spec.folder), spec, None, options.max_length)
     tokenizer.has_type_ids = False
-    state: dict[str, Any] = read_tensors(spec.folder / WEIGHTS_FILE)
+    state: dict[str, Any] = read_tensors(spec.folder / TABLE_FILE)
     backend = StaticBackend(static_table(spec.folder, state), spec.modules[1:])
     return LoadedModel(name, replace(spec, max_length=tokenizer.max_length), tokenizer, backend)
