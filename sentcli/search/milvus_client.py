@@ -101,6 +101,18 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
     finally:
         client.close()
         if not is_server:
-            from milvus_lite.server_manager import server_manager_instance
+            _release(place)
 
-            server_manager_instance.release_server(place)
+
+def _release(place: str) -> None:
+    """Stop the server of a file, and forget what pymilvus knows of it.
+
+    Its table of schemas has an entry for each port and name of a collection. The next file may be served at the same
+    port, and its rows would be written by the schema of this one.
+    """
+    from milvus_lite.server_manager import server_manager_instance
+    from pymilvus.client.cache import GlobalCache
+
+    server_manager_instance.release_server(place)
+    GlobalCache.schema.clear()
+    GlobalCache.collection_ts.clear()

@@ -228,6 +228,28 @@ def test_ids_may_hold_any_sign(invoke, write, place, tiny_bert, tmp_path):
     assert (pruned["deleted"], pruned["rows"]) == (4, len(ODD) - 4)
 
 
+def test_two_files_may_be_served_at_one_port(invoke, corpus, tiny_bert, tmp_path, monkeypatch):
+    from milvus_lite.adapter.grpc import server
+
+    real, ports = server.start_server_in_thread, []
+
+    def started(data_dir, host, port):
+        if ports:
+            port = ports[0]
+        done = real(data_dir=data_dir, host=host, port=port)
+        ports.append(done[2])
+        return done
+
+    monkeypatch.setattr(server, "start_server_in_thread", started)
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text('{"id": "a", "text": "the cat"}\n')
+    for path, rows in ((corpus, len(ROWS)), (plain, 1)):
+        place = (f"milvus:{tmp_path / path.stem}.db", "--collection", "rows")
+        done = invoke("index", path, "--to", *place, "-m", tiny_bert, "--json", "-", check=0)
+        assert json.loads(done.stdout)["results"]["rows"] == rows
+    assert len(ports) > 1 and len(set(ports)) == 1
+
+
 def test_any_of_several_equal_vectors_counts_as_found(write, tmp_path):
     write_directory(tmp_path / "d", np.repeat(clustered(60, 16), 50, axis=0))
     results = write(tmp_path / "d", "--type", "hnsw")
