@@ -39,7 +39,7 @@ def examine() -> dict[str, Any]:
     """
     import torch
 
-    from sentcli.model.torch_backend import choose_device
+    from sentcli.devices import choose_device
 
     device = choose_device("auto")
     extras = {name: _extra_state(packages) for name, packages in extra_packages().items()}

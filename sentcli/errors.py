@@ -16,8 +16,9 @@ from sentcli.redaction import without_secrets
 
 _NO_MEMORY = (
     "failed to map segment|cannot allocate memory|can't allocate memory|not enough memory|out of memory|bad_alloc"
+    "|failed to allocate memory|alloc_failed"
 )
-"""What the loader of libraries, torch and C++ say where there is too little memory."""
+"""What the loader of libraries, torch, onnxruntime, CUDA's libraries and C++ say where there is too little memory."""
 
 
 class SentcliError(Exception):
@@ -73,6 +74,10 @@ def together(problems: Sequence[InputError]) -> InputError:
     more = len(lines) - MOST_PROBLEMS
     lines[MOST_PROBLEMS:] = [f"and {more:,} more lines"] if more > 0 else []
     return InputError("\n  ".join([f"{len(problems):,} problems:", *lines]))
+
+
+class DeviceMemoryError(SentcliError):
+    """A device has too little memory for a piece of work, which a smaller piece may not need."""
 
 
 class MissingExtraError(SentcliError):

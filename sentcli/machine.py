@@ -150,12 +150,25 @@ def _cpuinfo(key: str) -> str | None:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), None)
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The variable of the environment that names the GPUs which a process may use."""
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""The files of the drivers of GPUs on Linux."""
+
+
 def accelerator_in_sight() -> bool:
     """Tell whether there may be a GPU, without the seconds that importing torch takes."""
     if sys.platform == "darwin":
         return True
-    devices = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-    return sys.platform != "linux" or any(Path(device).exists() for device in devices)
+    if sys.platform != "linux":
+        return True
+    return any(Path(device).exists() for device in DRIVERS) and not hides_gpus()
+
+
+def hides_gpus() -> bool:
+    """Tell whether ``CUDA_VISIBLE_DEVICES`` hides every GPU of this machine, which must have one."""
+    hides = os.environ.get(VISIBLE) in ("", "-1")
+    return hides and any(Path(device).exists() for device in DRIVERS)
 
 
 def sums_saturate() -> bool:

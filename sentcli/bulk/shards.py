@@ -14,9 +14,6 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from sentcli import console
 from sentcli.bulk.engines import open_thread
 from sentcli.bulk.files import Inputs
@@ -34,11 +31,11 @@ from sentcli.io.readers import Block, Mark, ReadOptions, blocks
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
-from sentcli.model.encoding import Batches, EncodeStats, LoadedModel, Progress, Vectors
+from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress, Vectors, Waiting
 
 
-@dataclass
-class RemoteBackend:
+@dataclass(eq=False)
+class RemoteBackend(Backend):
     """A `Backend` that runs its batches in a worker."""
 
     name: str
@@ -50,10 +47,15 @@ class RemoteBackend:
     streams: int = 1
     pool: Pool | None = None
 
-    def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
-        """Return ``[B, dim]`` for a padded batch."""
+    def run(self, batch: Batch, prompt_length: int) -> Vectors:
+        """Return ``[B, dim]`` for a batch of the kind that `batches` names."""
         assert self.pool is not None
         return self.pool.call(_run_batch, batch, prompt_length)
+
+    def start(self, batch: Batch, prompt_length: int) -> Waiting:
+        """Run a batch, whose caller has several of these backends under way."""
+        vectors = self.run(batch, prompt_length)
+        return lambda: vectors
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,8 @@ def _check_worker(facts: WorkerFacts, first: WorkerFacts) -> None:
         console.warn(f"nodes {facts.node} and {first.node} differ ({mixed}), and so may the last bits of vectors")
 
 
-def _run_batch(worker: ShardWorker, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
-    return worker.encoder.local.backend.run(batch, prompt_length)
+def _run_batch(worker: ShardWorker, batch: Batch, prompt_length: int) -> Vectors:
+    return worker.encoder.local.backend.start(batch, prompt_length)()
 
 
 @dataclass(frozen=True)

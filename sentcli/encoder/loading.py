@@ -18,7 +18,7 @@ from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_
 from sentcli.io.graph_files import RUNTIMES
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
-from sentcli.machine import sums_saturate
+from sentcli.machine import VISIBLE, hides_gpus, sums_saturate
 from sentcli.model import exported, foreign, identity, runtime_check
 from sentcli.model.cross_encoder_files import is_classifier, is_cross_encoder, read_cross_encoder, refuse_classifier
 from sentcli.model.encoding import LoadedModel
@@ -103,6 +103,8 @@ def load(
         untrained: start from random weights if the folder has none, instead of raising an error (torch only).
     """
     _say_what_is_left_out(name, spec, notice)
+    if options.device == "auto" and hides_gpus():
+        notice(f"running on the CPU: {VISIBLE} hides the GPU of this machine")
     if options.backend in ("onnx", "openvino"):
         return _load_export(name, spec, options, notice)
     if options.backend == "auto" and not untrained and spec.is_static:

@@ -1,4 +1,7 @@
-"""Attention weights of chosen layers; the other layers keep torch's fused attention, which never forms them."""
+"""The attention function that transformers models get here: fused, flat, or with the weights of chosen layers.
+
+Layers whose weights nobody asks for keep torch's fused attention, which never forms them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sentcli.model import flat_attention
 from sentcli.model.kernels import attention_weights
 
 IMPLEMENTATION = "sentcli"
@@ -34,14 +38,30 @@ _head_drop: ContextVar[float] = ContextVar("head_drop", default=0.0)
 def install(backbone: Any) -> bool:
     """Make a transformers model use `attention`, and return whether it allows that."""
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register(IMPLEMENTATION, attention)
-    AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+    AttentionMaskInterface.register(IMPLEMENTATION, mask)
     if not (getattr(backbone, "_supports_sdpa", False) and backbone._can_set_attn_implementation()):
         return False
     backbone.set_attn_implementation(IMPLEMENTATION)
     return bool(backbone.config._attn_implementation == IMPLEMENTATION)
+
+
+def mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
+    """Return the mask of a batch as transformers makes it for fused attention; a flat batch has none.
+
+    Transformers asks whether there is any padding, to leave the mask out. On an accelerator that would wait for all
+    work before it; who knows that there is no padding gives no mask.
+    """
+    from transformers.masking_utils import sdpa_mask
+
+    if flat_attention.current() is not None:
+        return None
+    if attention_mask is not None and attention_mask.device.type != "cpu":
+        kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    kwargs["attention_mask"] = attention_mask
+    made: Tensor | None = sdpa_mask(*args, **kwargs)
+    return made
 
 
 def attention(
@@ -71,6 +91,9 @@ def attention(
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+    layout = flat_attention.current()
+    if layout is not None:
+        return flat_attention.attend(layout, module, query, key, value, scaling, kwargs), None
     recorder = _active.get()
     layer = -1
     if recorder is not None:

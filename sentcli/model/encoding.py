@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import InputError, SentcliError
-from sentcli.model import encoding
+from sentcli.errors import DeviceMemoryError, InputError, SentcliError
+from sentcli.model.flat import Flat, flatten
 from sentcli.model.forking import heal
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
@@ -48,39 +50,71 @@ def longest_first(lengths: npt.NDArray[np.int64]) -> Index:
     return np.argsort(-lengths, kind="stable")
 
 
-def pack(lengths: npt.NDArray[np.int64], budget: int, *, one_length: bool = False) -> Iterator[Index]:
-    """Cut the texts, longest first, into batches of at most `budget` tokens with padding.
+def pack(lengths: npt.NDArray[np.int64], budget: int, batches: Batches = "padded") -> Iterator[Index]:
+    """Cut the texts, longest first, into batches of at most `budget` tokens, padding included.
 
     Args:
         lengths: the number of tokens of each text ``[n]``.
-        budget: the most tokens of a batch, padding included; a longer text is a batch by itself.
-        one_length: whether all texts of a batch have the same length, so that there is no padding.
+        budget: the most tokens of a batch; a longer text is a batch by itself.
+        batches: what a batch may hold.
 
     Yields:
         Positions into `lengths`; every position is in exactly one batch.
     """
     order = longest_first(lengths)
+    if batches == "flat":
+        yield from _pack_flat(lengths, order, budget)
+        return
+    budget = 1 if batches == "one text" else budget
     start = 0
     while start < len(order):
         width = max(int(lengths[order[start]]), 1)
         end = start + max(budget // width, 1)
-        if one_length:
+        if batches == "one length":
             shorter = np.flatnonzero(lengths[order[start:end]] < lengths[order[start]])
             end = start + int(shorter[0]) if len(shorter) else end
         yield order[start:end]
         start = end
 
 
+def _pack_flat(lengths: npt.NDArray[np.int64], order: Index, budget: int) -> Iterator[Index]:
+    """Cut texts in an order into batches of at most `budget` tokens without padding."""
+    ends = np.cumsum(lengths[order])
+    start = 0
+    while start < len(order):
+        before = int(ends[start - 1]) if start else 0
+        end = max(int(np.searchsorted(ends, before + budget, side="right")), start + 1)
+        yield order[start:end]
+        start = end
+
+
 Vectors = npt.NDArray[np.float32]
 OnLong = Literal["truncate", "error", "chunk-mean"]
-Batches = Literal["padded", "one length", "one text"]
-"""What a batch may hold: texts padded to one length, only texts of one length, or a single text."""
+Batches = Literal["flat", "padded", "one length", "one text"]
+"""What a batch may hold: texts without padding, padded to one length, only texts of one length, or a single text."""
 CHUNK = 2048
 """How many texts are tokenised together, while the model runs the previous chunk."""
+GPU_CHUNK = 8192
+"""The same for an accelerator, which runs several large batches in the time that all cores take to tokenise them."""
+SMALLER = 4
+"""By what the budget of a batch is divided where the device has too little memory for it."""
 
 
-class Backend(Protocol):
-    """Runs a model: takes padded batches of token ids and returns vectors."""
+Batch = dict[str, npt.NDArray[np.int64]] | Flat
+"""Padded ``input_ids`` and ``attention_mask`` ``[texts, tokens]``, perhaps ``token_type_ids``; or a flat batch."""
+Waiting = Callable[[], Vectors]
+"""Waits for a batch that was begun, and returns its vectors."""
+
+
+def size_of(batch: Batch) -> tuple[int, int]:
+    """Return the number of texts of a batch, and that of its tokens with padding."""
+    if isinstance(batch, Flat):
+        return batch.texts, len(batch.ids)
+    return len(batch["input_ids"]), batch["input_ids"].size
+
+
+class Backend(ABC):
+    """Runs a model: takes batches of token ids and returns vectors."""
 
     name: str
     device: str
@@ -92,8 +126,28 @@ class Backend(Protocol):
     batches: Batches
     """Which texts may be run together, so that a vector does not depend on the others of its batch."""
 
+    @abstractmethod
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
-        """Return ``[B, dim]`` for ``input_ids`` and ``attention_mask`` ``[B, T]``."""
+        """Return ``[B, dim]`` for a padded batch."""
+
+    def start(self, batch: Batch, prompt_length: int) -> Waiting:
+        """Begin a batch of the kind that `batches` names, and return what waits for its vectors.
+
+        A backend of one stream computes it at once, the others in a thread each.
+        """
+        assert not isinstance(batch, Flat)  # which only torch runs
+        if self.streams == 1:
+            vectors = self.run(batch, prompt_length)
+            return lambda: vectors
+        pool = _pools.get(self)
+        if pool is None:  # its threads live as long as the backend
+            pool = _pools[self] = ThreadPoolExecutor(self.streams, thread_name_prefix="encode")
+        return pool.submit(self.run, batch, prompt_length).result
+
+
+_pools: WeakKeyDictionary[Backend, ThreadPoolExecutor] = WeakKeyDictionary()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)  # a child has none of the threads
 
 
 @dataclass(frozen=True)
@@ -181,31 +235,16 @@ class LoadedModel:
             raise InputError("chunk-mean and a prompt do not go together: the pieces after the first would lack it")
         heal()
         prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
-        budget = batch_tokens or self.backend.default_batch_tokens
         vectors = np.empty((len(texts), self.backend.dimension), np.float32)
         beyond = np.zeros(len(texts), np.int64)
         total = 0
-        order = encoding.longest_first(np.fromiter(map(len, texts), np.int64, len(texts)))
-        ordered = [texts[i] for i in order]
-        chunks = [slice(start, start + CHUNK) for start in range(0, len(texts), CHUNK)]
-        pieced = on_long == "chunk-mean"
-        ahead = encoding.one_ahead(lambda rows: self.tokenizer(ordered[rows], prompt, pieces=pieced), chunks)
-        for rows, tokens in zip(chunks, ahead, strict=True):
-            beyond[order[rows]] = tokens.beyond
-            if on_long == "error" and tokens.truncated:
-                number = int(order[rows][np.flatnonzero(tokens.beyond)].min())
-                raise LongTextError(number, self.tokenizer.max_length + int(beyond[number]), self.tokenizer.max_length)
-            lengths = tokens.lengths
-            total += int(lengths.sum())
-            pieces = np.empty((len(lengths), self.backend.dimension), np.float32)
-            batches = self.backend.batches
-            allowed = 1 if batches == "one text" else budget
-            packed = encoding.pack(lengths, allowed, one_length=batches == "one length")
-            for batch, batch_vectors in self._run(tokens, packed, prompt_length):
-                pieces[batch] = batch_vectors
-                if progress is not None:
-                    progress(EncodeStats(texts=len(batch), tokens=int(lengths[batch].sum())))
-            vectors[order[rows]] = pieces if tokens.owners is None else self._joined(pieces, tokens)
+        work = _Work(self, prompt_length, batch_tokens or self.backend.default_batch_tokens)
+        for chunk in work.finished(self._chunks(texts, prompt, on_long), progress):
+            tokens = chunk.tokens
+            total += int(tokens.lengths.sum())
+            beyond[chunk.positions] = tokens.beyond
+            made = chunk.vectors if tokens.owners is None else self._joined(chunk.vectors, tokens)
+            vectors[chunk.positions] = made
         not_finite = int((~np.isfinite(vectors).all(axis=1)).sum())
         if not_finite:
             raise SentcliError(
@@ -213,6 +252,23 @@ class LoadedModel:
                 f"{self.backend.precision}"
             )
         return Encoded(vectors, beyond, total)
+
+    def _chunks(self, texts: Sequence[str], prompt: str, on_long: OnLong) -> Iterator[_Chunk]:
+        """Yield the texts in chunks, longest first, each tokenised while the one before it is encoded."""
+        order = longest_first(np.fromiter(map(len, texts), np.int64, len(texts)))
+        ordered = [texts[i] for i in order]
+        size = CHUNK if self.backend.device == "cpu" else GPU_CHUNK
+        chunks = [slice(start, start + size) for start in range(0, len(texts), size)]
+        pieced = on_long == "chunk-mean"
+        ahead = one_ahead(lambda rows: self.tokenizer(ordered[rows], prompt, pieces=pieced), chunks)
+        for rows, tokens in zip(chunks, ahead, strict=True):
+            if on_long == "error" and tokens.truncated:
+                long = np.flatnonzero(tokens.beyond)
+                first = long[order[rows][long].argmin()]
+                limit = self.tokenizer.max_length
+                raise LongTextError(int(order[rows][first]), limit + int(tokens.beyond[first]), limit)
+            vectors = np.empty((len(tokens.ids), self.backend.dimension), np.float32)
+            yield _Chunk(order[rows], tokens, vectors)
 
     def _joined(self, pieces: Vectors, tokens: Tokens) -> Vectors:
         """Return the mean of each text's pieces, weighted by their numbers of tokens without special tokens."""
@@ -225,32 +281,112 @@ class LoadedModel:
             mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
         return mean
 
-    def _run(
-        self, tokens: Tokens, batches: Iterator[encoding.Index], prompt_length: int
-    ) -> Iterator[tuple[encoding.Index, Vectors]]:
-        """Run as many batches at a time as the backend can, and yield them in order with their vectors."""
 
-        def run(batch: encoding.Index) -> Vectors:
-            vectors = self.backend.run(pad(tokens, batch, self.tokenizer.pad_id), prompt_length)
-            if vectors.shape != (len(batch), self.backend.dimension):
-                made, said = list(vectors.shape), [len(batch), self.backend.dimension]
-                raise SentcliError(f"{self.name}: the model gave vectors {made}, not {said}; export it again")
-            return vectors
+@dataclass(frozen=True)
+class _Chunk:
+    """Texts that were tokenised together."""
 
-        if self.backend.streams == 1:
-            yield from ((batch, run(batch)) for batch in batches)
-            return
-        # the threads live as long as the backend
-        pool = _pools.setdefault(self.backend, ThreadPoolExecutor(self.backend.streams, thread_name_prefix="encode"))
-        ahead = [(batch, pool.submit(run, batch)) for batch in batches]
-        try:
-            for batch, future in ahead:
-                yield batch, future.result()
-        finally:  # after an error, batches that have not begun are not run
-            for _, future in ahead:
-                future.cancel()
+    positions: Index
+    """The positions of the texts among all ``[texts]``."""
+    tokens: Tokens
+    vectors: Vectors
+    """The vectors of the texts, or of their pieces, which come batch by batch ``[pieces, dim]``."""
 
 
-_pools: WeakKeyDictionary[Backend, ThreadPoolExecutor] = WeakKeyDictionary()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)  # a child has none of the threads
+@dataclass
+class _Work:
+    """One encoding: batches that follow each other through a backend."""
+
+    model: LoadedModel
+    prompt_length: int
+    budget: int
+    """The most tokens of a batch."""
+    is_smaller: bool = False
+    """Whether the device had too little memory for batches of the first budget."""
+
+    def finished(self, chunks: Iterator[_Chunk], progress: Progress | None) -> Iterator[_Chunk]:
+        """Yield each chunk when all its vectors are there, in order, while batches of the next ones are computed.
+
+        Args:
+            chunks: texts with room for their vectors.
+            progress: called after every batch.
+        """
+        streams = self.model.backend.streams
+        most = 2 * streams if streams > 1 else 0
+        under_way: deque[tuple[_Chunk, Index, bool, Waiting]] = deque()
+
+        def received() -> Iterator[_Chunk]:
+            chunk, rows, is_last, waiting = under_way.popleft()
+            chunk.vectors[rows] = self._checked(waiting(), len(rows))
+            if progress is not None:
+                progress(EncodeStats(texts=len(rows), tokens=int(chunk.tokens.lengths[rows].sum())))
+            if is_last:
+                yield chunk
+
+        for chunk in chunks:
+            packed = list(pack(chunk.tokens.lengths, self.budget, self.model.backend.batches))
+            for number, rows in enumerate(packed, 1):
+                under_way.append((chunk, rows, number == len(packed), self._begin(chunk.tokens, rows)))
+                if len(under_way) > most:
+                    yield from received()
+        while under_way:
+            yield from received()
+
+    def _begin(self, tokens: Tokens, rows: Index) -> Waiting:
+        """Begin a batch, which is computed in parts if the device has too little memory for it."""
+        begun: Waiting | None = None
+        if not self.is_smaller:
+            try:
+                begun = self._start(tokens, rows)
+            except DeviceMemoryError:
+                self._take_smaller()
+
+        def wait() -> Vectors:
+            if begun is not None:
+                try:
+                    return begun()
+                except DeviceMemoryError:
+                    self._take_smaller()
+            return self._in_parts(tokens, rows)
+
+        return wait
+
+    def _start(self, tokens: Tokens, rows: Index) -> Waiting:
+        backend = self.model.backend
+        # a text without any token has no place in a flat batch
+        if backend.batches == "flat" and tokens.lengths[rows].all():
+            return backend.start(flatten(tokens, rows), self.prompt_length)
+        return backend.start(pad(tokens, rows, self.model.tokenizer.pad_id), self.prompt_length)
+
+    def _take_smaller(self) -> None:
+        if not self.is_smaller:
+            self.budget = max(self.budget // SMALLER, 1)
+            self.is_smaller = True
+
+    def _in_parts(self, tokens: Tokens, rows: Index) -> Vectors:
+        """Compute a batch in parts of the smaller budget, one after the other.
+
+        Raises:
+            SentcliError: if the device has too little memory for a part, too.
+        """
+        parts = []
+        for part in pack(tokens.lengths[rows], self.budget, self.model.backend.batches):
+            try:
+                parts.append((part, self._start(tokens, rows[part])()))
+            except DeviceMemoryError as error:
+                raise SentcliError(
+                    f"{error}; batches of at most {self.budget:,} tokens were tried after larger ones: "
+                    "give fewer with --batch-tokens, cut texts with --max-length, or take --device cpu"
+                ) from error
+        vectors = np.empty((len(rows), self.model.backend.dimension), np.float32)
+        for part, made in parts:
+            vectors[part] = made
+        return vectors
+
+    def _checked(self, vectors: Vectors, texts: int) -> Vectors:
+        """Refuse vectors of another shape than the model is known to give."""
+        expected = (texts, self.model.backend.dimension)
+        if vectors.shape != expected:
+            made, said = list(vectors.shape), list(expected)
+            raise SentcliError(f"{self.model.name}: the model gave vectors {made}, not {said}; export it again")
+        return vectors

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.bounds import whole_number
-from sentcli.errors import InputError, SentcliError, one_line, required
+from sentcli.errors import DeviceMemoryError, InputError, SentcliError, lacks_memory, one_line, required
 from sentcli.machine import usable_cores
-from sentcli.model.encoding import Batches
+from sentcli.model.encoding import Backend, Batches
 from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
 from sentcli.model.forking import forked
 from sentcli.model.padding import try_padding
@@ -25,9 +25,11 @@ Batch = dict[str, npt.NDArray[np.int64]]
 CPU_BATCH_TOKENS = 512
 """On two cores, which run two batches at a time, MiniLM ran a tenth faster with 512 tokens a batch than with 1,024."""
 GPU_BATCH_TOKENS = 32768
+GPU_STREAMS = 2
+"""On a GPU one batch is copied there while another one is computed."""
 
 
-class OnnxBackend:
+class OnnxBackend(Backend):
     """A `Backend` over an onnxruntime session.
 
     On a CPU several batches run at a time, each in one thread, because a small batch divides badly among cores.
@@ -73,7 +75,7 @@ class OnnxBackend:
         self.device, self.precision, self.dimension = device, export.precision, export.dimension
         # int8 has one scale for the activations of a batch; else the verification of an export tries padding
         self.batches: Batches = "one text" if export.precision == "int8" else "padded"
-        self.streams = usable_cores() if device == "cpu" else 1
+        self.streams = usable_cores() if device == "cpu" else GPU_STREAMS
         self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         self.inputs = {argument.name: argument.type for argument in self.session.get_inputs()}
         outputs = {output.name: output.shape for output in self.session.get_outputs()}
@@ -99,14 +101,34 @@ class OnnxBackend:
         """
         if self.device != "cpu" and self.process != os.getpid():
             raise forked(f"onnxruntime on {self.device}")
+        inputs = {name: _as_typed(input_of(batch, name), kind) for name, kind in self.inputs.items()}
         try:
-            inputs = {name: _as_typed(input_of(batch, name), kind) for name, kind in self.inputs.items()}
-            vectors: npt.NDArray[np.float32] = self.session.run([self.output], inputs)[0]
+            vectors = self._outputs(inputs)
         except Exception as error:  # onnxruntime's exceptions have no common class
-            raise SentcliError(f"onnxruntime failed: {one_line(error)}") from error
+            texts, tokens = batch["input_ids"].shape
+            if self.device != "cpu" and lacks_memory(error):
+                what = f"a batch of {texts:,} texts with {texts * tokens:,} tokens"
+                raise DeviceMemoryError(f"{self.device} has too little memory for {what}, says onnxruntime") from error
+            raise SentcliError(f"onnxruntime failed on {self.device}: {one_line(error)}") from error
         if self.head is None:
             return vectors
         return self.head(vectors, batch["attention_mask"], batch["input_ids"], prompt_length)
+
+    def _outputs(self, inputs: dict[str, npt.NDArray[np.integer]]) -> npt.NDArray[np.float32]:
+        """Return what the graph makes of its inputs, which are bound to the device where that is a GPU."""
+        vectors: npt.NDArray[np.float32]
+        if self.device == "cpu":
+            vectors = self.session.run([self.output], inputs)[0]
+            return vectors
+        onnxruntime = required("onnxruntime", "onnxruntime", "gpu", "--backend onnx")
+        kind, _, index = self.device.partition(":")
+        number, binding = int(index or 0), self.session.io_binding()
+        for name, array in inputs.items():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, kind, number))
+        binding.bind_output(self.output, kind, number)
+        self.session.run_with_iobinding(binding)
+        vectors = binding.copy_outputs_to_cpu()[0]
+        return vectors
 
 
 def input_of(batch: Batch, name: str) -> npt.NDArray[np.int64]:
@@ -182,13 +204,16 @@ def _provider(device: str) -> tuple[str, dict[str, Any]]:
     if kind == "cpu":
         return "CPUExecutionProvider", {}
     if kind == "cuda" and (not index or whole_number(index) is not None):
-        return "CUDAExecutionProvider", {"device_id": index or "0"}
+        # onnxruntime from 1.26 on writes a line about plugins wherever a number is given
+        return "CUDAExecutionProvider", {"device_id": index} if int(index or 0) else {}
     raise InputError(f"the onnx backend runs on cpu and cuda, not on {device!r}")
 
 
 def _session(path: Path, provider: str, provider_options: dict[str, Any]) -> Any:
     """Open a model on a provider if onnxruntime has it, else on the CPU."""
     onnxruntime = required("onnxruntime", "onnxruntime", "cpu", "--backend onnx")
+    if provider != "CPUExecutionProvider":
+        onnxruntime.set_default_logger_severity(3)  # what it notes about plugins is nothing that a user can change
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if provider not in onnxruntime.get_available_providers():

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError, one_line, required
 from sentcli.machine import usable_cores
-from sentcli.model.encoding import Batches
+from sentcli.model.encoding import Backend, Batches
 from sentcli.model.exported import SENTENCES, TOKEN_OUTPUTS, Export, check_files
 from sentcli.model.forking import forked, refuse_lost
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, Batch, input_of, pooling_of
@@ -45,7 +45,7 @@ class _OfThread(threading.local):
     batches = 0
 
 
-class OpenVinoBackend:
+class OpenVinoBackend(Backend):
     """A `Backend` over an OpenVINO model that runs several batches at a time, each in one thread.
 
     A wrong vector was seen once, with requests that went from thread to thread, and its cause was not found

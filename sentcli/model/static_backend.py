@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.io.weights import read_tensors
-from sentcli.model.encoding import Batches, LoadedModel, Vectors
+from sentcli.model.encoding import Backend, Batches, LoadedModel, Vectors
 from sentcli.model.modules import ModuleSpec, NormalizeSpec, PoolingSpec, TruncateSpec
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
@@ -28,7 +28,7 @@ TYPES = {"F16", "F32", "F64", "I32", "I64"}
 """The types of numbers of which NumPy makes those that torch makes."""
 
 
-class StaticBackend:
+class StaticBackend(Backend):
     """A `Backend` over a table of token vectors.
 
     Args:

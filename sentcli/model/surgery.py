@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.errors import InputError
+from sentcli.model import flat_attention
 from sentcli.model.attention import attention
 
 SHARED_LAYERS = "encoder.albert_layer_groups"
@@ -135,11 +136,15 @@ class FirstTokenForward:
         self.layer = layer
 
     def __call__(self, hidden: Tensor, attention_mask: Tensor | None = None, *args: Any, **kwargs: Any) -> Tensor:
-        """Return the layer's output ``[B, T, d]``, or ``[B, 1, d]`` inside `first_token_only`."""
+        """Return the layer's output ``[B, T, d]``, or ``[B, 1, d]`` inside `first_token_only`.
+
+        Of a flat batch ``[1, tokens, d]`` it is ``[1, B, d]``.
+        """
         layer, self_attn = self.layer, self.layer.attention.self
         if not _narrow.get():
             return type(layer).forward(layer, hidden, attention_mask, *args, **kwargs)
-        first = hidden[:, :1]
+        layout = flat_attention.current()
+        first = hidden[:, :1] if layout is None else hidden[:, layout.offsets[:-1].long()]
         query, key, value = (
             project(states).unflatten(-1, (-1, self_attn.attention_head_size)).transpose(1, 2)
             for project, states in ((self_attn.query, first), (self_attn.key, hidden), (self_attn.value, hidden))

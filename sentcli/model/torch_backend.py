@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from sentcli.errors import InputError, broken_library, one_line
+from sentcli.devices import choose_device, device_errors, why_no_cuda
+from sentcli.errors import InputError, SentcliError, broken_library, one_line
 from sentcli.io.atomic import regular
-from sentcli.model import torch_model
-from sentcli.model.encoding import Batches, LoadedModel
+from sentcli.machine import accelerator_in_sight
+from sentcli.model import attention, flat_attention, torch_model
+from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, Vectors, Waiting, size_of
+from sentcli.model.flat import Flat, padded_alone
+from sentcli.model.flat_attention import FlatInputs, Kernel, moved_to
 from sentcli.model.forking import forked, heal
 from sentcli.model.options import LoadOptions
 from sentcli.model.padding import try_padding
@@ -39,44 +45,31 @@ def quiet_transformers() -> None:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def choose_device(device: str) -> torch.device:
-    """Return the torch device of a name; ``auto`` takes CUDA, else Apple's GPU, else the CPU.
+GPU_BATCH_TOKENS = {"fp32": 32_768, "bf16": 65_536, "fp16": 65_536}
+"""The tokens of a batch on an accelerator. In half precision twice as many take the same memory."""
+UNDER_WAY = 4
+"""How many batches are given to a GPU before the vectors of the first one are waited for."""
 
-    Raises:
-        InputError: if this machine does not have the device; there is no silent fallback to the CPU.
+
+class TorchBackend(Backend):
+    """A `Backend` over `TorchEncoder`.
+
+    On CUDA a batch is begun and not waited for: its arrays are copied from pinned memory, and its vectors into pinned
+    memory, while the batches before it are computed.
     """
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        torch_device = torch.device(device)
-    except RuntimeError as error:
-        raise InputError(f"unknown device {device!r}; for example auto, cpu, cuda, cuda:1, mps") from error
-    if torch_device.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (torch_device.index or 0) >= count:
-            raise InputError(f"device {device!r} is not there: torch {torch.__version__} sees {count} CUDA devices")
-    elif torch_device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError("device 'mps' is not there")
-    elif torch_device.type not in ("cpu", "mps"):
-        raise InputError(f"device {device!r} is not supported; cpu, cuda or mps")
-    return torch_device
-
-
-class TorchBackend:
-    """A `Backend` over `TorchEncoder`."""
 
     name = "torch"
-    streams = 1
 
     def __init__(self, device: torch.device, precision: str) -> None:
         self.torch_device, self.device, self.precision = device, str(device), precision
         self.process = os.getpid()
         # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
-        self.default_batch_tokens = 1024 if device.type == "cpu" else 32768
+        self.default_batch_tokens = 1024 if device.type == "cpu" else GPU_BATCH_TOKENS[precision]
+        self.streams = UNDER_WAY if device.type == "cuda" else 1
         self.dimension = 0
         self.batches: Batches = "padded"
+        self.kernel: Kernel | None = None
+        """Computes the attention of flat batches; None for a model that runs padded ones."""
         self.module: TorchEncoder
 
     @classmethod
@@ -89,6 +82,8 @@ class TorchBackend:
                 raise
             device = torch.device("cpu")
             notice(f"running on the CPU: {error}")
+        if options.device == "auto" and device.type == "cpu" and accelerator_in_sight() and sys.platform == "linux":
+            notice(f"running on the CPU, although there is a GPU: {why_no_cuda()}")
         # auto gives the same vectors on every machine, so half precision has to be chosen
         precision = "fp32" if options.precision == "auto" else options.precision
         check_precision(device, precision)
@@ -98,25 +93,108 @@ class TorchBackend:
         """Belong to the process that has unpickled it."""
         vars(self).update(state, process=os.getpid())
 
-    def attach(self, module: TorchEncoder) -> None:
-        """Move the model to the device and the precision of the backend."""
-        self.module = module.to(self.torch_device, PRECISIONS[self.precision])
-        kind = getattr(module.backbone.config, "model_type", "")
-        self.dimension, self.batches = try_padding(self.run, kind, self.precision)
+    def attach(self, module: TorchEncoder, notice: Notice = lambda message: None) -> None:
+        """Move the model to the device and the precision of the backend, and try which batches it may run.
 
-    def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> npt.NDArray[np.float32]:
-        """Return ``[B, dim]`` for a padded batch.
+        Args:
+            module: the model.
+            notice: called if a model of a family that runs flat batches does not pass the trial.
+        """
+        with self._memory(0, 0):
+            self.module = module.to_precision(self.torch_device, PRECISIONS[self.precision])
+        kind = getattr(module.backbone.config, "model_type", "")
+        if self.torch_device.type != "cpu":
+            attention.install(module.backbone)  # whose masks are not waited for
+        self.dimension, self.batches = try_padding(self.run, kind, self.precision)
+        kernel = flat_attention.choose_kernel(self.torch_device, self.precision)
+        if kernel is None or self.batches != "padded" or kind not in flat_attention.FAMILIES:
+            return
+        problem = self._try_flat(kernel)
+        if problem:
+            notice(f"batches are padded, which takes longer: {problem}")
+        else:
+            self.batches = "flat"
+
+    def _try_flat(self, kernel: Kernel) -> str:
+        """Compare vectors of a flat batch with those of single texts; keep the kernel if they agree.
+
+        Returns:
+            What is wrong, or an empty string.
+        """
+        backbone: Any = self.module.backbone
+        if not attention.install(backbone) or "position_ids" not in signature(backbone.forward).parameters:
+            return f"transformers' {backbone.config.model_type} does not take flat batches"
+        flat, alone = flat_attention.trial(backbone.config, getattr(backbone.config, "pad_token_id", None))
+        self.kernel = kernel
+        try:
+            vectors = self.start(flat, 0)()[[0, -1]]
+        except flat_attention.UnsupportedError as error:
+            self.kernel = None
+            return f"no kernel computes {error}"
+        expected = np.concatenate([self.run(padded_alone(text), 0) for text in alone])
+        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
+        cosines = np.einsum("nd,nd->n", vectors, expected) / lengths
+        least = 1 - flat_attention.DRIFT[self.precision]
+        if (cosines >= least).all():
+            return ""
+        self.kernel = None
+        return f"without padding, vectors have a cosine of {cosines.min():.5f} to those of single texts"
+
+    def run(self, batch: Batch, prompt_length: int) -> Vectors:
+        """Return ``[B, dim]`` for a padded or a flat batch.
 
         Raises:
-            SentcliError: in a forked process, if it does not run on the CPU.
+            SentcliError: in a forked process, if it does not run on the CPU; if the device fails.
+            DeviceMemoryError: if the device has too little memory.
         """
+        return self.start(batch, prompt_length)()
+
+    def start(self, batch: Batch, prompt_length: int) -> Waiting:
+        """Begin a padded or a flat batch; see `Backend.start`, and `run` for what it raises."""
         heal()
         if self.torch_device.type != "cpu" and self.process != os.getpid():
             raise forked(f"torch on {self.device}")
-        with torch.inference_mode():
-            tensors = {name: torch.from_numpy(array).to(self.torch_device) for name, array in batch.items()}
-            vectors: npt.NDArray[np.float32] = self.module(tensors, prompt_length).float().cpu().numpy()
-        return vectors
+        texts, tokens = size_of(batch)
+        with torch.inference_mode(), self._memory(texts, tokens):
+            vectors = self._compute(batch, prompt_length).float()
+            if self.torch_device.type != "cuda":
+                finished: Vectors = vectors.cpu().numpy()
+                return lambda: finished
+            copied = vectors.to("cpu", non_blocking=True)  # which is pinned
+            done: Any = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            done.record(torch.cuda.current_stream(self.torch_device))
+
+        def wait() -> Vectors:
+            with self._memory(texts, tokens):
+                done.synchronize()
+            return copied.numpy()
+
+        return wait
+
+    def _compute(self, batch: Batch, prompt_length: int) -> torch.Tensor:
+        """Return the vectors of a batch ``[B, dim]`` on the device."""
+        if isinstance(batch, Flat):
+            assert self.kernel is not None
+            inputs = FlatInputs.on(self.torch_device, batch, self.kernel)
+            return self.module.of_flat(inputs, prompt_length)
+        is_full = bool(batch["attention_mask"].all())
+        tensors = {name: moved_to(self.torch_device, array) for name, array in batch.items()}
+        return self.module(tensors, prompt_length, is_full=is_full)
+
+    @contextmanager
+    def _memory(self, texts: int, tokens: int) -> Iterator[None]:
+        """Name a batch and the memory of the device where it has too little, and a device that fails.
+
+        Args:
+            texts: the number of texts of the batch; 0 for the weights of the model.
+            tokens: the number of its tokens, with padding.
+        """
+        if self.torch_device.type == "cpu":
+            yield
+            return
+        what = f"a batch of {texts:,} texts with {tokens:,} tokens" if texts else "the weights of the model"
+        with device_errors(self.torch_device, what):
+            yield
 
 
 def load(
@@ -142,8 +220,8 @@ def load(
     tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
     module = torch_model.build(spec, notice, untrained=untrained)
     try:
-        backend.attach(module)
-    except torch.OutOfMemoryError:
+        backend.attach(module, notice)
+    except SentcliError:
         raise
     except Exception as error:  # of torch or transformers, for settings that passed when it was built
         if broken := broken_library(error):

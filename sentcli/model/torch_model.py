@@ -15,11 +15,14 @@ from torch import Tensor, nn
 from sentcli.errors import InputError, broken_library, one_line
 from sentcli.io.forms import read_json
 from sentcli.io.weights import has_weights, load_state_dict
-from sentcli.model import adapters, attention, surgery
+from sentcli.model import adapters, attention, flat_attention, surgery
+from sentcli.model.flat_attention import FlatInputs
 from sentcli.model.folder_keys import CONFIG, KEYS
 from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import EncoderSpec, count_without_ending
 from sentcli.model.static import static_table
+from sentcli.model.tokenizing import POSITIONS_AFTER_PADDING
+from sentcli.precision import widened
 
 
 class BuiltModule(nn.Module):
@@ -77,15 +80,23 @@ class TorchEncoder(nn.Module):
         self.needs_hidden_states = any(module.spec.needs_layers for module in modules)
         self.first_token_suffices = modules[0].spec.first_token_suffices and surgery.allow_first_token_only(backbone)
         """Whether the sentence vector depends only on position 0 of the last layer."""
+        kind = getattr(backbone.config, "model_type", "")
+        padding: Any = getattr(getattr(backbone, "embeddings", None), "padding_idx", None)
+        counts_after_padding = kind in POSITIONS_AFTER_PADDING and padding is not None
+        self.first_position = int(padding) + 1 if counts_after_padding else 0
+        """The position of the first token of a text."""
+        self.has_types = any(name.endswith("token_type_embeddings") for name, _ in backbone.named_modules())
+        """Whether tokens have a type, as in BERT."""
 
-    def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0) -> Tensor:
+    def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0, *, is_full: bool = False) -> Tensor:
         """Encode a padded batch.
 
         Args:
             batch: ``input_ids`` and ``attention_mask`` ``[B, T]``, perhaps ``token_type_ids``.
             prompt_length: the number of prompt tokens at the front, which the pooling of some models leaves out.
+            is_full: as for `features`.
         """
-        sentence = self.features(batch, prompt_length, sentence_only=True).sentence
+        sentence = self.features(batch, prompt_length, sentence_only=True, is_full=is_full).sentence
         assert sentence is not None
         return sentence
 
@@ -97,6 +108,7 @@ class TorchEncoder(nn.Module):
         normalize: bool = True,
         attention_layers: Collection[int] = (),
         sentence_only: bool = False,
+        is_full: bool = False,
     ) -> Features:
         """Encode a padded batch, and return token vectors, sentence vectors and intermediate states.
 
@@ -107,11 +119,13 @@ class TorchEncoder(nn.Module):
                 activation of a cross-encoder.
             attention_layers: the layers, counted from 0, whose attention weights are returned.
             sentence_only: only the sentence vectors are used, so that some token vectors need not be computed.
+            is_full: whether the batch is known to have no padding. On a CPU it is looked at; to look at it on an
+                accelerator would be to wait for it.
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
-        if not self.training and bool(mask.all()):
-            del inputs["attention_mask"]  # there is no padding, and attention without a mask is a few percent faster
+        if not self.training and (is_full or (mask.device.type == "cpu" and bool(mask.all()))):
+            del inputs["attention_mask"]  # attention without a mask is a few percent faster
         options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
         first_only = sentence_only and self.first_token_suffices and not prompt_length
         first_only = first_only and surgery.depth(self.backbone) - 1 not in attention_layers
@@ -122,7 +136,6 @@ class TorchEncoder(nn.Module):
             output = self.backbone(**inputs, **options)
         ids = inputs["input_ids"]
         features = Features(output.last_hidden_state, mask[:, :1] if first_only else mask, prompt_length, ids)
-        features.logits = not normalize
         if self.needs_hidden_states:
             features.hidden_states = output.hidden_states
         if recorder is not None:
@@ -132,11 +145,55 @@ class TorchEncoder(nn.Module):
                 kind = getattr(self.backbone.config, "model_type", "")
                 raise InputError(f"a {kind} model gives no attention weights, which this method compares")
             features.attentions = {layer: output.attentions[layer] for layer in attention_layers}
+        return self._through_stack(features, normalize=normalize)
+
+    def of_flat(self, batch: FlatInputs, prompt_length: int = 0) -> Tensor:
+        """Encode a flat batch ``[B, dim]``; see `flat_attention`.
+
+        The layers run without padding. What follows them gets the token vectors padded, which takes little time beside
+        the layers, or of a model that pools the first token that token alone.
+        """
+        first_only = self.first_token_suffices and not prompt_length
+        narrowed = surgery.first_token_only() if first_only else nullcontext()
+        inputs = {"input_ids": batch.ids[None], "position_ids": batch.positions[None] + self.first_position}
+        # any mask keeps transformers from looking for borders in the positions; `attention.mask` makes none of it
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        if self.has_types:
+            types = torch.zeros_like(batch.ids) if batch.type_ids is None else batch.type_ids
+            inputs["token_type_ids"] = types[None]
+        with narrowed, flat_attention.laid_out(batch.layout):
+            output = self.backbone(**inputs, output_hidden_states=self.needs_hidden_states, return_dict=True)
+        states = output.last_hidden_state[0]
+        if first_only:
+            features = Features(states[:, None], torch.ones_like(states[:, :1]), prompt_length, None)
+        else:
+            features = Features(batch.padded(states), batch.mask, prompt_length, batch.padded(batch.ids))
+        if self.needs_hidden_states:
+            features.hidden_states = tuple(batch.padded(layer[0]) for layer in output.hidden_states)
+        sentence = self._through_stack(features, normalize=True).sentence
+        assert sentence is not None
+        return sentence
+
+    def _through_stack(self, features: Features, *, normalize: bool) -> Features:
+        """Run the modules after the transformer; those at the end only if `normalize`.
+
+        The modules of a model whose layers are in half precision are in float32, and so are their sums.
+        """
+        features.logits = not normalize
+        if next(self.backbone.parameters()).dtype != torch.float32:
+            features.tokens = widened(features.tokens)
+            features.hidden_states = tuple(widened(states) for states in features.hidden_states)
         for number, module in enumerate(self.stack):
             at_the_end = number >= self.ending and isinstance(module.spec, NormalizeSpec)
             if normalize or not at_the_end:
                 features = module(features)
         return features
+
+    def to_precision(self, device: torch.device, dtype: torch.dtype) -> TorchEncoder:
+        """Move the model to a device, the layers of its transformer to a precision and the rest to float32."""
+        self.backbone.to(device, dtype)
+        self.stack.to(device)
+        return self
 
 
 def build(

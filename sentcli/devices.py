@@ -1,0 +1,94 @@
+"""The devices of torch: which one a name means, why there is none, and what is said when one fails."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from sentcli.errors import DeviceMemoryError, InputError, SentcliError, lacks_memory, one_line
+from sentcli.machine import VISIBLE
+
+FAILED = re.compile(r"CUDA|cuDNN|CUBLAS|NCCL|device-side assert", re.IGNORECASE)
+"""What stands in an error of a device that fails, such as one that was taken away."""
+
+
+def choose_device(device: str) -> torch.device:
+    """Return the torch device of a name; ``auto`` takes CUDA, else Apple's GPU, else the CPU.
+
+    Raises:
+        InputError: if this machine does not have the device; there is no silent fallback to the CPU.
+    """
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        torch_device = torch.device(device)
+    except RuntimeError as error:
+        raise InputError(f"unknown device {device!r}; for example auto, cpu, cuda, cuda:1, mps") from error
+    if torch_device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (torch_device.index or 0) >= count:
+            raise InputError(f"device {device!r} is not there: {why_no_cuda()}")
+    elif torch_device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError("device 'mps' is not there")
+    elif torch_device.type not in ("cpu", "mps"):
+        raise InputError(f"device {device!r} is not supported; cpu, cuda or mps")
+    return torch_device
+
+
+def why_no_cuda() -> str:
+    """Return how many CUDA devices torch sees, and the cause where it is known."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    seen = f"torch {torch.__version__} sees {count} CUDA devices"
+    if torch.version.cuda is None:
+        return f"{seen}, because it is a build without CUDA"
+    visible = os.environ.get(VISIBLE)
+    if visible is not None:
+        return f"{seen}, and {VISIBLE} is {visible!r}"
+    return seen
+
+
+@contextmanager
+def device_errors(device: torch.device, what: str) -> Iterator[None]:
+    """Turn errors of a device inside the block into one message.
+
+    Args:
+        device: what computes.
+        what: the work, such as ``a batch of 20 texts``.
+
+    Raises:
+        DeviceMemoryError: if the device has too little memory, which says how much of it is free.
+        SentcliError: if it fails.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if lacks_memory(error):
+            if device.type == "cuda":
+                torch.cuda.empty_cache()  # what is kept for the next piece is in pieces itself
+            raise DeviceMemoryError(too_little(device, what)) from error
+        if device.type == "cpu" or not FAILED.search(str(error)):
+            raise
+        raise SentcliError(
+            f"{device} failed at {what} ({one_line(error)}); if nvidia-smi still shows it, the same command goes on "
+            "where this one kept its results"
+        ) from error
+
+
+def too_little(device: torch.device | str, what: str) -> str:
+    """Return the message that a device has too little memory for some work, and how much of it is free."""
+    return f"{device} has too little memory for {what}{free_memory(torch.device(device))}"
+
+
+def free_memory(device: torch.device) -> str:
+    """Return how much memory of a CUDA device is free as the end of a sentence; an empty string where nobody knows."""
+    try:
+        free, total = torch.cuda.mem_get_info(device)
+    except (RuntimeError, AssertionError, ValueError):  # of a device that is gone, or is no CUDA device
+        return ""
+    return f": {free / 1e9:.1f} of its {total / 1e9:.1f} GB are free (nvidia-smi shows which processes hold the rest)"
