@@ -33,6 +33,7 @@ class Recorder:
 
 _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 _head_drop: ContextVar[float] = ContextVar("head_drop", default=0.0)
+_is_full: ContextVar[bool] = ContextVar("is_full", default=False)
 
 
 def install(backbone: Any) -> bool:
@@ -44,6 +45,11 @@ def install(backbone: Any) -> bool:
     if not (getattr(backbone, "_supports_sdpa", False) and backbone._can_set_attn_implementation()):
         return False
     backbone.set_attn_implementation(IMPLEMENTATION)
+    return is_installed(backbone)
+
+
+def is_installed(backbone: Any) -> bool:
+    """Tell whether a transformers model uses `attention`."""
     return bool(backbone.config._attn_implementation == IMPLEMENTATION)
 
 
@@ -51,13 +57,15 @@ def mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Ten
     """Return the mask of a batch as transformers makes it for fused attention; a flat batch has none.
 
     Transformers asks whether there is any padding, to leave the mask out. On an accelerator that would wait for all
-    work before it; who knows that there is no padding gives no mask.
+    work before it, so there a batch has a mask unless `without_padding` says that it needs none.
     """
     from transformers.masking_utils import sdpa_mask
 
     if flat_attention.current() is not None:
         return None
-    if attention_mask is not None and attention_mask.device.type != "cpu":
+    if _is_full.get():
+        attention_mask = None
+    elif attention_mask is not None and attention_mask.device.type != "cpu":
         kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     kwargs["attention_mask"] = attention_mask
     made: Tensor | None = sdpa_mask(*args, **kwargs)
@@ -133,6 +141,20 @@ def dropping_heads(rate: float) -> Iterator[None]:
 
 
 @contextmanager
+def without_padding() -> Iterator[None]:
+    """Take the batch inside the block for one without padding, for models on which `install` was called.
+
+    Such a model still has to be given its mask: without one, some architectures look at their positions for texts
+    that follow each other in a row, and wait for the device.
+    """
+    token = _is_full.set(True)
+    try:
+        yield
+    finally:
+        _is_full.reset(token)
+
+
+@contextmanager
 def recording(backbone: Any, layers: Collection[int]) -> Iterator[Recorder | None]:
     """Record the attention weights of these layers in the forward pass inside the block.
 
@@ -140,7 +162,7 @@ def recording(backbone: Any, layers: Collection[int]) -> Iterator[Recorder | Non
         The recorder; None if there is nothing to record, or the model does not use `attention` and has to return the
         weights itself.
     """
-    if not layers or backbone.config._attn_implementation != IMPLEMENTATION:
+    if not layers or not is_installed(backbone):
         yield None
         return
     recorder = Recorder(frozenset(layers))

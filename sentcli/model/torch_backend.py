@@ -133,7 +133,7 @@ class TorchBackend(Backend):
             return f"no kernel computes {error}"
         expected = np.concatenate([self.run(padded_alone(text), 0) for text in alone])
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
-        cosines = np.einsum("nd,nd->n", vectors, expected) / lengths
+        cosines = np.einsum("nd,nd->n", vectors, expected) / np.maximum(lengths, 1e-12)
         least = 1 - flat_attention.DRIFT[self.precision]
         if (cosines >= least).all():
             return ""

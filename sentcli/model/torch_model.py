@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -124,13 +124,18 @@ class TorchEncoder(nn.Module):
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
-        if not self.training and (is_full or (mask.device.type == "cpu" and bool(mask.all()))):
+        is_full = is_full or (mask.device.type == "cpu" and bool(mask.all()))
+        is_full = is_full and not self.training
+        full: AbstractContextManager[None] = nullcontext()
+        if is_full and attention.is_installed(self.backbone):
+            full = attention.without_padding()
+        elif is_full:
             del inputs["attention_mask"]  # attention without a mask is a few percent faster
         options = {"output_hidden_states": self.needs_hidden_states, "return_dict": True}
         first_only = sentence_only and self.first_token_suffices and not prompt_length
         first_only = first_only and surgery.depth(self.backbone) - 1 not in attention_layers
         narrowed = surgery.first_token_only() if first_only else nullcontext()
-        with narrowed, attention.recording(self.backbone, attention_layers) as recorder:
+        with narrowed, full, attention.recording(self.backbone, attention_layers) as recorder:
             if attention_layers and recorder is None:
                 options["output_attentions"] = True
             output = self.backbone(**inputs, **options)
