@@ -74,10 +74,8 @@ def device_errors(device: torch.device, what: str) -> Iterator[None]:
             raise DeviceMemoryError(too_little(device, what)) from error
         if device.type == "cpu" or not FAILED.search(str(error)):
             raise
-        raise SentcliError(
-            f"{device} failed at {what} ({one_line(error)}); if nvidia-smi still shows it, the same command goes on "
-            "where this one kept its results"
-        ) from error
+        why = f"{one_line(error)} (nvidia-smi shows whether it is still there)"
+        raise SentcliError(f"{device} failed at {what}: {why}") from error
 
 
 def too_little(device: torch.device | str, what: str) -> str:
