@@ -78,12 +78,15 @@ def pack(lengths: npt.NDArray[np.int64], budget: int, batches: Batches = "padded
 
 
 def _pack_flat(lengths: npt.NDArray[np.int64], order: Index, budget: int) -> Iterator[Index]:
-    """Cut texts in an order into batches of at most `budget` tokens without padding."""
+    """Cut texts, longest first in an order, into batches of at most `budget` tokens without padding."""
     ends = np.cumsum(lengths[order])
     start = 0
     while start < len(order):
         before = int(ends[start - 1]) if start else 0
-        end = max(int(np.searchsorted(ends, before + budget, side="right")), start + 1)
+        end = int(np.searchsorted(ends, before + budget, side="right"))
+        # a long text among many short ones would make their vectors of tokens large, which are padded after the layers
+        longest = max(int(lengths[order[start]]), 1)
+        end = max(min(end, start + MOST_PADDED * budget // longest), start + 1)
         yield order[start:end]
         start = end
 
@@ -96,6 +99,8 @@ CHUNK = 2048
 """How many texts are tokenised together, while the model runs the previous chunk."""
 GPU_CHUNK = 8192
 """The same for an accelerator, which runs several large batches in the time that all cores take to tokenise them."""
+MOST_PADDED = 4
+"""How many times the budget the vectors of the tokens of a flat batch may take when they are padded."""
 SMALLER = 4
 """By what the budget of a batch is divided where the device has too little memory for it."""
 
