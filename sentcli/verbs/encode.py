@@ -157,7 +157,7 @@ def encode(
         prompt_name: Put one of the model's prompts in front of each text, such as query.
         prompt: Put this text in front of each text.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
-        batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU; 32,768 on a GPU, twice that in half precision).
+        batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU, more in half precision).
         check: Encode nothing: verify what encode or export wrote; with -m also that model.
         estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
 
