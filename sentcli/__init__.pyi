@@ -190,7 +190,7 @@ def encode(
         device: auto, cpu, cuda, cuda:1, mps.
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
-        batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU).
+        batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU, more in half precision).
         output_dtype: Elements of the vectors; binary packs eight signs into a byte.
         truncate_dim: Keep the first dimensions only.
         shard_rows: Rows in a shard of a directory output: 100,000, or as many as the directory that is continued has.
