@@ -7,12 +7,12 @@ import numpy.typing as npt
 import torch
 
 from sentcli.errors import InputError
+from sentcli.model.building import build_stack
 from sentcli.model.exported import SENTENCES, TOKEN_OUTPUTS
 from sentcli.model.identity import same_modules
 from sentcli.model.modules import Features
 from sentcli.model.spec import EncoderSpec, count_without_ending
 from sentcli.model.spec_files import read_spec
-from sentcli.model.torch_model import build_stack
 
 
 class TokenHead:

@@ -19,7 +19,7 @@ from sentcli.devices import choose_device, device_errors, why_no_cuda
 from sentcli.errors import InputError, SentcliError, broken_library, one_line
 from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
-from sentcli.model import attention, flat_attention, torch_model
+from sentcli.model import attention, building, flat_attention
 from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, Vectors, Waiting, size_of
 from sentcli.model.flat import Flat, padded_alone
 from sentcli.model.flat_attention import FlatInputs, Kernel, moved_to
@@ -218,7 +218,7 @@ def load(
     backend = TorchBackend.choose(options, notice)
     hf_tokenizer = static_tokenizer(spec.folder) if spec.is_static else load_tokenizer(spec.tokenizer_folder)
     tokenizer = text_tokenizer(hf_tokenizer, spec, options.max_length)
-    module = torch_model.build(spec, notice, untrained=untrained)
+    module = building.build(spec, notice, untrained=untrained)
     try:
         backend.attach(module, notice)
     except SentcliError:

@@ -83,9 +83,9 @@ class ReplacedTokenLoss(StatefulObjective):
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
     def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
+        from sentcli.model.building import load_backbone
         from sentcli.model.tokenizing import position_limit
         from sentcli.model.torch_backend import load_tokenizer
-        from sentcli.model.torch_model import load_backbone
 
         name = self.settings.generator
         if name == "self":

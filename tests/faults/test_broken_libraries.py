@@ -6,7 +6,7 @@ import pytest
 
 from sentcli.cli.base import _message
 from sentcli.errors import InputError, MissingExtraError, SentcliError, broken_library, library_errors, required
-from sentcli.model import torch_model
+from sentcli.model import building
 
 BROKEN = {
     "its own module": ("import nowhere_installed", "No module named 'nowhere_installed'"),
@@ -86,9 +86,9 @@ def test_a_broken_import_is_not_blamed_on_the_configuration(place, library, monk
     if place == "AutoConfig":
         monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
     else:
-        monkeypatch.setattr(torch_model, place, fail)
+        monkeypatch.setattr(building, place, fail)
     with pytest.raises(SentcliError, match="does not load: No module named 'nowhere_installed'") as caught:
-        torch_model.load_backbone(tiny_bert, None)
+        building.load_backbone(tiny_bert, None)
     assert "config.json" not in str(caught.value) and caught.value.exit_code == 1
 
 
