@@ -18,8 +18,8 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
 from sentcli.model.forking import heal
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared, require_faiss
-from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors
+from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared
+from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
 
 FLAT = "flat"
 KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]

@@ -6,16 +6,39 @@ Where memory ends inside of its threads, faiss ends the process without a word.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from sentcli.errors import InputError, SentcliError, library_errors
+from sentcli.errors import InputError, SentcliError, library_errors, required
 from sentcli.machine import memory_left, require_memory
+from sentcli.search.blas import CORETYPE, kernels_of, kernels_that_fit, multiplies_rightly
 
 WORKING = 2**28
 """The bytes that a search and its threads take besides an index."""
 GROWING = 2
 """While rows are added to it, an index has two copies of itself."""
+
+
+def require_faiss() -> Any:
+    """Return the faiss module.
+
+    Raises:
+        MissingExtraError: if it is not installed, or does not load.
+        SentcliError: if there is not enough memory to load it, or it multiplies wrongly.
+    """
+    if "faiss" in sys.modules:
+        return required("faiss", "faiss", "cpu", "search")
+    require_memory(2 * WORKING, "faiss")
+    with kernels_that_fit():
+        faiss = required("faiss", "faiss", "cpu", "search")
+    if not multiplies_rightly(faiss):
+        raise SentcliError(
+            f"faiss {faiss.__version__} has wrong products on this processor (OpenBLAS's kernels "
+            f"{kernels_of('faiss')}): set {CORETYPE}=Haswell, or install another version of faiss"
+        )
+    return faiss
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from sentcli.io.digests import file_digest
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import Vectors, require_faiss
-from sentcli.search.faiss_border import check_room
+from sentcli.search.exact import Vectors
+from sentcli.search.faiss_border import check_room, require_faiss
 from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 

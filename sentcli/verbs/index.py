@@ -163,7 +163,7 @@ def _request(options: IndexOptions, query_prompt: str | None, *, overwrite: bool
         InputError: for a setting that is no ``KEY=N``, or an unknown language.
     """
     from sentcli.search.bm25 import LANGUAGE, check_language, require_bm25s
-    from sentcli.search.exact import require_faiss
+    from sentcli.search.faiss_border import require_faiss
     from sentcli.search.index import IndexRequest
 
     if options.type == "bm25":

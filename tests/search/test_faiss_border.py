@@ -10,8 +10,8 @@ import pytest
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.search.ann import FaissIndex
-from sentcli.search.exact import Blocks, require_faiss
-from sentcli.search.faiss_border import faiss_errors
+from sentcli.search.exact import Blocks
+from sentcli.search.faiss_border import faiss_errors, require_faiss
 
 
 @pytest.fixture(scope="module")
