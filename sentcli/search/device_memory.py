@@ -49,7 +49,7 @@ def device_errors(device: torch.device, what: str, size: int) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without the device
         without = "--device cpu does without it"
         if not lacks_memory(error):
             raise SentcliError(f"{what} failed on the device {device} ({one_line(error)}); {without}") from error

@@ -215,8 +215,8 @@ class BestOnDevice:
     def __init__(self, queries: Floats, k: int, similarity: Similarity, device: str) -> None:
         self.device, self.similarity = torch.device(device), similarity
         self.rows = 0
-        self._copies = Copies(self.device)
         with self._errors():
+            self._copies = Copies(self.device)
             self._nearest = Nearest(as_tensor(queries).to(self.device), k, finite=False)
 
     @contextmanager

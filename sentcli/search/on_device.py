@@ -76,24 +76,24 @@ class DeviceRows:
             SentcliError: if the memory of the device ends although it was free, or the device fails.
         """
         opened = cls(blocks, similarity, torch.device(device), first, None, None)
-        shape = len(blocks) - first, blocks.dimension
-        free = device_memory.free_memory(opened.device)
-        room = None if free is None else max(free - WORKING, 0) / max(shape[0] * shape[1], 1)
+        with opened._errors(0):
+            free = device_memory.free_memory(opened.device)
+        count, dimension = len(opened), blocks.dimension
+        room = None if free is None else max(free - WORKING, 0) / max(count * dimension, 1)
         keeps_full, keeps_rounded = kept_types(room, scan=scan)
-        size = shape[0] * shape[1] * (4 * keeps_full + 2 * keeps_rounded)
         if not keeps_full and not keeps_rounded:
-            console.note(
-                f"{shape[0]:,} rows do not fit into the memory of the device {device}: they are copied for each search"
-            )
+            place = f"the memory of the device {device}"
+            console.note(f"{count:,} rows do not fit into {place}: they are copied there for each search")
             return opened
+        size = count * dimension * (4 * keeps_full + 2 * keeps_rounded)
         with opened._errors(size):
             if keeps_full:
-                opened.full = torch.empty(shape, device=opened.device)
+                opened.full = torch.empty((count, dimension), device=opened.device)
             if keeps_rounded:
-                opened.rounded = torch.empty(shape, dtype=torch.bfloat16, device=opened.device)
+                opened.rounded = torch.empty((count, dimension), dtype=torch.bfloat16, device=opened.device)
             opened._fill()
         kinds = " and ".join(["float32"] * keeps_full + ["bf16"] * keeps_rounded)
-        console.detail(f"{shape[0]:,} rows are on the device {device} in {kinds}: {size / 1e6:,.0f} MB")
+        console.detail(f"{count:,} rows are on the device {device} in {kinds}: {size / 1e6:,.0f} MB")
         return opened
 
     def _fill(self) -> None:

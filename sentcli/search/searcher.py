@@ -219,7 +219,7 @@ def build(
         kind: as for `ann.recipe`.
         vectors: the vectors of the corpus.
         similarity: ``cosine`` or ``dot``.
-        device: the device of exact search.
+        device: the device of exact search, and where an index is built if faiss can do it there.
 
     Raises:
         InputError: as for `ann.recipe`, or if there are too few rows for training.
@@ -229,9 +229,10 @@ def build(
     if recipe.kind == ann.FLAT or not len(blocks):
         return Searcher([], recipe, blocks, similarity, device)
     index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity, len(blocks))
-    index.train(blocks)
-    for block in blocks.since(0, BLOCK):
-        index.add(block)
+    index.train(blocks, device)
+    with index.built_on(device) as built:
+        for block in blocks.since(0, BLOCK):
+            built.add(block)
     searcher = Searcher([index], recipe, blocks, similarity, device)
-    tune(searcher, sample(blocks, similarity))
+    tune(searcher, sample(blocks, similarity, device=device))
     return searcher

@@ -1,5 +1,7 @@
 """Exact search by torch gives what a sorted product gives, however the rows are kept; torch's CPU stands for a GPU."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from sentcli.search import device_memory, device_products, exact, on_device, sea
 from sentcli.search.device_products import full_products, largest
 from sentcli.search.exact import Blocks, unit_length
 from sentcli.search.on_device import DeviceRows, kept_types
+from sentcli.search.recall import recall, sample
 from tests.search.conftest import clustered
 
 ROOM = {"float32": 10.0**15, "bf16": 2.0, "in turns": 0.0}
@@ -338,7 +341,39 @@ def test_a_device_that_fails_is_named(monkeypatch):
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+def test_a_device_that_torch_was_built_without_is_named(monkeypatch):
+    def absent(device):
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr(device_memory, "free_memory", absent)
+    with pytest.raises(SentcliError, match=r"failed on the device cpu \(Torch not compiled with CUDA enabled\)"):
+        DeviceRows.open(Blocks([clustered(10, 4)]), "cosine", "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_an_error():
+    vectors = clustered(30, 8)
+    message = "failed on the device cuda.*--device cpu does without it"
+    with pytest.raises(SentcliError, match=message):
+        exact.search(vectors, [vectors], 3, device="cuda")
+    with pytest.raises(SentcliError, match=message):
+        searcher.build("flat", vectors, device="cuda").search(vectors, 3)
+
+
 def test_a_quiet_search_says_nothing(monkeypatch, capsys):
     with console.speaking(quiet=True, verbose=False):
         kept("scan", clustered(300, 8), monkeypatch).search(clustered(2, 8), 3)
     assert not capsys.readouterr().err
+
+
+def test_exact_search_on_a_device_goes_on_without_faiss(as_a_gpu, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    vectors, queries = clustered(300, 16), clustered(6, 16, seed=2)
+    agrees(searcher.build("flat", vectors, device="cpu").search(queries, 5), queries, vectors, 5)
+
+
+def test_recall_is_measured_against_the_device(as_a_gpu):
+    vectors = clustered(600, 16)
+    blocks = Blocks([vectors])
+    reference = sample(blocks, "cosine", vectors[:50], device="cpu")
+    assert recall(blocks, "cosine", reference, exact.search(vectors[:50], [vectors], 10).positions) == 1
