@@ -137,7 +137,30 @@ def test_what_bf16_tells_apart_is_not_searched_again(way, monkeypatch):
     assert (rows.full is None) == (way == "bf16")
 
 
-def test_the_bound_holds_for_rows_that_rounding_moves_most(monkeypatch):
+@pytest.mark.parametrize("rounded", ["rows", "query", "sums"])
+@pytest.mark.parametrize("way", ["scan", "bf16"])
+def test_a_hit_that_rounding_hides_from_the_scan_is_found(way, rounded, monkeypatch):
+    """Five rows look like hits and are surely above what the scan saw of any other; the best ones it saw far below."""
+    signs = np.repeat([1.0, -1.0], 32)
+    moved = np.where(signs > 0, 1 + 2.0**-8 - 2.0**-20, 1 + 2.0**-8 + 2.0**-20)  # the halves are rounded apart
+    vectors, query = np.zeros((505, 65)), np.zeros(65)
+    vectors[:, 64], query[64] = 0.125, 1
+    vectors[:5, 64], best = 0.1875, [57, 157, 257, 357, 457]
+    if rounded == "rows":
+        query[:64], vectors[best, :64], vectors[best, 64] = signs, moved, 0.25
+    elif rounded == "query":
+        query[:64], vectors[best, :64], vectors[best, 64] = moved, signs, 0.25
+    else:  # all are 256 to the scan
+        vectors[:, 64], query[0] = 256, 1
+        vectors[:, 0] = np.random.default_rng(0).integers(1, 100, 505) / 256
+        vectors[best, 0] = np.arange(105, 100, -1) / 256
+    vectors, queries = vectors.astype(np.float32), query[None].astype(np.float32)
+    found = kept(way, vectors, monkeypatch, similarity="dot").search(queries, 5)
+    assert found.positions.tolist() == [best]
+    agrees(found, queries, vectors, 5, "dot")
+
+
+def test_rows_that_rounding_moves_most_are_found(monkeypatch):
     """Each number lies in the middle of two of bf16, so that rounding takes as much as it can, each way."""
     random = np.random.default_rng(3)
     signs = random.choice([-1.0, 1.0], size=(4000, 48))
