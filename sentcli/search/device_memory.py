@@ -90,9 +90,9 @@ class _Place:
 
     pinned: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     there: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
-    copied: Any = field(default_factory=torch.cuda.Event)
+    copied: Any = field(default_factory=lambda: torch.cuda.Event())  # type: ignore[no-untyped-call]
     """The copy to the device has ended."""
-    used: Any = field(default_factory=torch.cuda.Event)
+    used: Any = field(default_factory=lambda: torch.cuda.Event())  # type: ignore[no-untyped-call]
     """What compares the rows on the device has ended."""
 
 

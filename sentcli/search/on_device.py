@@ -25,7 +25,8 @@ from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_pr
 from sentcli.search.exact import Blocks, Mask, Neighbours, Vectors, check_width, prepared, search_blocks
 
 WORKING = 6 * DEVICE_SIMILARITIES + 4 * COPIED
-"""The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied."""
+"""The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
+than twice as much is free, rows may take half of it."""
 SCANNED, MORE_SCANNED = 2, 64
 """How many rows of a scan are compared in float32 for each hit, and how many more. Of a million random rows of 384
 dimensions the similarities at k = 10 and at rank 84 differ by several times the bound on the error."""
@@ -79,7 +80,7 @@ class DeviceRows:
         with opened._errors(0):
             free = device_memory.free_memory(opened.device)
         count, dimension = len(opened), blocks.dimension
-        room = None if free is None else max(free - WORKING, 0) / max(count * dimension, 1)
+        room = None if free is None else (free - min(WORKING, free // 2)) / max(count * dimension, 1)
         keeps_full, keeps_rounded = kept_types(room, scan=scan)
         if not keeps_full and not keeps_rounded:
             place = f"the memory of the device {device}"

@@ -1,6 +1,7 @@
 """Exact search by torch gives what a sorted product gives, however the rows are kept; torch's CPU stands for a GPU."""
 
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -17,21 +18,20 @@ from sentcli.search.on_device import DeviceRows, kept_types
 from sentcli.search.recall import recall, sample
 from tests.search.conftest import clustered
 
-ROOM = {"float32": 10.0**15, "bf16": 2.0, "in turns": 0.0}
-"""The bytes for each number of the rows with which they are kept in some way."""
+ROOM = {"float32": 4, "bf16": 2, "in turns": 0, "scan": 6}
+"""The least bytes for each number of the rows with which they are kept in some way: half of what is free."""
 
 
 def kept(way, vectors, monkeypatch, *, similarity="cosine", **options):
-    """Open rows on a device whose free memory lets them be kept in some way; `scan` has all that it takes."""
+    """Open rows on a device whose free memory lets them be kept in some way."""
     blocks = vectors if isinstance(vectors, Blocks) else Blocks([vectors])
-    room = ROOM.get(way, 10.0**15)
-    free = on_device.WORKING + round(room * max(len(blocks), 1) * blocks.dimension)
+    free = 2 * ROOM[way] * max(len(blocks), 1) * blocks.dimension
     monkeypatch.setattr(device_memory, "free_memory", lambda device: free)
     monkeypatch.setattr(exact, "on_host", lambda device: False)  # for rows that are copied in turns
     return DeviceRows.open(blocks, similarity, "cpu", scan=way == "scan", **options)
 
 
-WAYS = [*ROOM, "scan"]
+WAYS = list(ROOM)
 
 
 def sorted_products(queries, vectors, k, similarity="cosine", mask=None):
@@ -220,6 +220,15 @@ def test_rows_are_kept_as_they_fit():
     assert kept_types(None, scan=True) == (True, True)
 
 
+def test_a_search_is_left_memory_of_its_own(monkeypatch):
+    vectors = clustered(5000, 8)
+    monkeypatch.setattr(on_device, "WORKING", 1000)
+    for free, is_full in ((1000 + 4 * vectors.size, True), (999 + 4 * vectors.size, False)):
+        monkeypatch.setattr(device_memory, "free_memory", lambda device, free=free: free)
+        rows = DeviceRows.open(Blocks([vectors]), "cosine", "cpu")
+        assert (rows.full is not None, rows.rounded is not None) == (is_full, not is_full)
+
+
 def test_rows_that_do_not_fit_are_said(monkeypatch, capsys):
     kept("in turns", clustered(300, 8), monkeypatch)
     assert "300 rows do not fit into the memory of the device cpu" in capsys.readouterr().err
@@ -400,3 +409,57 @@ def test_recall_is_measured_against_the_device(as_a_gpu):
     blocks = Blocks([vectors])
     reference = sample(blocks, "cosine", vectors[:50], device="cpu")
     assert recall(blocks, "cosine", reference, exact.search(vectors[:50], [vectors], 10).positions) == 1
+
+
+class _Event:
+    """An event of CUDA that tells what is done with it."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def record(self, stream):
+        self.log.append(("record", self, stream))
+
+    def synchronize(self):
+        self.log.append(("host waits", self))
+
+
+class _Stream:
+    def __init__(self, log):
+        self.log = log
+
+    def wait_event(self, event):
+        self.log.append(("wait", self, event))
+
+
+def test_copies_take_turns_with_what_reads_them(monkeypatch):
+    """A place is filled again when its copy has ended, and copied over when what was compared there has ended."""
+    log, true_empty = [], torch.empty
+    copying, computing = _Stream(log), _Stream(log)
+    monkeypatch.setattr(torch.cuda, "Event", lambda: _Event(log))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: copying)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch, "empty", lambda size, dtype, **options: true_empty(size, dtype=dtype))
+    copies = device_memory.Copies(torch.device("cuda"))
+    blocks = [clustered(20, 8, seed=number) for number in range(5)]
+    blocks[2] = (blocks[2] * 9).astype(np.int8)
+    blocks[4] = blocks[4][:7]
+    places, began = [], []
+    for number, block in enumerate(blocks):
+        began.append(len(log))
+        there = copies.put(block)
+        assert np.array_equal(there.numpy(), block) and there.numpy().dtype == block.dtype
+        if number:
+            assert np.array_equal(places[-1].numpy(), blocks[number - 1]), "the block before is still there"
+        places.append(there)
+    assert places[0].data_ptr() == places[2].data_ptr() == places[4].data_ptr() != places[1].data_ptr()
+    (_, used_before, _), (_, copied), (_, _, used), *_ = log[began[3] :]
+    assert log[began[3] : began[4]] == [
+        ("record", used_before, computing),
+        ("host waits", copied),
+        ("wait", copying, used),
+        ("record", copied, copying),
+        ("wait", computing, copied),
+    ]
+    assert log[began[4]] == ("record", used, computing), "its use ends where the next block is put"
