@@ -11,8 +11,10 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.search import searcher as searching
+from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks, search, search_blocks
 from sentcli.search.on_device import DeviceRows
+from sentcli.search.recall import recall, sample
 from tests.search.conftest import clustered
 
 DEVICE = os.environ.get("SENTCLI_TEST_DEVICE", "cuda")
@@ -90,6 +92,21 @@ def test_search_equals_that_of_the_cpu(kind):
     assert np.allclose(found.scores, expected.scores, atol=1e-4)
     mask = np.arange(len(vectors)) % 2 == 0
     assert mask[search.search(queries, 10, mask).positions].all()
+
+
+@pytest.mark.parametrize("kind", ["ivf", "ivfpq"])
+def test_an_index_that_was_built_on_the_device_is_one_of_the_cpu(kind, tmp_path):
+    pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu] or sentcli[gpu]")
+    vectors, queries = clustered(20_000, 64), clustered(100, 64, seed=1)
+    on_device, on_cpu = (searching.build(kind, vectors, device=device) for device in (DEVICE, "cpu"))
+    on_device.parts[0].write(tmp_path / "index.faiss")
+    on_device.parts, on_device.device = [FaissIndex.read(tmp_path / "index.faiss", "cosine")], "cpu"
+    exact = sample(Blocks([vectors]), "cosine", queries)
+    recalls = []
+    for built in (on_device, on_cpu):
+        built.set({"nprobe": 64})
+        recalls.append(recall(built.blocks, "cosine", exact, built.search(queries, 10).positions))
+    assert recalls[0] > recalls[1] - 0.05 > 0.3
 
 
 @pytest.mark.parametrize("scan", [False, True])
