@@ -87,7 +87,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
     from sentcli.search.blas import kernels_of
-    from sentcli.search.exact import require_faiss, search
+    from sentcli.search.exact import search
+    from sentcli.search.faiss_border import require_faiss
 
     faiss = require_faiss()
     faiss.cvar.distance_compute_blas_query_bs, faiss.cvar.distance_compute_blas_database_bs = 256, 16_384

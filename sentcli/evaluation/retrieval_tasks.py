@@ -118,7 +118,8 @@ class SetSearch:
         if not isinstance(corpus.searcher, Searcher):
             return DenseSearch(self.found(hits), truncated, index=index)
         blocks, similarity = corpus.searcher.blocks, corpus.searcher.similarity
-        found = recall(blocks, similarity, sample(blocks, similarity, queries), hits.positions)
+        exact = sample(blocks, similarity, queries, device=corpus.searcher.device)
+        found = recall(blocks, similarity, exact, hits.positions)
         return DenseSearch(self.found(hits), truncated, found, index)
 
     def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:

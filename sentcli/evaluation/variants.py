@@ -32,7 +32,8 @@ from sentcli.io.forms import read_toml
 from sentcli.model.options import MIN_LENGTH, Backend, Precision
 from sentcli.model.spec import POOLINGS
 from sentcli.search import ann, searcher
-from sentcli.search.exact import Blocks, Vectors, require_faiss
+from sentcli.search.exact import Blocks, Vectors
+from sentcli.search.faiss_border import require_faiss
 from sentcli.search.options import SearchOptions
 from sentcli.search.origin import Origin
 from sentcli.search.rows import BLOCK_DOCUMENTS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,8 +20,8 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
 from sentcli.model.forking import heal
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared, require_faiss
-from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors
+from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared
+from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
 
 FLAT = "flat"
 KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
@@ -210,6 +212,8 @@ class FaissIndex:
     @property
     def row_bytes(self) -> int:
         """The approximate size of a row in a file, in bytes."""
+        if self.on_cpu is not None:
+            return self.on_cpu.row_bytes
         faiss = require_faiss()
         if (inverted := faiss.try_extract_index_ivf(self.index)) is not None:
             return int(inverted.code_size) + 8
@@ -265,11 +269,36 @@ class FaissIndex:
             return self
         return FaissIndex(copy, self.similarity, self.efforts, resources, self)
 
-    def train(self, blocks: Blocks) -> None:
+    @contextmanager
+    def built_on(self, device: str) -> Iterator[FaissIndex]:
+        """Yield what is to be trained or filled: a copy on a GPU as `on` makes it, which comes back after the block.
+
+        Where `on` makes none, it is this index.
+
+        Args:
+            device: a device of torch.
+
+        Raises:
+            SentcliError: if faiss cannot go on there, for example because the memory of the GPU ends.
+        """
+        copy = self.on(device)
+        if copy is self:
+            yield self
+            return
+        with faiss_errors(f"faiss cannot build the index on {device} ({{why}}); --device cpu can", SentcliError):
+            yield copy
+            self.index = require_faiss().index_gpu_to_cpu(copy.index)
+
+    def train(self, blocks: Blocks, device: str = "cpu") -> None:
         """Learn clusters and codes from a sample of the rows, if this kind of index needs training.
+
+        Args:
+            blocks: the rows.
+            device: where they are learned, if faiss can do it there.
 
         Raises:
             InputError: if there are too few rows.
+            SentcliError: if there is not enough memory.
         """
         if self.index.is_trained:
             return
@@ -278,8 +307,9 @@ class FaissIndex:
         # The training rows for each cluster; faiss asks for at least 39 and uses at most 256
         _, sample = blocks.sample(max(64 * clusters, OPQ_ROWS))
         require_memory(2 * sample.nbytes + WORKING, f"training an index with {len(sample):,} rows")
-        with faiss_errors(f"{len(sample)} rows are too few to train this index ({{why}}); flat needs none"):
-            self.index.train(prepared(sample, self.similarity))
+        too_few = f"{len(sample)} rows are too few to train this index ({{why}}); flat needs none"
+        with faiss_errors(too_few), self.built_on(device) as built:
+            built.index.train(prepared(sample, self.similarity))
 
     def add(self, vectors: npt.NDArray[np.generic]) -> None:
         """Append rows ``[n, dim]``.
@@ -289,7 +319,10 @@ class FaissIndex:
         """
         check_width(vectors, self.index.d, "corpus")
         check_room(len(self) + len(vectors), self.row_bytes)
-        with faiss_errors("rows cannot be added to this kind of index ({why})"):
+        refused = "rows cannot be added to this kind of index ({why})"
+        if self.on_cpu is not None:
+            refused = "rows cannot be added to an index on the GPU ({why}); --device cpu adds them"
+        with faiss_errors(refused):
             self.index.add(prepared(vectors, self.similarity))
 
     def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:

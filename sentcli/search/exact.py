@@ -6,24 +6,23 @@ The vectors are in arrays, or in shards that are mapped from disk.
 from __future__ import annotations
 
 import mmap
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.errors import DataError, InputError, SentcliError, required
+from sentcli.errors import DataError, InputError
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
-from sentcli.machine import require_memory
 from sentcli.model.spec import Similarity
-from sentcli.search.blas import CORETYPE, kernels_of, kernels_that_fit, multiplies_rightly
-from sentcli.search.faiss_border import WORKING
-from sentcli.search.products import BestRows
+from sentcli.search.products import UNIT_ERROR, BestRows
+
+if TYPE_CHECKING:
+    from sentcli.search.device_products import BestOnDevice
 
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -33,9 +32,7 @@ GATHERED = 2**24
 TAKEN = 1024
 """How many single rows are read at a time; a system may map 64 KiB around each of them."""
 BLOCK = 131_072
-"""How many rows are copied at a time: to unit length, to float32, or to a GPU."""
-DEVICE_SIMILARITIES = 2**28
-"""How many similarities torch holds on a device at a time: 1 GiB."""
+"""How many rows are copied at a time: to unit length or to float32."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
 
 def _have_unit_length(vectors: npt.NDArray[Any]) -> bool:
     """Tell whether the squared length of all vectors is as near to 1 as float32 has it."""
-    return bool((np.abs(np.einsum("nd,nd->n", vectors, vectors) - 1) <= 4e-6).all())
+    return bool((np.abs(np.einsum("nd,nd->n", vectors, vectors) - 1) <= UNIT_ERROR).all())
 
 
 def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -272,37 +269,37 @@ class TopK:
     def __init__(
         self, queries: npt.NDArray[np.generic], k: int, *, similarity: Similarity = "cosine", device: str = "cpu"
     ) -> None:
-        self.k, self.similarity, self.device = k, similarity, device
+        self.similarity = similarity
         self.rows = 0
         """The number of rows that were added so far."""
         self._queries = prepared(queries, similarity)
-        self._best = BestRows(self._queries, k) if device.startswith("cpu") else None
-        self._hits: list[Neighbours] = []
-        """The nearest rows of blocks, from a device."""
+        self._best: BestRows | BestOnDevice
+        if on_host(device):
+            self._best = BestRows(self._queries, k)
+        else:
+            from sentcli.search.device_products import BestOnDevice
+
+            self._best = BestOnDevice(self._queries, k, similarity, device)
 
     def add(self, vectors: npt.NDArray[np.generic]) -> None:
         """Compare further rows ``[n, dim]``, which may be mapped from a file.
 
         Raises:
             InputError: if the rows have another dimension.
+            SentcliError: if the device has too little memory, or fails.
         """
         check_width(vectors, self._queries.shape[1], "corpus")
         for start in range(0, len(vectors), BLOCK):
-            block = prepared(vectors[start : start + BLOCK], self.similarity)
-            if self._best is not None:
+            block = vectors[start : start + BLOCK]
+            if isinstance(self._best, BestRows):
+                self._best.add(prepared(block, self.similarity), self.rows)
+            else:
                 self._best.add(block, self.rows)
-            elif len(self._queries):
-                hits = nearest_by_torch(self._queries, block, min(self.k, len(block)), self.device)
-                self._hits.append(Neighbours(hits.positions + self.rows, hits.scores))
             self.rows += len(block)
-            if len(self._hits) * self.k > BLOCK or len(self._hits) > 8:
-                self._hits = [merge(self._hits, self.k)]
 
     def best(self) -> Neighbours:
         """Return the nearest rows so far, `k` for each query, or fewer if there were fewer rows."""
-        if self._best is not None:
-            return Neighbours(*self._best.best())
-        return merge(self._hits, self.k) if self._hits else Neighbours.none(len(self._queries))
+        return Neighbours(*self._best.best())
 
 
 def search(
@@ -320,28 +317,36 @@ def search(
     return top.best()
 
 
-def nearest_by_torch(queries: Vectors, block: Vectors, k: int, device: str) -> Neighbours:
-    """Return the `k` rows of `block` ``[n, dim]`` with the largest inner products with each query ``[queries, dim]``.
-
-    It is for accelerators, because faiss may be built for the CPU alone.
+def search_blocks(
+    queries: npt.NDArray[np.generic],
+    blocks: Blocks,
+    k: int,
+    *,
+    first: int = 0,
+    mask: Mask | None = None,
+    similarity: Similarity = "cosine",
+    device: str = "cpu",
+) -> Neighbours:
+    """Return the `k` nearest rows of each query, by reading rows from position `first` on as they are compared.
 
     Args:
-        queries: in the memory of the host.
-        block: rows of a corpus, in the memory of the host.
-        k: at most n.
-        device: a device of torch, such as ``cuda``, ``cuda:1``, ``mps`` or ``cpu``.
+        queries: ``[queries, dim]``.
+        blocks: the rows.
+        k: the number of nearest rows.
+        first: the position of the first row that is compared.
+        mask: the rows that are read ``[n]``; None stands for all.
+        similarity: ``cosine`` or ``dot``.
+        device: ``cpu``, or a device of torch.
     """
-    import torch
+    rows = blocks.since(first, BLOCK) if mask is None else blocks.chosen(mask, first, BLOCK)
+    best = search(queries, rows, k, similarity=similarity, device=device)
+    positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
+    return Neighbours(positions + first, best.scores)
 
-    rows = torch.from_numpy(np.require(block, requirements="W")).to(device)  # torch needs a writable array
-    size = max(DEVICE_SIMILARITIES // len(block), 1)
-    positions, scores = [], []
-    for start in range(0, len(queries), size):
-        part = torch.from_numpy(queries[start : start + size]).to(device)
-        best = torch.topk(part @ rows.T, k, dim=1)
-        positions.append(best.indices.cpu().numpy())
-        scores.append(best.values.cpu().numpy())
-    return Neighbours(np.concatenate(positions), np.concatenate(scores))
+
+def on_host(device: str) -> bool:
+    """Tell whether exact search on a device is that of the processor, by NumPy; on any other device it is torch's."""
+    return device.startswith("cpu")
 
 
 def check_width(vectors: npt.NDArray[np.generic], width: int, what: str) -> None:
@@ -352,23 +357,3 @@ def check_width(vectors: npt.NDArray[np.generic], width: int, what: str) -> None
     """
     if vectors.ndim != 2 or vectors.shape[1] != width:
         raise InputError(f"{what} vectors are {vectors.shape[-1]} wide, the index is {width}: another model?")
-
-
-def require_faiss() -> Any:
-    """Return the faiss module.
-
-    Raises:
-        MissingExtraError: if it is not installed, or does not load.
-        SentcliError: if there is not enough memory to load it, or it multiplies wrongly.
-    """
-    if "faiss" in sys.modules:
-        return required("faiss", "faiss", "cpu", "search")
-    require_memory(2 * WORKING, "faiss")
-    with kernels_that_fit():
-        faiss = required("faiss", "faiss", "cpu", "search")
-    if not multiplies_rightly(faiss):
-        raise SentcliError(
-            f"faiss {faiss.__version__} has wrong products on this processor (OpenBLAS's kernels "
-            f"{kernels_of('faiss')}): set {CORETYPE}=Haswell, or install another version of faiss"
-        )
-    return faiss

@@ -6,16 +6,57 @@ Where memory ends inside of its threads, faiss ends the process without a word.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from sentcli.errors import InputError, SentcliError, library_errors
+from sentcli.errors import InputError, MissingExtraError, SentcliError, library_errors, one_line, required
 from sentcli.machine import memory_left, require_memory
+from sentcli.search.blas import CORETYPE, kernels_of, kernels_that_fit, multiplies_rightly
 
 WORKING = 2**28
 """The bytes that a search and its threads take besides an index."""
 GROWING = 2
 """While rows are added to it, an index has two copies of itself."""
+CUDA_PACKAGES = ("nvidia-cuda-runtime-cu12", "nvidia-cublas-cu12", "nvidia-curand-cu12")
+"""What faiss-gpu 1.15 looks for when it is imported, and does not bring."""
+OF_CUDA = r"libcu(dart|blas|rand)|nvidia[-_](cuda|cublas|curand)"
+"""How an import names a library of CUDA that is missing: by its file, or by its package."""
+
+
+def require_faiss() -> Any:
+    """Return the faiss module.
+
+    Raises:
+        MissingExtraError: if it is not installed, or does not load.
+        SentcliError: if there is not enough memory to load it, it lacks libraries of CUDA, or it multiplies wrongly.
+    """
+    if "faiss" in sys.modules:
+        return required("faiss", "faiss", "cpu", "search")
+    require_memory(2 * WORKING, "faiss")
+    with kernels_that_fit():
+        faiss = _imported()
+    if not multiplies_rightly(faiss):
+        raise SentcliError(
+            f"faiss {faiss.__version__} has wrong products on this processor (OpenBLAS's kernels "
+            f"{kernels_of('faiss')}): set {CORETYPE}=Haswell, or install another version of faiss"
+        )
+    return faiss
+
+
+def _imported() -> Any:
+    """Import faiss, whose build for GPUs looks for libraries that its package does not bring."""
+    try:
+        return required("faiss", "faiss", "cpu", "search")
+    except MissingExtraError as error:
+        why = str(error.__cause__)
+        if not re.search(OF_CUDA, why, re.IGNORECASE):
+            raise
+        raise SentcliError(
+            f"faiss-gpu does not load without libraries of CUDA 12: pip install {' '.join(CUDA_PACKAGES)} "
+            f"({one_line(error.__cause__ or error)}); exact search (--index flat) needs no faiss"
+        ) from error.__cause__
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from sentcli.io.digests import file_digest
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import Vectors, require_faiss
-from sentcli.search.faiss_border import check_room
+from sentcli.search.exact import Vectors
+from sentcli.search.faiss_border import check_room, require_faiss
 from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
 
@@ -62,6 +62,8 @@ class IndexRequest:
     queries: Vectors | None = None
     """The vectors of real queries to measure recall with; None takes rows of the corpus."""
     overwrite: bool = False
+    device: str = "cpu"
+    """Where the index is built, if faiss can do it there; searches are measured on the CPU."""
 
     def of(self, facts: VectorFacts) -> IndexRequest:
         """Return the request for vectors, which say how they are compared unless the user did."""
@@ -75,7 +77,12 @@ class IndexRequest:
 
 
 def fill_file(
-    store: Store, place: Path, manifest: IndexManifest, span: FileSpan, progress: Callable[[int], None]
+    store: Store,
+    place: Path,
+    manifest: IndexManifest,
+    span: FileSpan,
+    progress: Callable[[int], None],
+    device: str = "cpu",
 ) -> IndexFile:
     """Build one file of an index and write it beside the others.
 
@@ -85,18 +92,20 @@ def fill_file(
         manifest: of the index.
         span: the rows of the file.
         progress: called with the number of rows that were added.
+        device: where rows are added, if faiss can do it there.
     """
     if span.grown is not None:
         index = read_part(place, span.grown, manifest, mapped=False)
     else:
         index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
-    # How many rows are added at a time
-    for block in store.blocks.since(span.begin + len(index), 16_384):
-        block = block[: span.end - span.begin - len(index)]
-        index.add(block)
-        progress(len(block))
-        if span.begin + len(index) >= span.end:
-            break
+    with index.built_on(device) as built:
+        # How many rows are added at a time
+        for block in store.blocks.since(span.begin + len(built), 16_384):
+            block = block[: span.end - span.begin - len(built)]
+            built.add(block)
+            progress(len(block))
+            if span.begin + len(built) >= span.end:
+                break
     path = place / f"rows-{span.begin:010d}-{span.end:010d}.faiss"
     with replacing(path) as temporary:
         index.write(temporary)
@@ -217,7 +226,7 @@ class _IndexBuild:
         if not manifest.files and self.recipe.kind != ann.FLAT:
             self.step("training")
             try:
-                index.train(self.store.blocks)
+                index.train(self.store.blocks, self.request.device)
             except InputError:
                 shutil.rmtree(work)
                 raise
@@ -274,7 +283,10 @@ class _IndexBuild:
         self.progress(manifest.rows)
         spans = _spans(manifest, len(self.store.blocks), size)
         if self.pool is None:
-            made: Iterable[IndexFile] = (fill_file(self.store, place, manifest, span, self.progress) for span in spans)
+            device = self.request.device
+            made: Iterable[IndexFile] = (
+                fill_file(self.store, place, manifest, span, self.progress, device) for span in spans
+            )
         else:
             made = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
         kept = [file for file in manifest.files if file not in [span.grown for span in spans]]

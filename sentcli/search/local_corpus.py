@@ -17,8 +17,9 @@ from sentcli.model.spec import Similarity
 from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Mask, Neighbours, Vectors, require_faiss
+from sentcli.search.exact import Mask, Neighbours, Vectors
 from sentcli.search.exact import search as exact_search
+from sentcli.search.faiss_border import require_faiss
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import BLOCK_DOCUMENTS, Document, Rows, RowsInMemory, counted, matching, positions_of
 from sentcli.search.searcher import Searcher, SmallerSearch

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.search.exact import Blocks, Neighbours
+from sentcli.search.exact import Neighbours
 from sentcli.search.recall import SAMPLE_ROWS
-from sentcli.search.searcher import Searcher, build
+from sentcli.search.searcher import Searcher
 
 Positions = npt.NDArray[np.int64]
 NEAREST = 16
@@ -85,22 +85,28 @@ class ExpectedPairs:
     of_proposed: int
 
 
-def expected_pairs(blocks: Blocks, least: float) -> ExpectedPairs:
+def expected_pairs(searcher: Searcher, least: float) -> ExpectedPairs:
     """Estimate the number of pairs above a similarity from the exact neighbours of random rows.
 
     Args:
-        blocks: the rows.
+        searcher: over the rows.
         least: the least similarity.
     """
-    rows = len(blocks)
-    sample, vectors = blocks.sample(SAMPLE_ROWS)
-    hits = _without_own(build("flat", blocks).search(vectors, min(MOST_NEIGHBOURS + 1, rows)), sample)
+    rows = len(searcher.blocks)
+    sample, hits = _exact_neighbours(searcher)
     similarities = np.sort(hits.scores[np.isfinite(hits.scores)])[::-1]
     pairs_of_one = rows / 2 / max(len(sample), 1)  # a pair of two rows is seen from each of them
     wanted = min(max(int(PROPOSED / pairs_of_one), 1), len(similarities)) - 1
     proposed = float(similarities[wanted]) if len(similarities) else 1.0
     above = [int((similarities >= bound).sum() * pairs_of_one) for bound in (least, proposed)]
     return ExpectedPairs(above[0], proposed, above[1])
+
+
+def _exact_neighbours(searcher: Searcher) -> tuple[Positions, Neighbours]:
+    """Return random rows ``[sample]``, and their exact neighbours among the others."""
+    sample, vectors = searcher.blocks.sample(SAMPLE_ROWS)
+    hits = searcher.exactly().search(vectors, min(MOST_NEIGHBOURS + 1, len(searcher.blocks)))
+    return sample, _without_own(hits, sample)
 
 
 def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
@@ -138,18 +144,17 @@ def groups_of(pairs: SimilarPairs, rows: int) -> Positions:
     return np.where(sizes[inverse] > 1, number[inverse], -1)
 
 
-def recall_of(pairs: SimilarPairs, blocks: Blocks, least: float) -> tuple[float, int]:
+def recall_of(pairs: SimilarPairs, searcher: Searcher, least: float) -> tuple[float, int]:
     """Return the share of the exact pairs of random rows that were found, and the number of these rows.
 
     Args:
         pairs: the result of `pairs_above` through an index.
-        blocks: the rows.
+        searcher: over the rows.
         least: the least similarity of a pair.
     """
-    sample, vectors = blocks.sample(SAMPLE_ROWS)
+    sample, hits = _exact_neighbours(searcher)
     found = {*zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)}
     expected: set[tuple[int, int]] = set()
-    hits = _without_own(build("flat", blocks).search(vectors, min(MOST_NEIGHBOURS + 1, len(blocks))), sample)
     for own, positions, scores in zip(sample.tolist(), hits.positions, hits.scores, strict=True):
         others = positions[scores >= least].tolist()
         expected |= {(min(own, other), max(own, other)) for other in others}

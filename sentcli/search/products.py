@@ -34,6 +34,8 @@ SAMPLED = 64
 """Of how many rows one is drawn for the first bound."""
 SURE = 4.0
 """How many standard deviations the first bound lies below the k-th best product that the sample lets expect."""
+UNIT_ERROR = 4e-6
+"""How far the squared length of a vector of float32 may be from 1 to count as 1, so that products are cosines."""
 SPACE = 2
 """How many times `k` products above the bound are gathered for a query before the best ones are chosen."""
 

@@ -60,16 +60,20 @@ class Sample:
     """The queries per second of exact search, without the time for reading the vectors."""
 
 
-def sample(blocks: Comparable, similarity: Similarity, queries: Vectors | None = None) -> Sample:
+def sample(
+    blocks: Comparable, similarity: Similarity, queries: Vectors | None = None, *, device: str = "cpu"
+) -> Sample:
     """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows of the corpus."""
     own, vectors = blocks.sample(SAMPLE_ROWS) if queries is None else (None, queries)
     vectors = prepared(vectors, similarity)
-    seconds, top = 0.0, TopK(vectors, K + 1, similarity=similarity)
+    seconds, top = 0.0, TopK(vectors, K + 1, similarity=similarity, device=device)
     for block in blocks.since(0, BLOCK):
         began = time.perf_counter()
         top.add(block)
         seconds += time.perf_counter() - began
-    best, rate = top.best(), len(vectors) / max(seconds, 1e-9)
+    began = time.perf_counter()
+    best = top.best()  # waits for what a device has not done yet
+    rate = len(vectors) / max(seconds + time.perf_counter() - began, 1e-9)
     scores = best.scores[:, :K] if own is None else best.scores[not_own(best.positions, own)].reshape(len(own), -1)
     if not scores.size:
         return Sample(vectors, own, np.zeros(len(vectors), np.float32), rate)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,11 @@ import numpy.typing as npt
 from sentcli.model.spec import Similarity
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared
+from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared, search_blocks
 from sentcli.search.recall import sample, tune
+
+if TYPE_CHECKING:
+    from sentcli.search.on_device import DeviceRows
 
 HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
@@ -45,7 +48,11 @@ class Searcher:
     """The vectors of the corpus."""
     similarity: Similarity = "cosine"
     device: str = "cpu"
-    """The device of exact search."""
+    """The device of exact search; rows are copied to it once, at the first exact search."""
+    scan: bool = False
+    """Whether exact search on a device looks at rows in bf16 first; hits are those of float32 either way."""
+    _opened: dict[tuple[str, int], DeviceRows] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The rows on a device, by its name and the position of the first of them."""
 
     def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``; position -1 where an index found fewer.
@@ -82,11 +89,16 @@ class Searcher:
             lists[0].positions[lacking], lists[0].scores[lacking] = found.positions, found.scores
         first = indexed if use_index else 0
         if first < len(self.blocks):
-            lists.append(self._exact(queries, k, first, mask))
+            found = self._exact(queries, k, first, mask)
+            if not lists:
+                return found  # in order already
+            lists.append(found)
         return merge(lists, k) if lists else Neighbours.none(len(queries))
 
     def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
+        if not exact.on_host(self.device):
+            return self._on_device(first).search(queries, k, mask)
         if mask is None or np.count_nonzero(mask[first:]) < WHOLE_SHARE * (len(mask) - first):
             return self._exact_of_chosen(queries, k, first, mask)
         k = min(k, int(np.count_nonzero(mask[first:])))
@@ -98,14 +110,20 @@ class Searcher:
             hits.positions[lacking], hits.scores[lacking] = found.positions, found.scores
         return hits
 
+    def _on_device(self, first: int) -> DeviceRows:
+        """Return the rows from position `first` on that are on the device, after copying them there once."""
+        from sentcli.search.on_device import DeviceRows
+
+        key = self.device, first
+        if key not in self._opened:
+            self._opened[key] = DeviceRows.open(self.blocks, self.similarity, self.device, first=first, scan=self.scan)
+        return self._opened[key]
+
     def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
-        rows = self.blocks.since(first, BLOCK) if mask is None else self.blocks.chosen(mask, first, BLOCK)
         similarity = self.similarity
         if similarity == "cosine" and self.blocks.are_unit(look=mask is None):  # looked at once for all searches
             queries, similarity = prepared(queries, similarity), "dot"
-        best = exact.search(queries, rows, k, similarity=similarity, device=self.device)
-        positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
-        return Neighbours(positions + first, best.scores)
+        return search_blocks(queries, self.blocks, k, first=first, mask=mask, similarity=similarity)
 
     def _approximate(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
         candidates = self._candidates(k)
@@ -138,9 +156,22 @@ class Searcher:
     def protocol(self) -> dict[str, Any]:
         """Return the choices that change results, for protocols."""
         if not self.parts:
-            return {"kind": ann.FLAT}
+            return {"kind": ann.FLAT, **self._scans()}
         rescore = {"rescore": self.recipe.rescore} if self.recipe.rescore else {}
         return {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts, **rescore}
+
+    def _scans(self) -> dict[str, Any]:
+        """Return what scans on a device did, if there were any."""
+        protocols: dict[str, Any] = {}
+        for rows in self._opened.values():
+            protocols |= rows.protocol()
+        return protocols
+
+    def exactly(self) -> Searcher:
+        """Return exact search over the same rows: this search itself if it is exact."""
+        if not self.parts:
+            return self
+        return Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, self.similarity, self.device, self.scan)
 
 
 @dataclass(frozen=True)
@@ -188,7 +219,7 @@ def build(
         kind: as for `ann.recipe`.
         vectors: the vectors of the corpus.
         similarity: ``cosine`` or ``dot``.
-        device: the device of exact search.
+        device: the device of exact search, and where an index is built if faiss can do it there.
 
     Raises:
         InputError: as for `ann.recipe`, or if there are too few rows for training.
@@ -198,9 +229,10 @@ def build(
     if recipe.kind == ann.FLAT or not len(blocks):
         return Searcher([], recipe, blocks, similarity, device)
     index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity, len(blocks))
-    index.train(blocks)
-    for block in blocks.since(0, BLOCK):
-        index.add(block)
+    index.train(blocks, device)
+    with index.built_on(device) as built:
+        for block in blocks.since(0, BLOCK):
+            built.add(block)
     searcher = Searcher([index], recipe, blocks, similarity, device)
-    tune(searcher, sample(blocks, similarity))
+    tune(searcher, sample(blocks, similarity, device=device))
     return searcher

@@ -197,7 +197,7 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
         [hashing.transform(texts[start : start + 10_000]).toarray() for start in range(0, len(texts), 10_000)]
     )
     searcher = build("flat", vectors)
-    expected = expected_pairs(searcher.blocks, LEAST_COSINE)
+    expected = expected_pairs(searcher, LEAST_COSINE)
     least = expected.proposed if expected.pairs > MOST_PAIRS else LEAST_COSINE
     with console.counting("comparing", len(texts)) as progress:
         pairs = pairs_above(searcher, least, progress)

@@ -44,7 +44,7 @@ def doctor() -> Result:
 def _indexes() -> str:
     """Return what builds indexes, and with which kernels its matrix products run, if it says so."""
     from sentcli.search.blas import CORETYPE, OLD, kernels_of
-    from sentcli.search.exact import require_faiss
+    from sentcli.search.faiss_border import require_faiss
 
     try:
         version = require_faiss().__version__

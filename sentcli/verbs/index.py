@@ -26,6 +26,7 @@ from sentcli.verbs.options import (
     open_cluster,
     open_encoder,
     recall_table,
+    search_device,
 )
 from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import read_queries
@@ -92,7 +93,7 @@ def index(
     folder = place.path if place is not None and is_directory else None
     if (folder is None) == (output is None):
         raise InputError("give a directory that encode wrote, or files of text or of vectors with -o DIR")
-    request = _request(index_options, query_prompt, overwrite=overwrite)
+    request = _request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
     _check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
@@ -156,14 +157,16 @@ def _folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     place.succeed()
 
 
-def _request(options: IndexOptions, query_prompt: str | None, *, overwrite: bool) -> IndexRequest | None:
+def _request(
+    options: IndexOptions, query_prompt: str | None, load: LoadOptions, *, overwrite: bool
+) -> IndexRequest | None:
     """Return the request for an index of vectors, or None for one of words, whose libraries are there.
 
     Raises:
         InputError: for a setting that is no ``KEY=N``, or an unknown language.
     """
     from sentcli.search.bm25 import LANGUAGE, check_language, require_bm25s
-    from sentcli.search.exact import require_faiss
+    from sentcli.search.faiss_border import require_faiss
     from sentcli.search.index import IndexRequest
 
     if options.type == "bm25":
@@ -177,10 +180,17 @@ def _request(options: IndexOptions, query_prompt: str | None, *, overwrite: bool
         if not number:
             raise InputError(f"--set {setting}: expected KEY=N with a whole number, such as efConstruction=200")
         settings[key.strip()] = number
-    require_faiss()
+    device = search_device(load) if require_faiss().get_num_gpus() else "cpu"
     kind, similarity = options.type, options.similarity
     return IndexRequest(
-        kind, similarity, query_prompt, settings, options.file_rows, options.recall, overwrite=overwrite
+        kind,
+        similarity,
+        query_prompt,
+        settings,
+        options.file_rows,
+        options.recall,
+        overwrite=overwrite,
+        device=device,
     )
 
 

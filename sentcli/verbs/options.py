@@ -291,6 +291,19 @@ def open_encoder(
             yield encoder, pool
 
 
+def search_device(options: LoadOptions) -> str:
+    """Return the device of exact search where no model was loaded that has one; torch only looks for one in sight.
+
+    Raises:
+        InputError: if the device is not there.
+    """
+    if options.on_cpu:
+        return "cpu"
+    from sentcli.model.torch_backend import TorchBackend
+
+    return TorchBackend.choose(options, console.note).device
+
+
 @contextmanager
 def open_cluster(cluster: ClusterOptions, *, most: int, on_cpu: bool) -> Iterator[tuple[list[Node], Workers]]:
     """Join a cluster, compare the versions of sentcli on its nodes, and plan the workers.

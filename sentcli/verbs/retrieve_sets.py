@@ -212,7 +212,7 @@ def _check_search(bench: Bench, device: str) -> None:
     """Check before anything is encoded that the libraries are installed and the index can be built."""
     from sentcli.search import ann
     from sentcli.search.bm25 import require_bm25s
-    from sentcli.search.exact import require_faiss
+    from sentcli.search.faiss_border import require_faiss
 
     options = bench.options
     if options.by_words:

@@ -11,7 +11,10 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.search import searcher as searching
-from sentcli.search.exact import nearest_by_torch, prepared
+from sentcli.search.ann import FaissIndex
+from sentcli.search.exact import Blocks, search, search_blocks
+from sentcli.search.on_device import DeviceRows
+from sentcli.search.recall import recall, sample
 from tests.search.conftest import clustered
 
 DEVICE = os.environ.get("SENTCLI_TEST_DEVICE", "cuda")
@@ -91,11 +94,45 @@ def test_search_equals_that_of_the_cpu(kind):
     assert mask[search.search(queries, 10, mask).positions].all()
 
 
-def test_exact_search_by_torch_equals_a_sorted_product():
-    vectors, queries = (prepared(clustered(rows, 32, seed=seed), "cosine") for rows, seed in ((3000, 0), (20, 1)))
-    best = nearest_by_torch(queries, vectors, 10, DEVICE)
-    expected = np.sort(queries @ vectors.T, axis=1)[:, ::-1][:, :10]
-    assert np.allclose(best.scores, expected, atol=1e-4)
+@pytest.mark.parametrize("kind", ["ivf", "ivfpq"])
+def test_an_index_that_was_built_on_the_device_is_one_of_the_cpu(kind, tmp_path):
+    pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu] or sentcli[gpu]")
+    vectors, queries = clustered(20_000, 64), clustered(100, 64, seed=1)
+    on_device, on_cpu = (searching.build(kind, vectors, device=device) for device in (DEVICE, "cpu"))
+    on_device.parts[0].write(tmp_path / "index.faiss")
+    on_device.parts, on_device.device = [FaissIndex.read(tmp_path / "index.faiss", "cosine")], "cpu"
+    exact = sample(Blocks([vectors]), "cosine", queries)
+    recalls = []
+    for built in (on_device, on_cpu):
+        built.set({"nprobe": 64})
+        recalls.append(recall(built.blocks, "cosine", exact, built.search(queries, 10).positions))
+    assert recalls[0] > recalls[1] - 0.05 > 0.3
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("k", [1, 10, 100, 1000])
+def test_exact_search_in_rows_on_the_device_equals_that_of_the_cpu(k, scan):
+    vectors, queries = clustered(200_003, 48), clustered(300, 48, seed=1)
+    rows = DeviceRows.open(Blocks([vectors[:70_001], vectors[70_001:]]), "cosine", DEVICE, scan=scan)
+    mask = np.arange(len(vectors)) % 3 == 0
+    for allowed in (None, mask):
+        expected = search_blocks(queries, Blocks([vectors]), k, mask=allowed)
+        for asked in (queries, queries[:1]):
+            found = rows.search(asked, k, allowed)
+            assert np.allclose(found.scores, expected.scores[: len(asked)], atol=1e-5)
+            assert (found.positions == expected.positions[: len(asked)]).mean() > 0.99, "all but ties"
+            assert allowed is None or allowed[found.positions].all()
+
+
+def test_rows_that_are_copied_in_turns_are_those_of_the_cpu(monkeypatch):
+    from sentcli.search import device_memory
+
+    vectors, queries = clustered(300_000, 48), clustered(300, 48, seed=1)
+    monkeypatch.setattr(device_memory, "COPIED", 4 * 48 * 20_000)  # many turns
+    expected = search(queries, [vectors], 10)
+    found = search(queries, [vectors[:1000], vectors[1000:]], 10, device=DEVICE)
+    assert np.allclose(found.scores, expected.scores, atol=1e-5)
+    assert (found.positions == expected.positions).mean() > 0.99, "all but ties"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

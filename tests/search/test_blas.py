@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sentcli.search import blas
-from sentcli.search.exact import require_faiss
+from sentcli.search.faiss_border import require_faiss
 
 NEW = frozenset({"avx2", "fma", "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "amx_tile"})
 
@@ -34,7 +34,7 @@ def test_a_users_own_kernels_stay(monkeypatch):
 
 def test_faiss_runs_kernels_of_this_processor_and_numpy_its_own():
     code = (
-        "from sentcli.search import blas; import numpy; from sentcli.search.exact import require_faiss; "
+        "from sentcli.search import blas; import numpy; from sentcli.search.faiss_border import require_faiss; "
         "own = blas.kernels_of('numpy.libs'); require_faiss(); "
         "print(blas.kernels_of('faiss'), blas.kernels_of('numpy.libs') == own)"
     )

@@ -10,8 +10,13 @@ import pytest
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.search.ann import FaissIndex
-from sentcli.search.exact import Blocks, require_faiss
-from sentcli.search.faiss_border import faiss_errors
+from sentcli.search.exact import Blocks
+from sentcli.search.faiss_border import faiss_errors, require_faiss
+from sentcli.search.index import IndexRequest
+from sentcli.search.index import build as build_files
+from sentcli.search.searcher import build
+from sentcli.search.store import Store
+from tests.search.conftest import clustered
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +136,86 @@ def test_a_parameter_that_is_none_names_the_file_of_the_index(field, encoded, tm
     file.write_text(json.dumps({**json.loads(file.read_text()), field: {"evil": 1}}))
     result = invoke("index", tmp_path / "vectors", "--check", check=2)
     assert "index.json" in result.stderr and "evil" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "RuntimeError('nvidia-cublas-cu12 is not installed: libcublas.so.12 was not found')",
+        "ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')",
+    ],
+)
+def test_faiss_for_gpus_without_its_libraries_names_them(raised, encoded, tmp_path, invoke, tiny_bert, monkeypatch):
+    (tmp_path / "faiss.py").write_text(f"raise {raised}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faiss", raising=False)
+    wanted = "pip install nvidia-cuda-runtime-cu12 nvidia-cublas-cu12 nvidia-curand-cu12"
+    with pytest.raises(SentcliError, match=wanted) as caught:
+        require_faiss()
+    assert "sentcli[cpu]" not in str(caught.value)
+    said = " ".join(invoke("index", encoded, "--type", "ivf", check=1).stderr.split())
+    assert said.count("error: ") == 1 and wanted in said
+    invoke("retrieve", "--corpus", encoded, "-m", tiny_bert, "--query", "the cat 7", check=0)
+
+
+class _Gpu:
+    """What faiss does with an index on a GPU, in its process: copies that are counted, and come back."""
+
+    def __init__(self, faiss, monkeypatch):
+        self.faiss, self.there, self.back = faiss, [], []
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+        monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+        monkeypatch.setattr(faiss, "index_cpu_to_gpu", self.to_gpu, raising=False)
+        monkeypatch.setattr(faiss, "index_gpu_to_cpu", self.to_cpu, raising=False)
+
+    def to_gpu(self, resources, device, index):
+        if isinstance(self.faiss.downcast_index(index), self.faiss.IndexHNSW):
+            raise RuntimeError("Error in ... This index type is not implemented on GPU.")
+        self.there.append((device, index.is_trained, index.ntotal))
+        return self.faiss.clone_index(index)
+
+    def to_cpu(self, index):
+        self.back.append((index.is_trained, index.ntotal))
+        return self.faiss.clone_index(index)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr("sentcli.search.exact.on_host", lambda device: True)  # torch has no GPU
+    return _Gpu(require_faiss(), monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["ivf", "ivfpq"])
+def test_clusters_and_codes_are_made_on_a_gpu_and_come_back(kind, gpu):
+    vectors = clustered(3000, 32)
+    search = build(kind, vectors, device="cuda:1")
+    assert gpu.there == [(1, False, 0), (1, True, 0)], "it is trained there, and filled there"
+    assert gpu.back == [(True, 0), (True, 3000)]
+    on_cpu = build(kind, vectors)
+    search.device = "cpu"
+    for searcher in (search, on_cpu):
+        searcher.set({"nprobe": 32})
+    found, expected = (searcher.search(vectors[:40], 5) for searcher in (search, on_cpu))
+    assert search.parts[0].on_cpu is None and np.array_equal(found.positions, expected.positions)
+
+
+def test_a_graph_is_built_on_the_cpu(gpu):
+    assert len(build("hnsw", clustered(500, 32), device="cuda").parts[0]) == 500
+    assert not gpu.there and not gpu.back
+
+
+def test_the_files_of_an_index_are_filled_on_a_gpu(gpu, directory):
+    request = IndexRequest("ivf", file_rows=2000, device="cuda")
+    manifest, added = build_files(Store.open(directory), request, lambda count: None, lambda step: None)
+    assert added == 3000 and [file.rows for file in manifest.files] == [2000, 1000]
+    assert gpu.back == [(True, 0), (True, 2000), (True, 1000)]
+    assert manifest.recall["chosen"]["recall"] > 0.9
+
+
+def test_a_gpu_whose_memory_ends_is_named(gpu, monkeypatch):
+    def no_memory(index):
+        raise RuntimeError("Error in virtual void* faiss::gpu::allocMemory() at /f.cpp:9: cudaMalloc: out of memory")
+
+    monkeypatch.setattr(gpu.faiss, "index_gpu_to_cpu", no_memory)
+    with pytest.raises(SentcliError, match=r"faiss cannot build the index on cuda \(.*out of memory\); --device cpu"):
+        build("ivf", clustered(3000, 32), device="cuda")

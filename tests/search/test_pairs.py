@@ -70,7 +70,7 @@ def test_the_recall_of_an_index_is_that_of_its_pairs(kind, at_least):
     searcher = build(kind, vectors)
     found = pairs_above(searcher, 0.9)
     true = len(exact.keys() & as_dict(found).keys()) / len(exact)
-    recall, rows = recall_of(found, searcher.blocks, 0.9)
+    recall, rows = recall_of(found, searcher, 0.9)
     assert rows == 1000
     assert recall == pytest.approx(true, abs=0.05) and recall >= at_least
 

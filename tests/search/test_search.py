@@ -47,16 +47,6 @@ def test_search_in_blocks_equals_brute_force(rows, queries, dimension, k, cuts, 
     assert all(len(set(row)) == len(row) for row in found.positions.tolist()), "a document was found twice"
 
 
-@pytest.mark.parametrize("k", [3, 200, 5000])
-def test_torch_finds_what_faiss_finds(k, monkeypatch):
-    monkeypatch.setattr(exact, "DEVICE_SIMILARITIES", 7000)  # several rounds of queries
-    corpus, asked = normal(2000, 16), normal(11, 16, 1)
-    by_faiss = exact.search(asked, [corpus], k)
-    by_torch = exact.nearest_by_torch(unit_length(asked), unit_length(corpus), min(k, 2000), "cpu")
-    np.testing.assert_allclose(by_torch.scores, by_faiss.scores, atol=1e-6)
-    assert (by_torch.positions == by_faiss.positions).mean() > 0.999, "all but ties"
-
-
 def test_many_blocks_are_one_corpus(monkeypatch):
     monkeypatch.setattr(exact, "BLOCK", 7)
     corpus, asked = normal(500, 8), normal(3, 8, 1)

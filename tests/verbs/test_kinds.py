@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+import sentcli
 from sentcli.errors import InputError
 from sentcli.verbs.analyze import analyze, kind_of
 from sentcli.verbs.kinds import ANALYSES
@@ -56,6 +57,28 @@ def test_near_duplicates_as_a_frame_are_the_pairs(tiny_bert, tmp_path):
     found = analyze("duplicates", [texts], model=tiny_bert, output=tmp_path / "d", least=0.999, quiet=True)
     assert len(found.frame) == found.to_dict()["results"]["pairs"] >= 1
     assert ("2", "13") in {*zip(found.frame["id1"], found.frame["id2"], strict=True)}
+
+
+def test_near_duplicates_are_searched_on_the_device_whose_rows_are_opened_once(tiny_bert, tmp_path, monkeypatch):
+    """The device is torch's CPU, which searches here as a GPU does."""
+    from sentcli.model.options import LoadOptions
+    from sentcli.search import exact
+    from sentcli.search.on_device import DeviceRows
+
+    file, opened, true_open = tmp_path / "v.parquet", [], DeviceRows.open
+
+    def counted(*given, **options):
+        opened.append(true_open(*given, **options))
+        return opened[-1]
+
+    sentcli.encode([[*TEXTS, TEXTS[2]]], output=file, model=tiny_bert, quiet=True)
+    expected = analyze("duplicates", file, output=tmp_path / "one", least=0.9, quiet=True)
+    monkeypatch.setattr(LoadOptions, "on_cpu", False)
+    monkeypatch.setattr(exact, "on_host", lambda device: False)
+    monkeypatch.setattr(DeviceRows, "open", counted)
+    found = analyze("duplicates", file, output=tmp_path / "two", least=0.9, quiet=True)
+    pairs = [sorted(zip(one.frame["id1"], one.frame["id2"], strict=True)) for one in (found, expected)]
+    assert pairs[0] == pairs[1] and len(pairs[0]) and len(opened) == 1
 
 
 def test_rows_of_a_frame_keep_their_index_and_ids(tiny_bert, tmp_path):

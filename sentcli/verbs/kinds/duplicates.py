@@ -16,6 +16,7 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
+from sentcli.verbs.options import search_device
 from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
@@ -90,14 +91,14 @@ def duplicates(
         raise InputError(f"{corpus} holds texts: give the model with -m")
     report = Result("analyze", model or (stored.origin.model if stored is not None else ""))
     evaluated = shared.models([model], load, rerun=rerun, kept=[corpus])[0] if model is not None else None
-    rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated)
+    rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated, search_device(load))
     count = len(rows)
     if count < shared.LEAST_ITEMS:
         raise InputError(f"{corpus}: {count} rows; an analysis needs at least {shared.LEAST_ITEMS}")
     _check_number(searcher, least)
     with console.counting("comparing", count) as progress:
         pairs = pairs_above(searcher, least, progress)
-    recall, sample = (recall_of(pairs, searcher.blocks, least)) if searcher.parts else (1.0, 0)
+    recall, sample = (recall_of(pairs, searcher, least)) if searcher.parts else (1.0, 0)
     near_duplicates = Duplicates(rows, pairs, least, top)
     results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
     kind = searcher.protocol()
@@ -123,7 +124,7 @@ def _check_number(searcher: Searcher, least: float) -> None:
     from sentcli.search.pairs import MOST_PAIRS, expected_pairs
 
     with console.working("counting pairs of a sample"):
-        expected = expected_pairs(searcher.blocks, least)
+        expected = expected_pairs(searcher, least)
     console.detail(f"about {expected.pairs:,} pairs are expected")
     if expected.pairs > MOST_PAIRS:
         raise InputError(
@@ -138,6 +139,7 @@ def _rows_and_searcher(
     options: ReadOptions,
     index: str | None,
     model: EvaluatedModel | None,
+    device: str,
 ) -> tuple[Rows, Searcher]:
     """Return the rows, and the search over their vectors; those of a file of texts are made now, by the model."""
     import numpy as np
@@ -148,13 +150,14 @@ def _rows_and_searcher(
 
     own = model is None or model.made(corpus)
     if own and isinstance(stored, Store):
-        return stored.rows, stored.open_index(index, "cosine")[0]
+        return stored.rows, stored.open_index(index, "cosine", device=device)[0]
     if own and stored is not None:
-        return stored.rows, build(index or "flat", stored.blocks)
+        return stored.rows, build(index or "flat", stored.blocks, device=device)
     assert model is not None
     rows = read_rows([corpus], options) if stored is None else stored.rows
     texts = list(rows.texts())
-    return rows, build(index or "flat", np.asarray(shared.vectors_of(model, texts).of(texts)))
+    vectors = np.asarray(shared.vectors_of(model, texts).of(texts))
+    return rows, build(index or "flat", vectors, device=device)
 
 
 def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:

@@ -1,0 +1,252 @@
+"""Rows of a corpus that stay on a device, and exact search among them.
+
+They are kept in float32 where they fit. Else, or where that is asked for, they are in bf16, in half of the memory and
+compared several times as fast: the best rows of such a scan are compared anew in float32, and a query is searched again
+in float32 unless a bound on the error of the scan shows that no other row can be a hit. So hits are those of float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sentcli import console
+from sentcli.model.spec import Similarity
+from sentcli.search import device_memory
+from sentcli.search.device_memory import COPIED, Copies, as_tensor, device_errors, prepared_there, rows_copied
+from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_products, ordered, with_less_memory
+from sentcli.search.exact import Blocks, Mask, Neighbours, Vectors, check_width, prepared, search_blocks
+
+WORKING = 6 * DEVICE_SIMILARITIES + 4 * COPIED
+"""The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
+than twice as much is free, rows may take half of it."""
+SCANNED, MORE_SCANNED = 2, 64
+"""How many rows of a scan are compared in float32 for each hit, and how many more. Of a million random rows of 384
+dimensions the similarities at k = 10 and at rank 84 differ by several times the bound on the error."""
+ROUNDED = 2**-8
+"""By which share of it a product in bf16 is at most beside its sum: twice what rounding to 8 binary digits is."""
+SUMMED = 2**-22
+"""The error of a sum in float32 for each of its terms, as a share of the product of the lengths; tensor cores cut off
+what they cannot hold instead of rounding it."""
+OF_NORMS = 1.001
+"""What the rounding of the norms in a bound is covered by."""
+
+
+@dataclass
+class DeviceRows:
+    """The rows of a corpus from position `first` on, as far as they are on a device."""
+
+    blocks: Blocks
+    similarity: Similarity
+    device: torch.device
+    first: int
+    full: Tensor | None
+    """`prepared` rows ``[n, dim]`` in float32; None where they do not fit."""
+    rounded: Tensor | None
+    """The same in bf16; None where no scan is needed, or where not even they fit."""
+    longest: float = 0.0
+    """The greatest length of a row."""
+    lost: float = 0.0
+    """The greatest length of what a row loses by being rounded to bf16."""
+    asked: int = 0
+    """How many queries were searched by a scan."""
+    again: int = 0
+    """How many of them were searched again in float32."""
+
+    @classmethod
+    def open(
+        cls, blocks: Blocks, similarity: Similarity, device: str, *, first: int = 0, scan: bool = False
+    ) -> DeviceRows:
+        """Copy the rows to a device, in one pass, as far as they fit there.
+
+        Args:
+            blocks: the vectors of the corpus.
+            similarity: ``cosine`` or ``dot``.
+            device: of torch, such as ``cuda``, ``cuda:1``, ``mps`` or ``cpu``.
+            first: the position of the first row that is searched.
+            scan: keep the rows in bf16 too, which are scanned first, even where float32 alone would do.
+
+        Raises:
+            SentcliError: if the memory of the device ends although it was free, or the device fails.
+        """
+        opened = cls(blocks, similarity, torch.device(device), first, None, None)
+        with opened._errors(0):
+            free = device_memory.free_memory(opened.device)
+        count, dimension = len(opened), blocks.dimension
+        room = None if free is None else (free - min(WORKING, free // 2)) / max(count * dimension, 1)
+        keeps_full, keeps_rounded = kept_types(room, scan=scan)
+        if not keeps_full and not keeps_rounded:
+            place = f"the memory of the device {device}"
+            console.note(f"{count:,} rows do not fit into {place}: they are copied there for each search")
+            return opened
+        size = count * dimension * (4 * keeps_full + 2 * keeps_rounded)
+        with opened._errors(size):
+            if keeps_full:
+                opened.full = torch.empty((count, dimension), device=opened.device)
+            if keeps_rounded:
+                opened.rounded = torch.empty((count, dimension), dtype=torch.bfloat16, device=opened.device)
+            opened._fill()
+        kinds = " and ".join(["float32"] * keeps_full + ["bf16"] * keeps_rounded)
+        console.detail(f"{count:,} rows are on the device {device} in {kinds}: {size / 1e6:,.0f} MB")
+        return opened
+
+    def _fill(self) -> None:
+        """Copy the rows, and measure their lengths and what rounding takes from them."""
+        copies, end = Copies(self.device), 0
+        longest, lost = (torch.zeros((), device=self.device) for _ in range(2))
+        for block in self.blocks.since(self.first, rows_copied(self.blocks.dimension)):
+            rows = prepared_there(copies.put(block), self.similarity)
+            start, end = end, end + len(rows)
+            longest = torch.maximum(longest, torch.linalg.vector_norm(rows, dim=1).amax())
+            if self.full is not None:
+                self.full[start:end] = rows
+            if self.rounded is not None:
+                self.rounded[start:end] = rows
+                left = rows - self.rounded[start:end].float()
+                lost = torch.maximum(lost, torch.linalg.vector_norm(left, dim=1).amax())
+        self.longest, self.lost = float(longest), float(lost)
+
+    @contextmanager
+    def _errors(self, size: int) -> Iterator[None]:
+        what = f"exact search in {len(self):,} rows of {self.blocks.dimension} dimensions"
+        with torch.inference_mode(), full_products(), device_errors(self.device, what, size):
+            yield
+
+    def __len__(self) -> int:
+        return len(self.blocks) - self.first
+
+    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+        """Return the `k` nearest rows of each query ``[queries, dim]``, or all rows if there are fewer.
+
+        Of equal similarities the first row comes first; at the last hit any of the rows of equal similarity may be it.
+
+        Args:
+            queries: their vectors.
+            k: the number of rows.
+            mask: which rows of the whole corpus may be found; None stands for all.
+
+        Raises:
+            InputError: if the queries have another dimension.
+            SentcliError: if the memory of the device ends, also with fewer similarities at a time, or the device fails.
+        """
+        check_width(queries, self.blocks.dimension, "query")
+        allowed = len(self) if mask is None else int(np.count_nonzero(mask[self.first :]))
+        k = min(k, allowed)
+        if k < 1 or not len(queries):
+            return Neighbours.none(len(queries))
+        asked = prepared(queries, self.similarity)
+        are_bounded = np.isfinite([self.longest, self.lost]).all() and np.isfinite(asked).all()
+        if self.rounded is None or not are_bounded:
+            return self._in_full(asked, k, mask)
+        with self._errors(4 * DEVICE_SIMILARITIES):
+            hits, is_sure = self._by_scan(asked, k, min(SCANNED * k + MORE_SCANNED, allowed), mask)
+            if SCANNED * k + MORE_SCANNED >= allowed:
+                is_sure[:] = True  # no row was left out
+        unsure = np.flatnonzero(~is_sure)
+        if len(unsure):
+            found = self._in_full(asked[unsure], k, mask)
+            hits.positions[unsure], hits.scores[unsure] = found.positions, found.scores
+        self._count(len(queries), len(unsure))
+        return hits
+
+    def _count(self, asked: int, again: int) -> None:
+        """Count queries, and say at the first search how many were searched again."""
+        if not self.asked:
+            console.note(
+                f"rows are scanned in bf16 and the best ones compared in float32; {again:,} of {asked:,} queries were "
+                "searched again in float32"
+            )
+        self.asked, self.again = self.asked + asked, self.again + again
+
+    def _in_full(self, asked: Vectors, k: int, mask: Mask | None) -> Neighbours:
+        """Search in float32, by rows that are there or are copied in turns."""
+        if self.full is None:
+            device = str(self.device)
+            return search_blocks(
+                asked, self.blocks, k, first=self.first, mask=mask, similarity=self.similarity, device=device
+            )
+        with self._errors(4 * DEVICE_SIMILARITIES):
+            queries = as_tensor(asked).to(self.device)
+            nearest = Nearest(queries, k, finite=bool(np.isfinite(asked).all() and np.isfinite(self.longest)))
+            nearest.add(self.full, self.first, self._hidden(mask))
+            return Neighbours(*nearest.best())
+
+    def _hidden(self, mask: Mask | None) -> Tensor | None:
+        """Return on the device which rows may not be found ``[n]``."""
+        return None if mask is None else torch.from_numpy(~mask[self.first :]).to(self.device)
+
+    def _by_scan(
+        self, asked: Vectors, k: int, width: int, mask: Mask | None
+    ) -> tuple[Neighbours, npt.NDArray[np.bool_]]:
+        """Return the best of `width` rows that a scan in bf16 finds, and whether they surely are the best of all."""
+        assert self.rounded is not None
+        queries = as_tensor(asked).to(self.device)
+        nearest = Nearest(queries.bfloat16(), width, finite=True)
+        nearest.add(self.rounded, 0, self._hidden(mask))
+        exact = self._compared(asked, queries, nearest.positions)
+        scores, positions = ordered(exact, nearest.positions)
+        is_sure = scores[:, k - 1] > self._most_of_others(queries, nearest.scores)
+        hits = Neighbours(positions[:, :k].cpu().numpy() + self.first, scores[:, :k].cpu().numpy())
+        return hits, is_sure.cpu().numpy()
+
+    def _most_of_others(self, queries: Tensor, scanned: Tensor) -> Tensor:
+        """Return what no similarity of a row exceeds that a scan has not found ``[queries]``.
+
+        For a query q and a row r, whose roundings are q' and r', q r - q' r' = (q - q') r + q' (r - r'). By Cauchy and
+        Schwarz that is at most |q - q'| |r| + |q'| |r - r'|, to which come the errors of the sum and of its
+        rounding to bf16. The scan has given q' r' at most the least product of those that it has found.
+
+        Args:
+            queries: ``[queries, dim]`` in float32.
+            scanned: the products of the scan ``[queries, found]``.
+        """
+        rounded = queries.bfloat16().float()
+        lost, kept, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - rounded, rounded, queries))
+        error = lost * self.longest + kept * self.lost + SUMMED * queries.shape[1] * length * self.longest
+        least = scanned.amin(dim=1).float()
+        return least + ROUNDED * least.abs() + OF_NORMS * error
+
+    def _compared(self, asked: Vectors, queries: Tensor, positions: Tensor) -> Tensor:
+        """Return the similarities in float32 of queries with rows at some positions, both ``[queries, n]``."""
+        if self.full is None:
+            hits = Neighbours(positions.cpu().numpy() + self.first, np.empty(positions.shape, np.float32))
+            exact = self.blocks.rescored(asked, hits, self.similarity).scores
+            return torch.from_numpy(exact).to(self.device)
+        full = self.full
+
+        def compared(similarities: int) -> Tensor:
+            size = max(similarities // (positions.shape[1] * full.shape[1]), 1)
+            parts = []
+            for start in range(0, len(queries), size):
+                some = positions[start : start + size]
+                rows = full[some.reshape(-1)].view(*some.shape, -1)
+                parts.append(torch.bmm(rows, queries[start : start + size, :, None])[:, :, 0])
+            return torch.cat(parts)
+
+        return with_less_memory(compared, self.device)
+
+    def protocol(self) -> dict[str, Any]:
+        """Return what a scan did, for protocols: its precision, and the share of queries that were searched again."""
+        return {"scan": "bf16", "searched_again": self.again / self.asked} if self.asked else {}
+
+
+def kept_types(room: float | None, *, scan: bool) -> tuple[bool, bool]:
+    """Return whether rows stay on a device in float32, and in bf16.
+
+    Args:
+        room: the bytes that there are for each number of the rows; None where nothing tells it.
+        scan: a scan in bf16 is asked for.
+    """
+    has_room = 6 if room is None else room
+    if scan and has_room >= 6:
+        return True, True
+    if not scan and has_room >= 4:
+        return True, False
+    return False, has_room >= 2
