@@ -491,7 +491,7 @@ def retrieve(
         search: dense, bm25, or both fused: rrf (by rank) or weighted (by score). Several ways are set side by side.
         dense_weight: Share of the dense score in --search weighted: 0.5.
         language: Language of bm25: english, or another that Snowball stems, or none.
-        index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
+        index: flat or on a GPU flat-bf16 (exact), hnsw, ivf, ivfpq, sq8, a faiss factory; or one that a directory has.
         top_k: Hits for each query; default: 10 for --corpus, 1,000 for --beir.
         similarity: Similarity of query and document: that of the index, or what the model's folder says, else cosine.
         query_prompt: Text in front of each query; default: the model's own.

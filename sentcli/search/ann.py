@@ -25,6 +25,8 @@ from sentcli.search.faiss_border import WORKING, check_factory, check_room, fais
 
 FLAT = "flat"
 KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
+SCANNED = "flat-bf16"
+"""Exact search whose rows a GPU scans in bf16 first; it is asked for like an index, and there is nothing to build."""
 """The kinds of index by name.
 
 * flat: exact search over the vectors themselves.
@@ -91,7 +93,7 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     """Return how an index of a kind is built for a corpus of some size.
 
     Args:
-        kind: one of `KINDS`, or a factory string of faiss such as ``IVF4096,Flat``.
+        kind: one of `KINDS`, `SCANNED`, or a factory string of faiss such as ``IVF4096,Flat``.
         rows: the number of rows of the corpus.
         dimension: the dimension of its vectors.
 
@@ -103,6 +105,8 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     if kind == "ivfpq":
         parts, bits = product_code(rows, dimension)
         factories[kind] = f"OPQ{parts},IVF{clusters},PQ{parts}" + (f"x{bits}" if bits < 8 else "")
+    if kind == SCANNED:
+        return FaissRecipe(SCANNED, "Flat")
     if kind in factories:
         return FaissRecipe(kind, factories[kind], RESCORED.get(kind, 0))
     if re.fullmatch(r"[a-z0-9]+", kind):
@@ -125,7 +129,7 @@ def index_bytes(kind: str, rows: int, dimension: int) -> int:
     Raises:
         InputError: for a kind that does not exist, or that needs more rows.
     """
-    if kind == FLAT:
+    if kind in (FLAT, SCANNED):
         return 0
     index = FaissIndex.empty(recipe(kind, rows, dimension).factory, dimension, "cosine", rows)
     # what was learned stands in the file of the trained index and in that of the rows

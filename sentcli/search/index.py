@@ -146,6 +146,8 @@ def build(
     """
     if store.origin.bits and request.kind != ann.FLAT:
         raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
+    if request.kind == ann.SCANNED:
+        raise InputError(f"{ann.SCANNED} is a way to search vectors as they are (retrieve --index): nothing is built")
     request = request.of(store.origin)
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place, work = _places(store, recipe)

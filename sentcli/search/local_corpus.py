@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
+from sentcli.search import ann
 from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
@@ -143,7 +144,7 @@ class LocalCorpus:
         protocol: dict[str, Any] = {} if bm25 is None else {"bm25": bm25.protocol()}
         if encoder is None:
             return replace(self, bm25=bm25), protocol
-        if not search.exact:
+        if not search.exact and search.index != ann.SCANNED:
             require_faiss()
         query, document = search.prompts(encoder)
         searcher: Searcher | SmallerSearch | StreamedSearch
@@ -157,7 +158,9 @@ class LocalCorpus:
             whole, query = self._opened(search, encoder, query)
             protocol |= origin.made_smaller() | ({"rescored": searching.FULL_RESCORED} if rescore is not None else {})
             searcher = self._smaller(whole, encoder, document, rescore)
-        index = whole.protocol() if isinstance(whole, Searcher) and whole.parts else "exact"
+        index: Any = "exact"
+        if isinstance(whole, Searcher) and (whole.parts or whole.scan):
+            index = whole.protocol()
         protocol |= {"similarity": whole.similarity, "index": index, "query_prompt": query, "document_prompt": document}
         return replace(self, searcher=searcher, bm25=bm25), protocol
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
@@ -210,6 +211,22 @@ class SmallerSearch:
         return Neighbours(np.concatenate(positions), np.concatenate(scores))
 
 
+def scan_refused(device: str) -> InputError:
+    """Return the error of a scan that is asked for on a processor."""
+    return InputError(f"--index {ann.SCANNED} is for a GPU (--device cuda), and this is {device}: take flat")
+
+
+def scanned(blocks: Blocks, similarity: Similarity, device: str) -> Searcher:
+    """Return exact search over rows that a device scans in bf16 first.
+
+    Raises:
+        InputError: for a processor, which compares float32.
+    """
+    if exact.on_host(device):
+        raise scan_refused(device)
+    return Searcher([], FaissRecipe(ann.FLAT, "Flat"), blocks, similarity, device, scan=True)
+
+
 def build(
     kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine", device: str = "cpu"
 ) -> Searcher:
@@ -226,6 +243,8 @@ def build(
     """
     blocks = vectors if isinstance(vectors, Blocks) else Blocks([vectors])
     recipe = ann.recipe(kind, len(blocks), blocks.dimension)
+    if recipe.kind == ann.SCANNED:
+        return scanned(blocks, similarity, device)
     if recipe.kind == ann.FLAT or not len(blocks):
         return Searcher([], recipe, blocks, similarity, device)
     index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity, len(blocks))

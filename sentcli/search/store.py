@@ -26,6 +26,7 @@ from sentcli.io.forms import read_json_form, write_json
 from sentcli.io.places import Place
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
+from sentcli.search import searcher as searching
 from sentcli.search.ann import FaissIndex, FaissRecipe, Parameter
 from sentcli.search.bm25 import BM25
 from sentcli.search.exact import Blocks
@@ -265,8 +266,8 @@ class Store:
             raise InputError(f"{self.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
         name = name or (built[0] if built else ann.FLAT)
         folder = name if name in built else FaissRecipe(name, name).name
-        if folder == ann.FLAT:
-            return self._flat(similarity, device, own_similarity)
+        if name in (ann.FLAT, ann.SCANNED):
+            return self._flat(similarity, device, own_similarity, scan=name == ann.SCANNED)
         if folder not in built:
             raise InputError(self._no_index(name, folder, built))
         place, manifest = self.place(folder), self.read_index(folder)
@@ -281,7 +282,7 @@ class Store:
         return self.open_searcher(place, manifest, device), manifest.query_prompt
 
     def _flat(
-        self, similarity: Similarity | None, device: str, own: Callable[[], Similarity]
+        self, similarity: Similarity | None, device: str, own: Callable[[], Similarity], *, scan: bool
     ) -> tuple[Searcher, str | None]:
         """Return exact search, with the similarity and the query prompt of the indexes if they agree on them."""
         manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS_INDEX]
@@ -290,7 +291,7 @@ class Store:
         if similarity is None:
             similarity = similarities.pop() if len(similarities) == 1 else own()
         self.origin.check_similarity(similarity)
-        searcher = Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, similarity, device)
+        searcher = searching.build(ann.SCANNED if scan else ann.FLAT, self.blocks, similarity, device)
         return searcher, prompts.pop() if len(prompts) == 1 else None
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:

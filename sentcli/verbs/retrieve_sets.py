@@ -73,7 +73,7 @@ def score_sets(
             reranker.depth = search.top_k or TOP_K
             console.note(f"{reranker.name} reads the {reranker.depth} hits of each query that are found (--top-k)")
         bench = Bench(collections, search)
-        _check_search(bench, options.device)
+        _check_search(bench, options)
         evaluated = scoring.models(models, options)
         other_files = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
         scores = _search(evaluated, bench, reranker, sets.run, other_files, rerun=scoring.rerun, overwrite=overwrite)
@@ -208,22 +208,25 @@ def _run_files(
     return files
 
 
-def _check_search(bench: Bench, device: str) -> None:
+def _check_search(bench: Bench, model_options: LoadOptions) -> None:
     """Check before anything is encoded that the libraries are installed and the index can be built."""
     from sentcli.search import ann
     from sentcli.search.bm25 import require_bm25s
     from sentcli.search.faiss_border import require_faiss
+    from sentcli.search.searcher import scan_refused
 
     options = bench.options
     if options.by_words:
         require_bm25s()
-    if options.by_vectors and not options.exact:
+    if options.by_vectors and not options.exact and options.index != ann.SCANNED:
         require_faiss()
+    if options.index == ann.SCANNED and model_options.on_cpu:
+        raise scan_refused("cpu")
     if options.index is None or options.exact:
         return
     for name, search in bench.searches.items():
         recipe = ann.recipe(options.index, len(search.data.ids), 8)  # no kind of index depends on the dimension
-        if recipe.kind not in ann.KINDS:
+        if recipe.kind not in (*ann.KINDS, ann.SCANNED):
             _check_factory(recipe.factory, options.similarity or "cosine")
         if search.finds_all:
             reason = f"of its {len(search.data.ids)} documents the best {search.depth} are wanted"

@@ -1,5 +1,6 @@
 """Exact search by torch gives what a sorted product gives, however the rows are kept; torch's CPU stands for a GPU."""
 
+import json
 import sys
 from contextlib import nullcontext
 
@@ -263,12 +264,33 @@ def test_a_searcher_opens_its_rows_once(as_a_gpu):
 
 def test_a_searcher_scans_where_that_is_asked_for(as_a_gpu):
     vectors, queries = clustered(800, 16), clustered(6, 16, seed=2)
-    search = searcher.build("flat", vectors, device="cpu")
-    search.scan = True
+    search = searcher.build("flat-bf16", vectors, device="cpu")
     agrees(search.search(queries, 3), queries, vectors, 3)
     (rows,) = as_a_gpu
     assert search.protocol() == {"kind": "flat", **rows.protocol()}
     assert search.protocol()["scan"] == "bf16"
+
+
+def test_the_command_line_asks_for_a_scan(as_a_gpu, invoke, tiny_bert, tmp_path):
+    rows = [{"id": f"d{i}", "text": f"the cat {i} sat on mat {i % 7}"} for i in range(90)]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    invoke("encode", tmp_path / "corpus.jsonl", "-o", tmp_path / "v", "-m", tiny_bert, check=0)
+    hits = []
+    for source in (tmp_path / "v", tmp_path / "corpus.jsonl"):
+        for index in ("flat", "flat-bf16"):
+            asked = ("--query", "the cat 7", "--top-k", 5, "--json", "-", "-m", tiny_bert, "--index", index)
+            done = json.loads(invoke("retrieve", "--corpus", source, *asked, check=0).stdout)
+            hits.append([hit["id"] for hit in done["results"][0]["hits"]])
+    assert all(found == hits[0] for found in hits)
+    assert [rows.rounded is not None for rows in as_a_gpu].count(True) == 2
+
+
+def test_a_scan_is_refused_on_a_processor_and_not_built(invoke, tiny_bert, tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "the cat"}\n')
+    invoke("encode", tmp_path / "corpus.jsonl", "-o", tmp_path / "v", "-m", tiny_bert, check=0)
+    asked = ("--query", "cat", "-m", tiny_bert, "--index", "flat-bf16")
+    assert "flat-bf16" in invoke("retrieve", "--corpus", tmp_path / "v", *asked, check=2).stderr
+    assert "flat-bf16" in invoke("index", tmp_path / "v", "--type", "flat-bf16", check=2).stderr
 
 
 def test_rows_that_an_index_lacks_are_the_only_ones_on_the_device(as_a_gpu):
