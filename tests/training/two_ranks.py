@@ -8,7 +8,7 @@ import torch
 from sentcli.methods import METHODS, configure
 from sentcli.model.torch_backend import text_tokenizer
 from sentcli.processes import is_first, process_count, rank, together
-from sentcli.training.batches import BatchMaker, Order, to_tensors
+from sentcli.training.batches import BatchMaker, Order
 from sentcli.training.data import read_corpus
 from sentcli.training.gradients import Gradients
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
@@ -36,8 +36,7 @@ def train(method, model_folder, text, batch, steps, settings):
     maker = BatchMaker(corpus, tokenizer, order, chosen.views, rank=rank())
     torch.manual_seed(5)  # a shuffle of columns is the only draw
     losses, norms = [], []
-    for made in maker.steps(0, steps):
-        tensors = [to_tensors(b, tokenizer.pad_id, chosen.views.count, torch.device("cpu")) for b in made]
+    for _, tensors in maker.steps(0, steps, gradients.device):
         values, norm, _ = gradients.collect(tensors)
         losses.append(values["loss"])
         norms.append(norm)
