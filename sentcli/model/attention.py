@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sentcli.model.ahead import runs_ahead
 from sentcli.model.kernels import attention_weights
 
 IMPLEMENTATION = "sentcli"
@@ -34,14 +35,26 @@ _head_drop: ContextVar[float] = ContextVar("head_drop", default=0.0)
 def install(backbone: Any) -> bool:
     """Make a transformers model use `attention`, and return whether it allows that."""
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
 
     AttentionInterface.register(IMPLEMENTATION, attention)
-    AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+    AttentionMaskInterface.register(IMPLEMENTATION, unread_mask)
     if not (getattr(backbone, "_supports_sdpa", False) and backbone._can_set_attn_implementation()):
         return False
     backbone.set_attn_implementation(IMPLEMENTATION)
     return bool(backbone.config._attn_implementation == IMPLEMENTATION)
+
+
+def unread_mask(*args: Any, **kwargs: Any) -> Tensor | None:
+    """Return the mask of transformers for `attention`, without a look at its values on a GPU, which would be a wait.
+
+    transformers looks for padding, and makes no mask where there is none. The arguments are those of ``sdpa_mask``.
+    """
+    from transformers.masking_utils import sdpa_mask
+
+    padding: Tensor | None = kwargs.get("attention_mask")
+    if padding is not None and runs_ahead(padding.device):
+        kwargs["allow_is_bidirectional_skip"] = False
+    return sdpa_mask(*args, **kwargs)
 
 
 def attention(
