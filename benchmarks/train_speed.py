@@ -165,7 +165,7 @@ class Peer:
 
     def __init__(self, columns: Columns, setup: Setup) -> None:
         from datasets import Dataset
-        from sentence_transformers import SentenceTransformer
+        from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
         from sentcli.zoo import resolve
@@ -181,24 +181,23 @@ class Peer:
             self.model.max_seq_length = LENGTH
         names = ("anchor", "positive", "negative")
         self.data = Dataset.from_dict(dict(zip(names, columns if len(columns) > 1 else columns * 2, strict=False)))
-        self.setup = setup
+        self.output = tempfile.TemporaryDirectory()
+        self.arguments = SentenceTransformerTrainingArguments(
+            output_dir=self.output.name, num_train_epochs=1, per_device_train_batch_size=setup.batch,
+            learning_rate=3e-5, report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
+            use_cpu=setup.device == "cpu", bf16=setup.peer_bf16,
+        )  # fmt: skip
 
     def __call__(self) -> float:
         """Return the seconds of the training as the trainer counts them, without what it does once for its card."""
-        from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        from sentence_transformers import SentenceTransformerTrainer
         from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
         from transformers import PrinterCallback
 
-        with tempfile.TemporaryDirectory() as output:
-            arguments = SentenceTransformerTrainingArguments(
-                output_dir=output, num_train_epochs=1, per_device_train_batch_size=self.setup.batch,
-                learning_rate=3e-5, report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
-                use_cpu=self.setup.device == "cpu", bf16=self.setup.peer_bf16,
-            )  # fmt: skip
-            loss = MultipleNegativesRankingLoss(self.model)
-            trainer = SentenceTransformerTrainer(model=self.model, args=arguments, train_dataset=self.data, loss=loss)
-            trainer.remove_callback(PrinterCallback)
-            return trainer.train().metrics["train_runtime"]
+        loss = MultipleNegativesRankingLoss(self.model)
+        trainer = SentenceTransformerTrainer(model=self.model, args=self.arguments, train_dataset=self.data, loss=loss)
+        trainer.remove_callback(PrinterCallback)
+        return trainer.train().metrics["train_runtime"]
 
 
 def wait_for_gpu() -> None:

@@ -14,7 +14,7 @@ from sentcli import SentenceEncoder
 
 def run(setting: Setting, sheet: Sheet) -> None:
     """Add the rows of the command."""
-    lines = texts(setting.size(100_000, 40))
+    lines = texts(setting, setting.size(100_000, 40))
     many, one = setting.work / "many.txt", setting.work / "one.txt"
     many.write_text("\n".join(lines), "utf-8")
     one.write_text(lines[0], "utf-8")

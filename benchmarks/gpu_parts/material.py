@@ -9,36 +9,38 @@ from pathlib import Path
 import numpy as np
 
 from gpu_parts.sheet import Setting
+from sentcli.zoo import resolve
 
 DIMENSION = 384
 WORDS_OF_A_LINE = (3.2, 0.45)
 """Mean and deviation of the logarithm of the number of words in a line of Wikipedia: 25 words in the middle."""
-SYLLABLES = ("ka", "ro", "mi", "ten", "sal", "ver", "un", "ing", "ment", "or", "is", "la", "pre", "do", "st", "a")
 
 
-def texts(count: int) -> list[str]:
-    """Return distinct texts: lines of Wikipedia from SENTCLI_DATA, or words of a made vocabulary, as long as those."""
-    lines = _lines(count)
+def texts(setting: Setting, count: int) -> list[str]:
+    """Return distinct texts: lines of Wikipedia from SENTCLI_DATA, or made ones as long as those, of MiniLM's words."""
+    lines = _lines(setting, count)
     return [f"{lines[number % len(lines)]} {number}" for number in range(count)]
 
 
-def _lines(count: int) -> list[str]:
+def _lines(setting: Setting, count: int) -> list[str]:
     folder = os.environ.get("SENTCLI_DATA")
     if folder:
         with (Path(folder) / "corpus" / "wiki.txt").open(encoding="utf-8") as handle:
             found = (line.strip() for line in handle)
             return [line for line, _ in zip(filter(None, found), range(count), strict=False)]
     generator = random.Random(0)
-    vocabulary = ["".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))) for _ in range(20_000)]
+    tokenizer = json.loads((resolve(setting.model)[0] / "tokenizer.json").read_text("utf-8"))
+    vocabulary = [word for word in tokenizer["model"]["vocab"] if word.isascii() and word.isalpha() and len(word) > 1]
+    generator.shuffle(vocabulary)
     weights = 1 / np.arange(1, len(vocabulary) + 1)  # Zipf
     lengths = [max(3, round(generator.lognormvariate(*WORDS_OF_A_LINE))) for _ in range(count)]
     words = iter(generator.choices(vocabulary, weights.tolist(), k=sum(lengths)))
     return [" ".join(next(words) for _ in range(length)) for length in lengths]
 
 
-def mixed_lengths(count: int) -> list[str]:
+def mixed_lengths(setting: Setting, count: int) -> list[str]:
     """Return texts of about 16 to 512 tokens, all lengths alike."""
-    words = " ".join(texts(max(count * 10, 200))).split()
+    words = " ".join(texts(setting, max(count * 10, 200))).split()
     generator = random.Random(1)
     lengths = [generator.randint(12, 400) for _ in range(count)]
     starts = [generator.randrange(max(1, len(words) - 400)) for _ in range(count)]
@@ -49,8 +51,6 @@ def base_model(setting: Setting) -> str:
     """Return a folder with a model of BERT-base's shape, random weights, and MiniLM's tokenizer and pooling."""
     import torch
     from transformers import BertConfig, BertModel
-
-    from sentcli.zoo import resolve
 
     folder = setting.work / "base"
     if folder.exists():

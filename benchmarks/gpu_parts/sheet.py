@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from common import seconds
 from train_speed import wait_for_gpu
@@ -84,26 +85,29 @@ class Sheet:
             print(f"| {' | '.join(row)} |")
 
 
-def in_turn(sides: dict[str, tuple[Callable[[], object], int]], runs: int) -> Times:
+def waited(work: Callable[[], object]) -> float:
+    """Return the seconds of one call, until the GPU has done its part."""
+    wait_for_gpu()
+    return seconds(lambda: (work(), wait_for_gpu()))
+
+
+def in_turn(
+    sides: dict[str, tuple[Callable[[], Any], int]], runs: int, clock: Callable[[Callable[[], Any]], float] = waited
+) -> Times:
     """Call every side once, then all in turn, and return their seconds a unit.
 
     Args:
         sides: for each a function, and how many units of work a call of it does.
         runs: the number of rounds that count.
+        clock: calls a function and returns its seconds.
     """
     for work, _ in sides.values():
         work()
     found: Times = {name: [] for name in sides}
     for _ in range(runs):
         for name, (work, units) in sides.items():
-            found[name].append(waited(work) / units)
+            found[name].append(clock(work) / units)
     return found
-
-
-def waited(work: Callable[[], object]) -> float:
-    """Return the seconds of one call, until the GPU has done its part."""
-    wait_for_gpu()
-    return seconds(lambda: (work(), wait_for_gpu()))
 
 
 def rate(times: list[float]) -> float:

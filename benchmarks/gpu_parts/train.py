@@ -1,5 +1,6 @@
 """Training a model of BERT-base's shape against sentence-transformers' trainer, and each method against SimCSE."""
 
+from collections.abc import Callable
 from contextlib import contextmanager
 
 from speed_row import ratio
@@ -25,14 +26,14 @@ def against_peer(setting: Setting, sheet: Sheet, model: str, full_batch: int, st
     """Add SimCSE and MultipleNegativesRanking on the same rows, with the model's own pooling."""
     half, batch = setting.half, setting.size(full_batch, full_batch // 16)
     setup = Setup(model, setting.device, batch, half, own_pooling=True, peer_bf16=half == "bf16")
-    columns = [texts(batch * steps)]
+    columns = [texts(setting, batch * steps)]
     sides = {"sentcli": (Ours(columns, setup), batch * steps)}
     title = f"train SimCSE, BERT-base, {half}, batch {batch}, {LENGTH} tokens"
     try:
         sides["peer"] = (Peer(columns, setup), batch * steps)
     except ImportError as error:
         sheet.lacks(f"{title}, sentence-transformers", error)
-    times = in_turn(sides, setting.runs)
+    times = in_turn(sides, setting.runs, own_seconds)
     memory = peak(setting, sides["sentcli"][0])
     against = ""
     if "peer" in times:
@@ -44,10 +45,15 @@ def against_peer(setting: Setting, sheet: Sheet, model: str, full_batch: int, st
     free_memory()
 
 
+def own_seconds(side: Callable[[], float]) -> float:
+    """Train, and return the seconds of the training alone."""
+    return side()
+
+
 def of_methods(setting: Setting, sheet: Sheet, model: str) -> None:
     """Add the step of each method against SimCSE's, and against SimCSE's times its passes through the encoder."""
     batch, steps = setting.size(64, 8), setting.size(15, 2)
-    columns, count = [texts(batch * steps)], batch * steps
+    columns, count = [texts(setting, batch * steps)], batch * steps
     setup = {"model": model, "device": setting.device, "batch": batch, "precision": setting.half, "own_pooling": True}
     simcse = Ours(columns, Setup(**setup))
     with counted_passes(simcse) as passes:
@@ -61,7 +67,7 @@ def of_methods(setting: Setting, sheet: Sheet, model: str) -> None:
         except SentcliError as error:
             sheet.lacks(f"train {name}", error)
             continue
-        times = in_turn({"simcse": (simcse, count), "method": (ours, count)}, min(setting.runs, 2))
+        times = in_turn({"simcse": (simcse, count), "method": (ours, count)}, min(setting.runs, 2), own_seconds)
         more = passes[0] / of_simcse
         slower = sum(times["method"]) / sum(times["simcse"])
         against = f"{slower:.2f} x the step of SimCSE, which is {slower / more:.2f} x its {more:.2f} times the passes"
