@@ -20,12 +20,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from common import data_folder, machine, report_pairs
 
 BATCH, LENGTH = 64, 32
+Columns: TypeAlias = list[list[str]]
+"""The sentences alone, or anchors, positives and negatives."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What both sides train, and on what."""
+
+    model: str = "minilm"
+    device: str = "cpu"
+    batch: int = BATCH
+    precision: str = "fp32"
+    method: str = "simcse"
+    """Of our side."""
+    own_pooling: bool = False
+    """Whether the model's own pooling is taken, and not that of [CLS]; so it is for triplets."""
+    peer_bf16: bool = False
+    """Whether the peer, too, computes in bf16."""
 
 
 def main() -> None:
@@ -39,7 +58,8 @@ def main() -> None:
     rows = BATCH * options.steps
     if options.side:
         columns = quora(rows) if options.triplets else [wiki(rows)]
-        print(ours_whole(columns, options.precision) if options.side == "ours" else peer(columns))
+        side = Ours if options.side == "ours" else Peer
+        print(side(columns, Setup(precision=options.precision))())
         return
     print(machine())
     choices = {"steps": options.steps, "triplets": options.triplets, "precision": options.precision}
@@ -98,63 +118,94 @@ def ours(method, sentences):
     return run
 
 
-def ours_whole(columns, precision):
-    """Train with the loop of `sentcli train`; returns its seconds."""
-    from sentcli.methods import METHODS
-    from sentcli.training import loop
-    from sentcli.training.prepare import prepare
-    from sentcli.training.request import TrainRequest
-    from sentcli.training.run_folder import RunFolder
+class Ours:
+    """The loop of `sentcli train` on the columns; each call trains on them once and returns the seconds."""
 
-    with tempfile.TemporaryDirectory() as folder:
+    def __init__(self, columns: Columns, setup: Setup) -> None:
+        from sentcli.training.prepare import prepare
+        from sentcli.training.request import TrainRequest
+
+        self.folder = tempfile.TemporaryDirectory()
         names = ("anchor", "positive", "negative")
-        data = Path(folder) / ("data.csv" if len(columns) > 1 else "text.txt")
+        data = Path(self.folder.name) / ("data.csv" if len(columns) > 1 else "text.txt")
         with data.open("w", encoding="utf-8", newline="") as handle:
             if len(columns) > 1:
                 csv.writer(handle).writerows([names, *zip(*columns, strict=True)])
             else:
                 handle.write("\n".join(columns[0]))
-        assert (METHODS["simcse"].settings.batch_size, METHODS["simcse"].settings.max_length) == (BATCH, LENGTH)
-        pooling = "own" if len(columns) > 1 else "cls"
-        request = TrainRequest("simcse", "minilm", [str(data)], Path(folder) / "m", pooling=pooling, device="cpu")
-        request = replace(request, assignments=[("settings.precision", precision)])
-        run = prepare(request)
+        pooling = "own" if setup.own_pooling or len(columns) > 1 else "cls"
+        request = TrainRequest(
+            setup.method, setup.model, [str(data)], Path(self.folder.name) / "m", pooling=pooling, device=setup.device
+        )
+        length = {} if len(columns) > 1 else {"max_length": LENGTH}
+        wanted = {"batch_size": setup.batch, "precision": setup.precision, "epochs": 1, **length}
+        settings = [(f"settings.{name}", value) for name, value in wanted.items()]
+        self.run = prepare(replace(request, assignments=settings))
+
+    def __call__(self) -> float:
+        """Return the seconds of the training."""
+        from sentcli.training import loop
+        from sentcli.training.run_folder import RunFolder
+
+        run = self.run
+        folder = RunFolder(Path(tempfile.mkdtemp(dir=self.folder.name)), run.identity())
         began = time.perf_counter()
-        loop.train(run.model, run.tokenizer, run.method, run.corpus, RunFolder(request.output, run.identity()))
-        return time.perf_counter() - began
+        second = run.second_tokenizer
+        loop.train(
+            run.model, run.tokenizer, run.method, run.corpus, folder, prompts=run.prompts, second_tokenizer=second
+        )
+        wait_for_gpu()
+        taken = time.perf_counter() - began
+        folder.close()
+        return taken
 
 
-def peer(columns):
-    """Train as sentence-transformers' documentation does; returns its seconds."""
-    from datasets import Dataset
-    from sentence_transformers import (
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+class Peer:
+    """The trainer of sentence-transformers, as its documentation has it, on the columns."""
 
-    from sentcli import SentenceEncoder
+    def __init__(self, columns: Columns, setup: Setup) -> None:
+        from datasets import Dataset
+        from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+        from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    folder = SentenceEncoder.load("minilm", device="cpu").spec.folder
-    if len(columns) > 1:
-        model = SentenceTransformer(str(folder), device="cpu")
-    else:
-        transformer = Transformer(str(folder), max_seq_length=LENGTH)
-        model = SentenceTransformer(modules=[transformer, Pooling(384, pooling_mode="cls")], device="cpu")
-    with tempfile.TemporaryDirectory() as output:
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=output, num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=3e-5,
-            report_to="none", save_strategy="no", logging_strategy="no", use_cpu=True, disable_tqdm=True,
-        )  # fmt: skip
+        from sentcli.zoo import resolve
+
+        folder = str(resolve(setup.model)[0])
+        if setup.own_pooling or len(columns) > 1:
+            self.model = SentenceTransformer(folder, device=setup.device)
+        else:
+            transformer = Transformer(folder, max_seq_length=LENGTH)
+            pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")
+            self.model = SentenceTransformer(modules=[transformer, pooling], device=setup.device)
+        if len(columns) == 1:
+            self.model.max_seq_length = LENGTH
         names = ("anchor", "positive", "negative")
-        data = Dataset.from_dict(dict(zip(names, columns if len(columns) > 1 else columns * 2, strict=False)))
-        loss = MultipleNegativesRankingLoss(model)
-        trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
-        began = time.perf_counter()
-        trainer.train()
-        return time.perf_counter() - began
+        self.data = Dataset.from_dict(dict(zip(names, columns if len(columns) > 1 else columns * 2, strict=False)))
+        self.output = tempfile.TemporaryDirectory()
+        self.arguments = SentenceTransformerTrainingArguments(
+            output_dir=self.output.name, num_train_epochs=1, per_device_train_batch_size=setup.batch,
+            learning_rate=3e-5, report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
+            use_cpu=setup.device == "cpu", bf16=setup.peer_bf16,
+        )  # fmt: skip
+
+    def __call__(self) -> float:
+        """Return the seconds of the training as the trainer counts them, without what it does once for its card."""
+        from sentence_transformers import SentenceTransformerTrainer
+        from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+        from transformers import PrinterCallback
+
+        loss = MultipleNegativesRankingLoss(self.model)
+        trainer = SentenceTransformerTrainer(model=self.model, args=self.arguments, train_dataset=self.data, loss=loss)
+        trainer.remove_callback(PrinterCallback)
+        return trainer.train().metrics["train_runtime"]
+
+
+def wait_for_gpu() -> None:
+    """Wait until a GPU, if there is one, has done what is queued."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

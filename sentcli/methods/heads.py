@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sentcli.bounds import Bounded, Count, NotNegative, Share
 from sentcli.errors import InputError
+from sentcli.model.ahead import sent
 from sentcli.model.surgery import reset
 from sentcli.objectives.whitening import pca, shuffled_group_whitening, zca
 from sentcli.processes import over_all_rows, same
@@ -188,7 +189,7 @@ class WhiteningLayers(nn.Module):
             self.running_mean, self.running_covariance = mean.detach(), covariance.detach()
             matrix = (zca if settings.kind == "zca" else pca)(covariance, settings.eps, detach=settings.detach)
             return (rows - mean) @ matrix
-        order = self.permutation(width).to(rows.device)
+        order = sent(self.permutation(width), rows.device)
         return shuffled_group_whitening(rows, settings.groups(width), order, settings.eps, detach=settings.detach)
 
     def permutation(self, width: int) -> Tensor:

@@ -48,6 +48,12 @@ def install(backbone: Any) -> bool:
     return is_installed(backbone)
 
 
+def uninstall(backbone: Any) -> None:
+    """Give a transformers model torch's own attention back, which ``torch.compile`` knows."""
+    if is_installed(backbone):
+        backbone.set_attn_implementation("sdpa")
+
+
 def is_installed(backbone: Any) -> bool:
     """Tell whether a transformers model uses `attention`."""
     return bool(backbone.config._attn_implementation == IMPLEMENTATION)

@@ -18,10 +18,10 @@ from inspect import signature
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sentcli.model.ahead import sent
 from sentcli.model.flat import Flat, flat_of
 
 FAMILIES: Final = (
@@ -115,8 +115,8 @@ class FlatInputs:
         rows = [batch.ids, batch.positions]
         if batch.type_ids is not None:
             rows.append(batch.type_ids)
-        moved = moved_to(device, np.stack(rows))
-        layout = Layout(kernel, moved_to(device, batch.offsets), batch.longest)
+        moved = sent(torch.from_numpy(np.stack(rows)), device)
+        layout = Layout(kernel, sent(torch.from_numpy(batch.offsets), device), batch.longest)
         types = None if batch.type_ids is None else moved[2]
         return cls(moved[0], moved[1], types, layout)
 
@@ -136,14 +136,6 @@ class FlatInputs:
         rows = values.new_zeros((layout.texts * layout.longest, *values.shape[1:]))
         rows.index_copy_(0, texts * layout.longest + self.positions, values)
         return rows.view(layout.texts, layout.longest, *values.shape[1:])
-
-
-def moved_to(device: torch.device, array: npt.NDArray[Any]) -> Tensor:
-    """Return an array as a tensor on a device. The copy to a GPU is from pinned memory and is not waited for."""
-    tensor = torch.from_numpy(array)
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 class UnsupportedError(RuntimeError):

@@ -20,9 +20,10 @@ from sentcli.errors import InputError, SentcliError, broken_library, one_line
 from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
 from sentcli.model import attention, building, flat_attention
+from sentcli.model.ahead import Later, runs_ahead, sent
 from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, Vectors, Waiting, size_of
 from sentcli.model.flat import Flat, padded_alone
-from sentcli.model.flat_attention import FlatInputs, Kernel, moved_to
+from sentcli.model.flat_attention import FlatInputs, Kernel
 from sentcli.model.forking import forked, heal
 from sentcli.model.options import LoadOptions
 from sentcli.model.padding import try_padding
@@ -65,7 +66,7 @@ class TorchBackend(Backend):
         self.process = os.getpid()
         # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
         self.default_batch_tokens = 1024 if device.type == "cpu" else GPU_BATCH_TOKENS[precision]
-        self.streams = UNDER_WAY if device.type == "cuda" else 1
+        self.streams = UNDER_WAY if runs_ahead(device) else 1
         self.dimension = 0
         self.batches: Batches = "padded"
         self.kernel: Kernel | None = None
@@ -156,18 +157,11 @@ class TorchBackend(Backend):
             raise forked(f"torch on {self.device}")
         texts, tokens = size_of(batch)
         with torch.inference_mode(), self._memory(texts, tokens):
-            vectors = self._compute(batch, prompt_length).float()
-            if self.torch_device.type != "cuda":
-                finished: Vectors = vectors.cpu().numpy()
-                return lambda: finished
-            copied = vectors.to("cpu", non_blocking=True)  # which is pinned
-            done: Any = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-            done.record(torch.cuda.current_stream(self.torch_device))
+            vectors = Later(self._compute(batch, prompt_length).float())
 
         def wait() -> Vectors:
             with self._memory(texts, tokens):
-                done.synchronize()
-            return copied.numpy()
+                return vectors.read().numpy()
 
         return wait
 
@@ -178,7 +172,7 @@ class TorchBackend(Backend):
             inputs = FlatInputs.on(self.torch_device, batch, self.kernel)
             return self.module.of_flat(inputs, prompt_length)
         is_full = bool(batch["attention_mask"].all())
-        tensors = {name: moved_to(self.torch_device, array) for name, array in batch.items()}
+        tensors = {name: sent(torch.from_numpy(array), self.torch_device) for name, array in batch.items()}
         return self.module(tensors, prompt_length, is_full=is_full)
 
     @contextmanager

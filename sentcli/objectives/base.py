@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sentcli.bounds import Bounded
 from sentcli.errors import InputError
+from sentcli.model.ahead import runs_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +36,13 @@ def by_length(batch: Mapping[str, Tensor], size: int | None = None) -> Iterator[
     mask = batch["attention_mask"]
     size = size or len(mask)
     size = min(size, CPU_ROWS) if mask.device.type == "cpu" else size
-    lengths = mask.sum(dim=1)
-    for rows in torch.split(lengths.argsort(descending=True, stable=True), size):
-        longest = int(lengths[rows].max())
-        yield rows, {name: values[rows, :longest] for name, values in batch.items()}
+    lengths, order = mask.sum(dim=1).sort(descending=True, stable=True)
+    parts = torch.split(order, size)
+    # the lengths are read in one wait for a GPU, and all rows together are as wide as the batch
+    single = len(parts) == 1 and runs_ahead(mask.device)
+    longest = [mask.shape[1]] if single else lengths[::size].tolist()
+    for rows, width in zip(parts, longest, strict=True):
+        yield rows, {name: values[rows, :width] for name, values in batch.items()}
 
 
 @dataclass(frozen=True)

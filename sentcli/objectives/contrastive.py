@@ -334,12 +334,20 @@ class MomentumContrastive(StatefulObjective):
         freeze(self.encoder)
         self.register_buffer("rows", torch.zeros(settings.queue_size, parts.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+        self._count: int | None = 0
+        self.register_load_state_dict_post_hook(_forget_count)  # type: ignore[no-untyped-call]
+
+    @property
+    def count(self) -> int:
+        """The number of past vectors; the buffer, whose look is a wait for a GPU, is read after a checkpoint alone."""
+        if self._count is None:
+            self._count = int(self.filled)
+        return self._count
 
     @property
     def queue(self) -> Tensor | None:
         """The past vectors ``[filled, d']``, the newest last; None while there are none."""
-        filled = int(self.filled)
-        return self.rows[-filled:] if filled else None
+        return self.rows[-self.count :] if self.count else None
 
     def forward(self, views: Views) -> Tensor:
         """Return the loss, and update the momentum encoder and the queue."""
@@ -360,7 +368,13 @@ class MomentumContrastive(StatefulObjective):
         ]
         new = gather(widened(views.head(widened(torch.cat(parts))[None])[0]))
         self.rows = torch.cat([self.rows, new])[-capacity:]
-        self.filled += min(len(new), capacity - int(self.filled))
+        self._count = min(self.count + len(new), capacity)
+        self.filled.fill_(self._count)
+
+
+def _forget_count(module: MomentumContrastive, _: object) -> None:
+    """Make a queue count anew, whose buffers have been loaded."""
+    module._count = None
 
 
 @dataclass(frozen=True, kw_only=True)

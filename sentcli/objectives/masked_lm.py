@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.model import stored_heads, surgery
+from sentcli.model.ahead import sent
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary, by_length
 
 if TYPE_CHECKING:
@@ -46,12 +47,14 @@ def mask_tokens(
     Returns:
         The changed ids, and the labels: the original id where a token was chosen, and -100 elsewhere.
     """
-    special = torch.isin(ids, torch.tensor(sorted({*vocabulary.special, vocabulary.pad}), device=ids.device))
+    special = ids == vocabulary.pad
+    for number in sorted(vocabulary.special):  # a tensor of them would be copied to a GPU, which is a wait
+        special = special | (ids == number)
     drawn = torch.rand(ids.shape, device=ids.device)
     if whole_words:
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         assert vocabulary.continues is not None
-        goes_on = vocabulary.continues.to(ids.device)[ids]
+        goes_on = sent(vocabulary.continues, ids.device)[ids]
         drawn = drawn.gather(1, places.where(~goes_on, 0).cummax(dim=1).values)  # that of the first token of the word
     chosen = (drawn < rate) & ~special
     kind = torch.rand(ids.shape, device=ids.device)
@@ -116,7 +119,8 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
         backbone: the model whose word embeddings decode, if `head` has no decoder.
     """
     chosen = labels != IGNORED
-    hidden, words = hidden[chosen], labels[chosen]  # only the chosen positions, which are few
+    places = chosen.nonzero(as_tuple=True)  # once: on a GPU each selection by a mask waits for their number
+    hidden, words = hidden[places], labels[places]  # only the chosen positions, which are few
     size = max(1, WORD_SCORES // len(head.bias))
     # parts of few different lengths: oneDNN keeps code for each, and a heap of blocks that recur stays in one piece
     unit = min(size, ROWS_OF_WORDS)
@@ -147,9 +151,9 @@ def chosen_states(
     hidden, words = [], []
     for rows, part in by_length({**inputs, "labels": labels}):
         row_labels = part.pop("labels")
-        chosen = row_labels != IGNORED
-        hidden.append(states(rows, part)[chosen])
-        words.append(row_labels[chosen])
+        places = (row_labels != IGNORED).nonzero(as_tuple=True)
+        hidden.append(states(rows, part)[places])
+        words.append(row_labels[places])
     return torch.cat(hidden), torch.cat(words)
 
 

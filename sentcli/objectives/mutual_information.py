@@ -250,11 +250,14 @@ def jensen_shannon_terms(
     tokens: Tensor, sentences: Tensor, mask: Tensor, discriminator: Discriminator = dot_products
 ) -> tuple[Tensor, Tensor]:
     """Return E_pos and E_neg, whose difference is `jensen_shannon_mi_loss`."""
-    scores = discriminator(tokens[mask.bool()], sentences)
-    owner = mask.bool().nonzero()[:, 0]
-    own = functional.one_hot(owner, len(sentences)).bool()
-    positive = (math.log(2) - functional.softplus(-scores[own])).mean()
-    negative = (functional.softplus(scores[~own]) - math.log(2)).mean()
+    owner, place = mask.nonzero(as_tuple=True)
+    scores = discriminator(tokens[owner, place], sentences)
+    # columns by number, because on a GPU each selection by a mask waits for their number
+    own = owner[:, None]
+    others = torch.arange(len(sentences) - 1, device=own.device).expand(len(own), -1)
+    others = others + (others >= own)
+    positive = (math.log(2) - functional.softplus(-scores.gather(1, own))).mean()
+    negative = (functional.softplus(scores.gather(1, others)) - math.log(2)).mean()
     return positive, negative
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from sentcli.methods.views import BatchTexts
+from sentcli.model.ahead import sent
 from sentcli.model.encoding import one_ahead
 from sentcli.model.tokenizing import Tokens, pad
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sentcli.methods.views import ViewMaker
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.training.data import TrainingSentences
+    from sentcli.training.training_model import Inputs
 
 VIEW_STREAM = 2**31
 """Sets the random numbers of the views apart from those of the order, whose second key is the epoch."""
@@ -124,9 +126,17 @@ class BatchMaker:
         tokens = self.views.tokens(tokens, rng.spawn(self.order.processes)[self.rank])
         return Batch(tokens, texts, tuple(parts[-1]))
 
-    def steps(self, first: int, end: int) -> Iterator[list[Batch]]:
-        """Yield the batches of steps `first` to `end` - 1, each made while the step before is trained on."""
-        return one_ahead(self.step, range(first, end))
+    def steps(self, first: int, end: int, device: torch.device) -> Iterator[tuple[list[Batch], list[Inputs]]]:
+        """Yield the batches of steps `first` to `end` - 1, as texts and as tensors on a device.
+
+        A step's sentences are tokenised, and their copy to a GPU is queued, while the step before is trained on.
+        """
+
+        def ready(number: int) -> tuple[list[Batch], list[Inputs]]:
+            batches = self.step(number)
+            return batches, [to_tensors(batch, self.tokenizer.pad_id, self.views.count, device) for batch in batches]
+
+        return one_ahead(ready, range(first, end))
 
 
 def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
@@ -139,8 +149,8 @@ def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> d
         tokens = Tokens(ids, types or None, np.zeros(len(ids), np.int64))
     arrays = pad(tokens, range(len(tokens.ids)), pad_id)
     repeats = views // len(batch.views)
-    tensors = {name: torch.from_numpy(array).to(device).repeat(repeats, 1) for name, array in arrays.items()}
+    tensors = {name: sent(torch.from_numpy(array), device).repeat(repeats, 1) for name, array in arrays.items()}
     for name in ("labels", "matched"):
         if (array := getattr(batch.texts, name)) is not None:
-            tensors[name] = torch.from_numpy(array).to(device)
+            tensors[name] = sent(torch.from_numpy(array), device)
     return tensors

@@ -63,21 +63,20 @@ class Progress:
     sentences: int = 0
     truncated: int = 0
     seconds: float = 0.0
-    """The time that training took, without evaluations and checkpoints."""
+    """The time that training took, with the wait for sentences, without evaluations and checkpoints."""
     shares: dict[str, float] = field(default_factory=dict)
     """The sum of each term's measured shares of the gradient."""
     measured: int = 0
     """How often the shares were measured."""
 
-    def add(self, batches: Sequence[Batch], seconds: float, shares: Mapping[str, float]) -> None:
-        """Count one step."""
+    def add(self, batches: Sequence[Batch], shares: Mapping[str, float]) -> None:
+        """Count one step; its time is counted apart from it."""
         self.step += 1
         self.measured += bool(shares)
         for name, share in shares.items():
             self.shares[name] = self.shares.get(name, 0.0) + share
         self.sentences += sum(len(batch) for batch in batches) * process_count()
         self.truncated += sum(batch.truncated for batch in batches) * process_count()
-        self.seconds += seconds
 
     @property
     def speed(self) -> float:

@@ -8,13 +8,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from sentcli.model.ahead import Later, runs_ahead
 from sentcli.model.kernels import dense_gradients
-from sentcli.processes import average_gradients, gathered, process_count
+from sentcli.processes import average_gradients, gather
 from sentcli.training.training_model import TrainingModel, in_order, unpacked
 
 if TYPE_CHECKING:
@@ -22,10 +24,33 @@ if TYPE_CHECKING:
     from sentcli.training.training_model import Inputs
 
 
+@dataclass(frozen=True)
+class StepNumbers:
+    """The loss, its terms and the norm of the gradient of one step, which may still be on their way from a GPU."""
+
+    names: tuple[str, ...]
+    """Of the loss and its terms."""
+    numbers: Later
+    """The loss, its terms and the norm, a row for each process."""
+    shares: dict[str, float]
+    """Each term's share of the gradient on the encoder, if it was measured."""
+
+    def read(self) -> tuple[dict[str, float], float]:
+        """Wait for the numbers, and return the loss and its terms and the norm, as means over the processes."""
+        rows = self.numbers.read().tolist()
+        means = [sum(values) / len(rows) for values in zip(*rows, strict=True)]
+        return dict(zip(self.names, means[:-1], strict=True)), means[-1]
+
+
 class Gradients:
     """Computes the gradient of a step, at once or with gradient caching, in any precision and number of processes.
 
-    `collect` leaves the gradient on the parameters, and `apply` makes the optimiser's step with it.
+    `queue` leaves the gradient on the parameters, and `apply` makes the optimiser's step with it.
+
+    Attributes:
+        behind: how many steps later the numbers of a step are looked at, so that a GPU has work meanwhile. It is 1
+            where the optimiser looks at the numbers on the GPU itself, and leaves the weights as they are if they are
+            not finite; 0 where the program has to look before it calls `apply`.
     """
 
     def __init__(self, model: TrainingModel, settings: Settings) -> None:
@@ -34,19 +59,27 @@ class Gradients:
         self.encoder = [parameter for parameter in model.encoder.parameters() if parameter.requires_grad]
         self.device = self.trained[0].device
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
+        can_skip = getattr(self.optimizer, "_step_supports_amp_scaling", False)
+        self.behind = int(runs_ahead(self.device) and can_skip)
 
     def collect(
         self, batches: Sequence[Inputs], *, measure: bool = False
     ) -> tuple[dict[str, float], float, dict[str, float]]:
+        """Do as `queue` does and wait for the numbers.
+
+        Returns:
+            The loss and its unweighted terms, as the mean over batches and processes; the norm of the gradient before
+            clipping; and each term's share of the gradient on the encoder, if it was measured.
+        """
+        step = self.queue(batches, measure=measure)
+        return *step.read(), step.shares
+
+    def queue(self, batches: Sequence[Inputs], *, measure: bool = False) -> StepNumbers:
         """Average the gradient over batches and processes, clip it, and leave it on the parameters.
 
         Args:
             batches: model inputs as `TrainingModel.forward` takes them.
             measure: also measure the share of each term in the gradient, on the first batch.
-
-        Returns:
-            The loss and its unweighted terms, as the mean over batches and processes; the norm of the gradient before
-            clipping; and each term's share of the gradient on the encoder, if it was measured.
         """
         backward = self.backward_cached if self.settings.mini_batch_size else self.backward_whole
         sums: Tensor | None = None
@@ -62,13 +95,19 @@ class Gradients:
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.trained, self.settings.clip_norm or math.inf)
         assert sums is not None
-        numbers = torch.stack([*(sums / len(batches)), norm.to(sums.dtype)]).tolist()  # one wait for the device
-        if process_count() > 1:
-            numbers = [sum(values) / process_count() for values in zip(*gathered(numbers), strict=True)]
-        return dict(zip(["loss", *names], numbers[:-1], strict=True)), numbers[-1], shares
+        own = torch.stack([*(sums / len(batches)), norm.to(sums.dtype)])
+        numbers = gather(own[None])
+        if self.behind and not self.scaler.is_enabled():
+            # a fused optimiser leaves out its step where this is 1, as it does for a scaler of half precision
+            self.optimizer.found_inf = 1 - numbers.isfinite().all().float()  # type: ignore[attr-defined]
+        return StepNumbers(("loss", *names), Later(numbers), shares)
 
     def apply(self, rate: float) -> None:
-        """Make the optimiser's step at a learning rate, unless half precision has overflowed."""
+        """Make the optimiser's step at a learning rate, unless half precision has overflowed.
+
+        Where the numbers are looked at later, it also leaves the weights as they are if the loss or the norm is not
+        finite.
+        """
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
@@ -175,8 +214,7 @@ class UncorrectedAdamW(torch.optim.AdamW):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Make one optimiser step."""
         for group in self.param_groups:
-            state: dict[str, Any] = next((self.state[p] for p in group["params"] if self.state[p]), {})
-            count = float(state.get("step", 0)) + 1
+            count = group["steps"] = self._steps(group) + 1
             first, second = group["betas"]
             group["factor"] = (1 - first**count) / math.sqrt(1 - second**count)
             group["lr"] *= group["factor"]
@@ -185,6 +223,17 @@ class UncorrectedAdamW(torch.optim.AdamW):
         for group in self.param_groups:
             group["lr"] /= group["factor"]
             group["weight_decay"] *= group["factor"]
+
+    def _steps(self, group: dict[str, Any]) -> float:
+        """Return the number of steps so far.
+
+        torch counts them on the GPU, where reading is a wait. The count of the group serves, unless there is none yet,
+        or a scaler of half precision may have left out a step.
+        """
+        if "steps" in group and not hasattr(self, "grad_scale"):
+            return float(group["steps"])
+        state: dict[str, Any] = next((self.state[p] for p in group["params"] if self.state[p]), {})
+        return float(state.get("step", 0))
 
 
 def keep_freed_memory() -> None:

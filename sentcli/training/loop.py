@@ -9,6 +9,7 @@ r"""The training loop, for every method. One step, from top to bottom, is `train
 
 A step: the texts of m views of B sentences, tokenised; one encoder pass over all m*B rows (dropout makes the views
 differ where the texts do not); the head; each objective on the views; the weighted sum backward, clip, optimiser step.
+A GPU is never left without work: the next step is queued before the numbers of this one are looked at.
 
 N processes of batch b make the step of one process of batch N * b: the vectors of all are gathered where a loss, a
 queue or a statistic wants them, and the gradients are averaged. The first process alone writes.
@@ -19,28 +20,26 @@ and views follow from (seed, step), all other random numbers from the states tha
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import torch
 
-from sentcli.errors import SentcliError
 from sentcli.processes import agree, is_first, process_count, rank
-from sentcli.training.batches import BatchMaker, Order, to_tensors
+from sentcli.training.batches import BatchMaker, Order
 from sentcli.training.checkpoints import Progress, Scores, checkpoint_bytes, restore, snapshot, weights_bytes
 from sentcli.training.gradients import Gradients, keeping_freed_memory
-from sentcli.training.observer import DevScores, StepInfo, TrainResult
+from sentcli.training.observer import DevScores, TrainResult
+from sentcli.training.reports import Step, StepReports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from sentcli.methods import Method
     from sentcli.methods.method import Settings
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.model.torch_model import TorchEncoder
-    from sentcli.training.batches import Batch
     from sentcli.training.data import TrainingSentences
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer
@@ -109,32 +108,33 @@ def train(
         observer.resumed(progress.step, folder.notes)
     if progress.step == 0:
         keeper.evaluate(0)
+    reports = StepReports(folder, observer, progress, gradients, total)
+    steps = maker.steps(progress.step, total, gradients.device)
     model.train()
     with keeping_freed_memory():
-        # a step's sentences are tokenised while the step before is trained on
-        for batches in maker.steps(progress.step, total):
-            inputs = [to_tensors(b, tokenizer.pad_id, method.views.count, gradients.device) for b in batches]
-            began, step = time.perf_counter(), progress.step + 1
-            rate = settings.learning_rate * settings.rate(progress.step, total)
+        began = time.perf_counter()
+        for step, (batches, inputs) in enumerate(steps, progress.step + 1):
+            rate = settings.learning_rate * settings.rate(step - 1, total)
             measured = bool(settings.share_every) and (step == 1 or step % settings.share_every == 0)
 
             # forward, backward, mean over batches and processes, clip
-            values, norm, shares = gradients.collect(inputs, measure=measured)
-            stop_if_not_finite(step, values, norm, batches, folder, overflow=settings.precision == "fp16")
+            numbers = gradients.queue(inputs, measure=measured)
+            reports.add(Step(step, rate, batches, numbers))  # stops if a loss or gradient is not finite
 
             gradients.apply(rate)
-            progress.add(batches, time.perf_counter() - began, shares)
-            info = StepInfo(step, total, values, shares, rate, norm, progress.speed)
-            folder.log(info.line())
-            if observer is not None:
-                observer.step(info)
+            progress.seconds += time.perf_counter() - began
+            reports.log()
 
-            if step % settings.eval_every == 0 or step == total:
+            is_scored, is_saved = step % settings.eval_every == 0, bool(save_every) and step % save_every == 0
+            if is_scored or is_saved or step == total:
+                reports.finish()
+            if is_scored or step == total:
                 keeper.evaluate(step)
             if keeper.stopped:
                 break
-            if save_every and step % save_every == 0 and step < total:
+            if is_saved and step < total:
                 folder.save_checkpoint(snapshot(gradients, progress, keeper.scores))
+            began = time.perf_counter()
     keeper.restore_best()
     model.eval()
     return result_of(keeper, progress, total)
@@ -143,31 +143,6 @@ def train(
 def run_order(model: TrainingModel, settings: Settings, sentences: int) -> Order:
     """Return the order in which a run with these settings sees its sentences, over all processes."""
     return Order(sentences, settings.batch_size, settings.seed, model.least_rows, process_count())
-
-
-def stop_if_not_finite(
-    step: int, values: dict[str, float], norm: float, batches: Sequence[Batch], folder: RunFolder, *, overflow: bool
-) -> None:
-    """Stop before weights become NaN or infinite, and keep the sentences of the step in ``failed-batch.json``.
-
-    Args:
-        step: the number of the step, from 1.
-        values: the loss and its terms.
-        norm: the norm of the gradient.
-        batches: the batches of the step.
-        folder: the folder of the run.
-        overflow: accept an infinite gradient, as in fp16, where the scaler skips such a step and lowers its scale.
-
-    Raises:
-        SentcliError: if the loss, or without `overflow` the gradient, is not finite.
-    """
-    finite = math.isfinite(values["loss"])
-    if finite and (overflow or norm < math.inf):
-        return
-    rows, views = [list(batch.rows) for batch in batches], [batch.texts.views for batch in batches]
-    path = folder.keep_failed({"step": step, **values, "grad_norm": norm, "rows": rows, "views": views})
-    problem = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
-    raise SentcliError(f"step {step}: {problem}; the sentences are in {path}; try a lower --learning-rate")
 
 
 class BestKeeper:

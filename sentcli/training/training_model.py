@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sentcli.errors import InputError
 from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
+from sentcli.model.ahead import runs_ahead, sent
 from sentcli.model.kernels import CpuKernels
 from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.base import CPU_ROWS, by_length
@@ -51,7 +52,11 @@ class TrainingModel(nn.Module):
             {layer for o in method.objectives.values() for layer in o.attention_layers(surgery.depth(backbone))}
         )
         rate = method.settings.drop_heads
-        if (self.attention_layers or rate) and not attention.install(backbone) and rate:
+        # its mask is made without a wait for a GPU; a compiled encoder keeps the attention that torch.compile knows
+        is_ahead = runs_ahead(next(backbone.parameters()).device) and not method.settings.compile
+        if method.settings.compile:
+            attention.uninstall(backbone)
+        if (self.attention_layers or rate or is_ahead) and not attention.install(backbone) and rate:
             raise InputError(f"drop_heads: the attention of a {backbone.config.model_type} model is out of reach")
         self.encoder = parts.encoder
         self.second: TorchEncoder | None = copy.deepcopy(parts.encoder) if method.twin is not None else None
@@ -187,7 +192,7 @@ class TrainingModel(nn.Module):
         """
         mask = inputs["attention_mask"]
         views = torch.arange(self.views, device=mask.device).repeat_interleave(len(mask) // self.views)
-        before, after = torch.tensor(self.around, device=mask.device)[views].T
+        before, after = sent(torch.tensor(self.around), mask.device)[views].T
         lengths, places = mask.sum(dim=1), torch.arange(mask.shape[1], device=mask.device)
         hidden = (places >= before[:, None]) & (places < (lengths - after)[:, None])
         kinds, kind = torch.unique(torch.stack([views, lengths]), dim=1, return_inverse=True)

@@ -5,6 +5,9 @@
 
 import json
 import os
+import subprocess
+import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from sentcli.search.exact import Blocks, search, search_blocks
 from sentcli.search.on_device import DeviceRows
 from sentcli.search.recall import recall, sample
 from tests.search.conftest import clustered
+from tests.training.test_processes import ranks
 
 DEVICE = os.environ.get("SENTCLI_TEST_DEVICE", "cuda")
 TEXTS = [
@@ -160,3 +164,91 @@ def test_training_learns_and_encodes(invoke, tiny_bert, tmp_path, precision):
     ]
     assert np.isfinite(losses).all() and np.mean(losses[-3:]) < np.mean(losses[:3])
     assert np.isfinite(SentenceEncoder.load(str(output), device=DEVICE, backend="torch").encode(TEXTS[:4])).all()
+
+
+@contextmanager
+def no_wait_for_the_gpu():
+    """Make torch raise an error where the program would wait for the GPU."""
+    import torch
+
+    if DEVICE != "cpu":
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        if DEVICE != "cpu":
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.fixture
+def training(tiny_bert, tmp_path):
+    """The gradients of a run and the inputs of its steps."""
+    from sentcli.training.batches import BatchMaker
+    from sentcli.training.gradients import Gradients
+    from sentcli.training.loop import run_order
+    from sentcli.training.prepare import prepare
+    from sentcli.training.request import TrainRequest
+
+    source = tmp_path / "texts.txt"
+    source.write_text("\n".join(TEXTS))
+    settings = [("settings.batch_size", 16)]
+    request = TrainRequest("simcse", str(tiny_bert), [str(source)], tmp_path / "m", device=DEVICE, assignments=settings)
+    run = prepare(request)
+    order = run_order(run.model, run.method.settings, len(run.corpus.sentences))
+    maker = BatchMaker(run.corpus, run.tokenizer, order, run.method.views)
+    gradients = Gradients(run.model.train(), run.method.settings)
+    return gradients, (inputs for _, inputs in maker.steps(0, 4, gradients.device))
+
+
+def test_a_step_is_queued_without_a_wait(training):
+    gradients, steps = training
+    before = gradients.queue(next(steps))
+    gradients.apply(1e-4)  # the optimiser makes its state
+    for inputs in steps:
+        with no_wait_for_the_gpu():
+            step = gradients.queue(inputs)
+            gradients.apply(1e-4)
+        values, norm = before.read()
+        assert 0 < values["loss"] < 10 and norm > 0
+        before = step
+
+
+def test_the_optimiser_leaves_out_a_step_that_is_not_finite(training):
+    import torch
+
+    gradients, steps = training
+    if DEVICE == "cpu":
+        pytest.skip("a CPU looks at the numbers before the step")
+    gradients.queue(next(steps))
+    gradients.apply(1e-3)
+    with torch.no_grad():
+        gradients.trained[0].view(-1)[:] = torch.nan
+    kept = [weight.clone() for weight in gradients.trained]
+    gradients.queue(next(steps))
+    gradients.apply(1e-3)
+    for weight, before in zip(gradients.trained, kept, strict=True):
+        torch.testing.assert_close(weight, before, rtol=0, atol=0, equal_nan=True)
+
+
+def test_two_processes_equal_one_of_twice_the_batch(tiny_bert, tmp_path):
+    """Two GPUs by NCCL: the negatives of both, in float64."""
+    import torch
+
+    if DEVICE != "cpu" and torch.cuda.device_count() < 2:
+        pytest.skip("there is one GPU")
+    source = tmp_path / "texts.txt"
+    source.write_text("\n".join(TEXTS))
+    cases = json.dumps({"simcse": ("simcse", {}), "esimcse": ("esimcse", {"momentum_dropout": 0.0, "views": "copies"})})
+    found = []
+    for count, batch in ((1, 16), (2, 8)):
+        out = tmp_path / f"{count}.pt"
+        arguments = [cases, tiny_bert, source, out, batch, 4, DEVICE]
+        command = [sys.executable, "-m", "tests.training.two_ranks", *map(str, arguments)]
+        processes = [subprocess.Popen(command, env=environment) for environment in ranks(count)]
+        assert [process.wait(240) for process in processes] == [0] * count
+        found.append(torch.load(out))
+    for case, one in found[0].items():
+        two = found[1][case]
+        torch.testing.assert_close(one["losses"], two["losses"], rtol=1e-5, atol=1e-5)
+        for name, gradient in one["gradients"].items():
+            torch.testing.assert_close(gradient, two["gradients"][name], rtol=1e-5, atol=1e-5, msg=name)

@@ -65,7 +65,7 @@ def trained(tmp_path_factory):
     found = {}
     for count, batch in ((1, 16), (2, 8)):
         out = folder / f"{count}.pt"
-        arguments = ["tests.training.two_ranks", json.dumps(cases), model, folder / "text.txt", out, batch, 4]
+        arguments = ["tests.training.two_ranks", json.dumps(cases), model, folder / "text.txt", out, batch, 4, "cpu"]
         codes, said = finish(launch(count, arguments))
         assert codes == [0] * count, said
         found[count] = torch.load(out)

@@ -8,26 +8,27 @@ import torch
 from sentcli.methods import METHODS, configure
 from sentcli.model.torch_backend import text_tokenizer
 from sentcli.processes import is_first, process_count, rank, together
-from sentcli.training.batches import BatchMaker, Order, to_tensors
+from sentcli.training.batches import BatchMaker, Order
 from sentcli.training.data import read_corpus
 from sentcli.training.gradients import Gradients
 from sentcli.training.prepare import load_encoder, make_model, seed_everything
 
 
-def main(cases, model_folder, text, out, batch, steps):
+def main(cases, model_folder, text, out, batch, steps, device):
     """Train a few steps of each case without dropout and keep everything that could differ."""
     torch.set_default_dtype(torch.float64)
-    with together("cpu"):
-        found = {name: train(method, model_folder, text, batch, steps, s) for name, (method, s) in cases.items()}
+    with together(device) as own:
+        settings = model_folder, text, batch, steps
+        found = {name: train(method, *settings, given, own) for name, (method, given) in cases.items()}
         if is_first():
             torch.save(found, out)
 
 
-def train(method, model_folder, text, batch, steps, settings):
+def train(method, model_folder, text, batch, steps, settings, device):
     """Return losses, norms and the last gradients of some steps, and the state after them."""
     chosen = configure(METHODS[method], [*settings.items(), ("batch_size", batch), ("dropout", 0.0)])
     seed_everything(1)
-    encoder, _ = load_encoder(chosen, model_folder, device="cpu")
+    encoder, _ = load_encoder(chosen, model_folder, device=device)
     model = make_model(chosen, encoder).double().train()
     gradients = Gradients(model, chosen.settings)
     tokenizer = text_tokenizer(encoder.hf_tokenizer, encoder.spec, 20)
@@ -36,16 +37,15 @@ def train(method, model_folder, text, batch, steps, settings):
     maker = BatchMaker(corpus, tokenizer, order, chosen.views, rank=rank())
     torch.manual_seed(5)  # a shuffle of columns is the only draw
     losses, norms = [], []
-    for made in maker.steps(0, steps):
-        tensors = [to_tensors(b, tokenizer.pad_id, chosen.views.count, torch.device("cpu")) for b in made]
+    for _, tensors in maker.steps(0, steps, gradients.device):
         values, norm, _ = gradients.collect(tensors)
         losses.append(values["loss"])
         norms.append(norm)
-        kept = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        kept = {name: p.grad.clone().cpu() for name, p in model.named_parameters() if p.grad is not None}
         gradients.apply(chosen.settings.learning_rate)
-    return {"losses": losses, "norms": norms, "gradients": kept, "state": model.state_dict()}
+    return {"losses": losses, "norms": norms, "gradients": kept, "state": model.cpu().state_dict()}
 
 
 if __name__ == "__main__":
-    cases, model_folder, text, out, batch, steps = sys.argv[1:]
-    main(json.loads(cases), model_folder, text, out, int(batch), int(steps))
+    cases, model_folder, text, out, batch, steps, device = sys.argv[1:]
+    main(json.loads(cases), model_folder, text, out, int(batch), int(steps), device)

@@ -1,0 +1,1 @@
+"""The parts of `benchmarks/gpu.py`: encoding, files, search and training."""

@@ -1,0 +1,116 @@
+"""What a step says: its numbers are checked, logged and shown, on a GPU while the next step is computed."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sentcli.errors import SentcliError
+from sentcli.training.observer import StepInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sentcli.training.batches import Batch
+    from sentcli.training.checkpoints import Progress
+    from sentcli.training.gradients import Gradients, StepNumbers
+    from sentcli.training.observer import Observer
+    from sentcli.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step whose gradient has been queued."""
+
+    number: int
+    """From 1."""
+    rate: float
+    """The learning rate."""
+    batches: Sequence[Batch]
+    numbers: StepNumbers
+
+
+class StepReports:
+    """Checks the steps of a run in their order, and reports them to the folder and the observer.
+
+    The numbers of a step are looked at when `Gradients.behind` further steps have been queued, at the latest by
+    `finish`. Weights never become NaN: without steps in between, `add` comes before the optimiser's step, and with
+    them the optimiser has looked itself.
+
+    Args:
+        folder: receives a line for each step, and the batch of a step that failed.
+        observer: is told of each step.
+        progress: counts the steps that were reported.
+        gradients: those of the run.
+        total: the number of steps of the run.
+    """
+
+    def __init__(
+        self, folder: RunFolder, observer: Observer | None, progress: Progress, gradients: Gradients, total: int
+    ) -> None:
+        self.folder, self.observer, self.progress, self.total = folder, observer, progress, total
+        self.behind, self.overflow = gradients.behind, gradients.scaler.is_enabled()
+        self.waiting: list[Step] = []
+        self.checked: list[tuple[Step, dict[str, float], float]] = []
+
+    def add(self, step: Step) -> None:
+        """Take a step, and check the one that is due.
+
+        Raises:
+            SentcliError: if its loss or its gradient is not finite.
+        """
+        self.waiting.append(step)
+        self._check(self.behind)
+
+    def log(self) -> None:
+        """Report the steps that have been checked."""
+        for step, values, norm in self.checked:
+            self.progress.add(step.batches, step.numbers.shares)
+            shares = step.numbers.shares
+            info = StepInfo(step.number, self.total, values, shares, step.rate, norm, self.progress.speed)
+            self.folder.log(info.line())
+            if self.observer is not None:
+                self.observer.step(info)
+        self.checked = []
+
+    def finish(self) -> None:
+        """Wait for the steps that are not checked yet, and report them.
+
+        Raises:
+            SentcliError: if a loss or a gradient is not finite.
+        """
+        began = time.perf_counter()
+        self._check(0)
+        self.progress.seconds += time.perf_counter() - began
+        self.log()
+
+    def _check(self, behind: int) -> None:
+        while len(self.waiting) > behind:
+            step = self.waiting.pop(0)
+            values, norm = step.numbers.read()
+            stop_if_not_finite(step, values, norm, self.folder, overflow=self.overflow)
+            self.checked.append((step, values, norm))
+
+
+def stop_if_not_finite(step: Step, values: dict[str, float], norm: float, folder: RunFolder, *, overflow: bool) -> None:
+    """Stop before weights become NaN or infinite, and keep the sentences of the step in ``failed-batch.json``.
+
+    Args:
+        step: with the batches of the step.
+        values: the loss and its terms.
+        norm: the norm of the gradient.
+        folder: the folder of the run.
+        overflow: accept an infinite gradient, as in fp16, where the scaler skips such a step and lowers its scale.
+
+    Raises:
+        SentcliError: if the loss, or without `overflow` the gradient, is not finite.
+    """
+    finite = math.isfinite(values["loss"])
+    if finite and (overflow or norm < math.inf):
+        return
+    rows, views = [list(batch.rows) for batch in step.batches], [batch.texts.views for batch in step.batches]
+    path = folder.keep_failed({"step": step.number, **values, "grad_norm": norm, "rows": rows, "views": views})
+    problem = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
+    raise SentcliError(f"step {step.number}: {problem}; the sentences are in {path}; try a lower --learning-rate")
