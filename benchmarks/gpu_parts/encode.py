@@ -12,6 +12,7 @@ from gpu_parts.material import base_model, mixed_lengths, texts
 from gpu_parts.sheet import Setting, Sheet, free_memory, in_turn, peak, rate, speed
 from sentcli import SentenceEncoder
 from sentcli.errors import SentcliError
+from sentcli.model.flat_attention import forcing
 from sentcli.zoo import resolve
 
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -81,13 +82,14 @@ def compare(setting, sheet, name, folder, found, precision, *, length=LENGTH, pe
     options = {"device": setting.device, "backend": "torch", "max_length": length}
     ours = SentenceEncoder.load(folder, precision=precision, **options)
     memory = peak(setting, lambda: ours.encode(found))  # before others take some
-    padded = padded_only(ours)
+    with forcing(None):
+        padded = SentenceEncoder.load(folder, precision=precision, **options)
     sides = {
         "card alone": (on_the_card(setting, folder, found, precision, length), len(found)),
         "sentcli": (lambda: ours.encode(found), len(found)),
         "sentcli, padded": (lambda: padded.encode(found), len(found)),
     }
-    if name == "MiniLM":
+    if name == "MiniLM" or ours.backend.batches != "flat":
         del sides["sentcli, padded"]
     if peer:
         try:
@@ -97,7 +99,8 @@ def compare(setting, sheet, name, folder, found, precision, *, length=LENGTH, pe
     times = in_turn(sides, setting.runs)
     sheet.add(f"{title}, batches on the card alone", speed(times["card alone"], "texts"))
     if "sentcli, padded" in times:
-        sheet.add(f"{title}, sentcli, padded batches", speed(times["sentcli, padded"], "texts"))
+        flat = f"flat is {ratio(times, 'sentcli, padded', 'sentcli')} x this"
+        sheet.add(f"{title}, sentcli, padded batches", speed(times["sentcli, padded"], "texts"), flat)
     of_card = ratio(times, "card alone", "sentcli")
     against = f"{of_card} x card alone"
     if "peer" in times:
@@ -111,11 +114,6 @@ def compare(setting, sheet, name, folder, found, precision, *, length=LENGTH, pe
     if name == "MiniLM":
         sheet.cells[f"encode {precision}, x the card alone"] = of_card
     free_memory()
-
-
-def padded_only(encoder: SentenceEncoder) -> SentenceEncoder:
-    """Return an encoder that pads its batches; as long as there is no other way, it is the encoder itself."""
-    return encoder
 
 
 def best_peer(

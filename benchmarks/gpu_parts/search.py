@@ -22,6 +22,8 @@ def run(setting: Setting, sheet: Sheet) -> None:
     vectors, queries = unit_vectors(setting, rows, asked)
     exact_search(setting, sheet, vectors, queries)
     free_memory()
+    scan(setting, sheet, vectors, queries)
+    free_memory()
     inverted_file(setting, sheet, vectors[: rows // 5], queries)
 
 
@@ -53,6 +55,22 @@ def exact_search(setting: Setting, sheet: Sheet, vectors: np.ndarray, queries: n
             sheet.add(f"{title}, {side}", speed(times[side], "queries"))
         if count == len(queries) and k == KS[0] and "faiss" in times:
             sheet.cells["exact search, k 10, x faiss"] = ratio(times, "faiss", "sentcli")
+
+
+def scan(setting: Setting, sheet: Sheet, vectors: np.ndarray, queries: np.ndarray) -> None:
+    """Add exact search whose rows are scanned in bf16 first."""
+    try:
+        ours = searcher.build("flat-bf16", vectors, device=setting.device)
+    except SentcliError as error:
+        sheet.lacks("exact search by a scan in bf16", error)
+        return
+    expected = searcher.build("flat", vectors, device=setting.device).search(queries, KS[0]).positions
+    free_memory()
+    for k in KS:
+        times = in_turn({"scan": (lambda k=k: ours.search(queries, k), len(queries))}, setting.runs)
+        again = f"searched again {ours.protocol().get('searched_again', 0):.4f} of all so far"
+        same = f"hits of fp32: {shared(ours.search(queries, k).positions, expected):.5f}; " if k == KS[0] else ""
+        sheet.add(f"exact search by a scan in bf16, k {k:,}", speed(times["scan"], "queries"), same + again)
 
 
 def shared(found: np.ndarray, expected: np.ndarray) -> float:

@@ -250,15 +250,14 @@ class FaissIndex:
                 f"unknown parameter {parameter!r}{nearest(parameter, SETTINGS)}; one of {', '.join(SETTINGS)}"
             )
         faiss = require_faiss()
+        space = faiss.ParameterSpace() if self.on_cpu is None else faiss.GpuParameterSpace()
         with faiss_errors(f"this index has no parameter {parameter!r} ({{why}})"):
-            faiss.ParameterSpace().set_index_parameter(self.index, parameter, value)
+            space.set_index_parameter(self.index, parameter, value)
         if parameter != "efConstruction":
             self.efforts = {parameter: value}
 
     def on(self, device: str) -> FaissIndex:
         """Return a copy on a GPU, or this index if the device is no CUDA device or faiss cannot copy it there.
-
-        Search parameters have to be set before.
 
         Args:
             device: a device of torch, such as ``cpu`` or ``cuda:1``.

@@ -254,4 +254,5 @@ def build(
             built.add(block)
     searcher = Searcher([index], recipe, blocks, similarity, device)
     tune(searcher, sample(blocks, similarity, device=device))
+    searcher.parts = [index.on(device)]
     return searcher
