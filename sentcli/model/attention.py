@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.model import flat_attention
+from sentcli.model.ahead import runs_ahead
 from sentcli.model.kernels import attention_weights
 
 IMPLEMENTATION = "sentcli"
@@ -62,8 +63,8 @@ def is_installed(backbone: Any) -> bool:
 def mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
     """Return the mask of a batch as transformers makes it for fused attention; a flat batch has none.
 
-    Transformers asks whether there is any padding, to leave the mask out. On an accelerator that would wait for all
-    work before it, so there a batch has a mask unless `without_padding` says that it needs none.
+    Transformers asks whether there is any padding, to leave the mask out. On a GPU that would wait for all work before
+    it, so there a batch has a mask unless `without_padding` says that it needs none.
     """
     from transformers.masking_utils import sdpa_mask
 
@@ -71,7 +72,7 @@ def mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Ten
         return None
     if _is_full.get():
         attention_mask = None
-    elif attention_mask is not None and attention_mask.device.type != "cpu":
+    elif attention_mask is not None and runs_ahead(attention_mask.device):
         kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     kwargs["attention_mask"] = attention_mask
     made: Tensor | None = sdpa_mask(*args, **kwargs)

@@ -104,7 +104,7 @@ class TorchBackend(Backend):
         with self._memory(0, 0):
             self.module = module.to_precision(self.torch_device, PRECISIONS[self.precision])
         kind = getattr(module.backbone.config, "model_type", "")
-        if self.torch_device.type != "cpu":
+        if runs_ahead(self.torch_device):
             attention.install(module.backbone)  # whose masks are not waited for
         self.dimension, self.batches = try_padding(self.run, kind, self.precision)
         kernel = flat_attention.choose_kernel(self.torch_device, self.precision)

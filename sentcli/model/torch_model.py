@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sentcli.errors import InputError
 from sentcli.model import attention, flat_attention, surgery
+from sentcli.model.ahead import runs_ahead
 from sentcli.model.flat_attention import FlatInputs
 from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import count_without_ending
@@ -112,12 +113,12 @@ class TorchEncoder(nn.Module):
                 activation of a cross-encoder.
             attention_layers: the layers, counted from 0, whose attention weights are returned.
             sentence_only: only the sentence vectors are used, so that some token vectors need not be computed.
-            is_full: whether the batch is known to have no padding. On a CPU it is looked at; to look at it on an
-                accelerator would be to wait for it.
+            is_full: whether the batch is known to have no padding. To look at it on a GPU would be to wait for it.
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
-        is_full = is_full or (mask.device.type == "cpu" and bool(mask.all()))
+        if not self.training and not runs_ahead(mask.device):
+            is_full = bool(mask.all())
         is_full = is_full and not self.training
         full: AbstractContextManager[None] = nullcontext()
         if is_full and attention.is_installed(self.backbone):

@@ -168,6 +168,8 @@ class _Group:
             return _largest(products, rank)
 
         products: Floats = np.concatenate(workers.each(sampled, slices), axis=1)
+        if products.shape[1] < rank:  # the shares of many threads have hardly a row to draw from
+            return None, True
         least = _largest(products, rank).min(axis=1)
         return np.nextafter(least, np.float32(-np.inf)), False  # products equal to it are above the bound
 

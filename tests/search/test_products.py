@@ -46,6 +46,16 @@ def test_whole_numbers_give_the_order_of_a_stable_sort(data):
     assert np.array_equal(positions, expected[0]) and np.array_equal(scores, expected[1])
 
 
+def test_many_threads_share_few_rows(monkeypatch):
+    """Each of 64 threads has fewer rows than the sample takes one of."""
+    monkeypatch.setattr(products, "_threads", lambda: 64)
+    generator = np.random.default_rng(0)
+    queries, rows = (generator.integers(-3, 4, (count, 6)).astype(np.float32) for count in (16_000, 2100))
+    positions, scores = found(queries, rows, 1)
+    expected = sorted_whole(queries, rows, 1)
+    assert np.array_equal(positions, expected[0]) and np.array_equal(scores, expected[1])
+
+
 def test_what_is_no_number_comes_last():
     generator = np.random.default_rng(0)
     queries, rows = (generator.standard_normal((count, 8), dtype=np.float32) for count in (70, 5000))
