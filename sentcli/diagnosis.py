@@ -48,12 +48,15 @@ def examine() -> dict[str, Any]:
     torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
     exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
+    exact_search = "exact by NumPy's products unless there is an index"
+    if device.type != "cpu":
+        exact_search = f"exact by torch on {device}, whose memory keeps the rows, unless there is an index"
     cache = cache_folder("")
     plan = {
         "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
         "the cache (exports, vectors, scores, data)": f"{cache}, {folder_bytes(cache) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
-        "search": "exact by NumPy's products unless there is an index",
+        "search": exact_search,
         "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else NOT_INSTALLED,
     }
     models = [
