@@ -16,7 +16,7 @@ import torch
 from tokenizers import Tokenizer
 
 from sentcli.devices import choose_device, device_errors, why_no_cuda
-from sentcli.errors import InputError, SentcliError, broken_library, one_line
+from sentcli.errors import DeviceMemoryError, InputError, SentcliError, broken_library, one_line
 from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
 from sentcli.model import attention, building, flat_attention
@@ -129,9 +129,10 @@ class TorchBackend(Backend):
         self.kernel = kernel
         try:
             vectors = self.start(flat, 0)()[[0, -1]]
-        except flat_attention.UnsupportedError as error:
+        except (RuntimeError, TypeError, ValueError, DeviceMemoryError) as error:
+            # flash attention refuses heads of some sizes and GPUs of some generations in its own words
             self.kernel = None
-            return f"no kernel computes {error}"
+            return f"without padding, {backbone.config.model_type} does not run ({one_line(error)})"
         expected = np.concatenate([self.run(padded_alone(text), 0) for text in alone])
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
         cosines = np.einsum("nd,nd->n", vectors, expected) / np.maximum(lengths, 1e-12)

@@ -105,6 +105,16 @@ def test_a_model_that_does_not_pass_the_trial_runs_padded_batches_and_says_so(tm
     np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=1e-5)
 
 
+def test_a_kernel_that_refuses_a_model_leaves_it_padded(tmp_path):
+    def refusing(*arguments):
+        raise RuntimeError("FlashAttention forward only supports head dimension at most 256")
+
+    notes = []
+    encoder = load(folders.make(tmp_path / "st"), refusing, notice=notes.append)
+    assert encoder.backend.batches == "padded" and any("head dimension" in note for note in notes)
+    assert np.isfinite(encoder.encode(TEXTS)).all()
+
+
 @pytest.mark.parametrize("kind", ["mistral", "modernbert", "gemma3_text"])
 def test_the_trial_reaches_beyond_a_window(kind, tmp_path):
     folder = folders.make(tmp_path / "st", "lasttoken" if kind in folders.LAST_TOKEN else "mean", kind=kind)
