@@ -188,7 +188,19 @@ class TorchEncoder(nn.Module):
         return features
 
     def to_precision(self, device: torch.device, dtype: torch.dtype) -> TorchEncoder:
-        """Move the model to a device, the layers of its transformer to a precision and the rest to float32."""
+        """Move the model to a device, the layers of its transformer to a precision and the rest to float32.
+
+        The frequencies of rotary positions stay in float32, as transformers keeps them: an angle is a frequency times
+        a position, and in half precision it would be off by radians at the end of a long text.
+        """
+        frequencies = [
+            (part, name, buffer)
+            for part in self.backbone.modules()
+            for name, buffer in part.named_buffers(recurse=False)
+            if name.endswith("inv_freq")
+        ]
         self.backbone.to(device, dtype)
+        for part, name, buffer in frequencies:
+            setattr(part, name, buffer.to(device))
         self.stack.to(device)
         return self

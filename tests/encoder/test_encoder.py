@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModel
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.model.spec import POOLINGS
+from tests.encoder import folders
 
 LIMIT = 0.999999
 
@@ -118,6 +121,20 @@ def test_half_precision_runs_where_the_hardware_has_it_and_is_refused_elsewhere(
     assert cosines(half, SentenceEncoder.load(tiny_bert).encode(sentences)).min() > 0.99
     with pytest.raises(InputError, match=r"cpu .*fp16"):
         SentenceEncoder.load(tiny_bert, precision="fp16")
+
+
+@pytest.mark.parametrize("kind", ["modernbert", "qwen3"])
+def test_rotary_positions_in_half_precision_are_those_of_transformers(kind, tmp_path, monkeypatch):
+    from sentcli import precision
+
+    monkeypatch.setattr(precision, "half_precision_supported", lambda device, precision: True)
+    folder = folders.make(tmp_path / "st", "lasttoken" if kind in folders.LAST_TOKEN else "mean", kind=kind)
+    backbone = SentenceEncoder.load(folder, backend="torch", device="cpu", precision="bf16").torch_module.backbone
+    expected = AutoModel.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    ids = torch.arange(60)[None] % 30 + 5
+    with torch.inference_mode():
+        found, states = (model(ids).last_hidden_state for model in (backbone, expected))
+    assert states.dtype == torch.bfloat16 and torch.equal(found, states)
 
 
 @pytest.mark.parametrize(
