@@ -16,7 +16,7 @@ import torch
 from tokenizers import Tokenizer
 
 from sentcli.devices import choose_device, device_errors, why_no_cuda
-from sentcli.errors import InputError, SentcliError, broken_library, one_line
+from sentcli.errors import DeviceMemoryError, InputError, SentcliError, broken_library, one_line
 from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
 from sentcli.model import attention, building, flat_attention
@@ -129,10 +129,13 @@ class TorchBackend(Backend):
         self.kernel = kernel
         try:
             vectors = self.start(flat, 0)()[[0, -1]]
+            expected = np.concatenate([self.run(padded_alone(text), 0) for text in alone])
         except flat_attention.UnsupportedError as error:
             self.kernel = None
             return f"no kernel computes {error}"
-        expected = np.concatenate([self.run(padded_alone(text), 0) for text in alone])
+        except (DeviceMemoryError, RuntimeError, TypeError, ValueError) as error:  # of another release, or a small GPU
+            self.kernel = None
+            return f"the trial without padding failed: {one_line(error)}"
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
         cosines = np.einsum("nd,nd->n", vectors, expected) / np.maximum(lengths, 1e-12)
         least = 1 - flat_attention.DRIFT[self.precision]

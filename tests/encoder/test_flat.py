@@ -105,6 +105,28 @@ def test_a_model_that_does_not_pass_the_trial_runs_padded_batches_and_says_so(tm
     np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=1e-5)
 
 
+def test_heads_that_flash_attention_does_not_compute_run_padded_batches(tmp_path):
+    folder = folders.make(tmp_path / "st")
+    folders.edit(folder, "config.json", num_attention_heads=8)
+    notes = []
+    encoder = load(folder, flat_attention.by_flash_attention, notice=notes.append)
+    assert encoder.backend.batches == "padded" and any("heads of 4 dimensions" in note for note in notes)
+    np.testing.assert_allclose(encoder.encode(TEXTS), load(folder, None).encode(TEXTS), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "error", [DeviceMemoryError("cuda has too little memory"), RuntimeError("no kernel"), TypeError("cu_seq_q")]
+)
+def test_a_trial_that_fails_leaves_padded_batches(error, tmp_path):
+    def failing(*inputs):
+        raise error
+
+    notes = []
+    encoder = load(folders.make(tmp_path / "st"), failing, notice=notes.append)
+    assert encoder.backend.batches == "padded" and any(str(error) in note for note in notes)
+    assert np.isfinite(encoder.encode(TEXTS)).all()
+
+
 @pytest.mark.parametrize("kind", ["mistral", "modernbert", "gemma3_text"])
 def test_the_trial_reaches_beyond_a_window(kind, tmp_path):
     folder = folders.make(tmp_path / "st", "lasttoken" if kind in folders.LAST_TOKEN else "mean", kind=kind)
