@@ -237,18 +237,29 @@ def test_the_kernel_is_chosen_by_device_and_precision(device, precision, capabil
 FEW = ("bert", "roberta", "modernbert", "qwen3")
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [*FEW, *(pytest.param(kind, marks=pytest.mark.slow) for kind in flat_attention.FAMILIES if kind not in FEW)],
-)
-def test_nothing_asks_the_device(kind, tmp_path):
-    """On torch's meta device, where tensors have no values, whatever asks for one is an error."""
-    module = load(folders.make(tmp_path / "st", pooling_of(kind), kind=kind)).torch_module.to("meta")
+def runs_on_meta(module):
+    """Run a model on torch's meta device, where tensors have no values: whatever asks for one is an error."""
+    module.to("meta")
     device = torch.device("meta")
     flat = FlatInputs.on(device, flat_of([[2, 5, 3], [2, 3]]), lambda query, *others: torch.empty_like(query))
     ids = torch.ones(2, 3, dtype=torch.long, device=device)
     padded = {"input_ids": ids, "attention_mask": ids}
     assert module.of_flat(flat).shape == module(padded).shape == module(padded, is_full=True).shape
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*FEW, *(pytest.param(kind, marks=pytest.mark.slow) for kind in flat_attention.FAMILIES if kind not in FEW)],
+)
+def test_nothing_asks_the_device(kind, tmp_path):
+    runs_on_meta(load(folders.make(tmp_path / "st", pooling_of(kind), kind=kind)).torch_module)
+
+
+@pytest.mark.parametrize("modules", [*VARIED, "first-last-avg"])
+def test_no_module_asks_the_device(modules, tmp_path):
+    pooling = {"pooling": modules} if modules not in folders.MODULES else {}
+    folder = folders.make(tmp_path / "st", "mean" if pooling else modules)
+    runs_on_meta(load(folder, **pooling).torch_module)
 
 
 def limited(encoder, tokens):
