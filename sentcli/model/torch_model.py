@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sentcli.errors import InputError
 from sentcli.model import attention, flat_attention, surgery
+from sentcli.model.ahead import answers_at_once
 from sentcli.model.flat_attention import FlatInputs
 from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import count_without_ending
@@ -117,7 +118,7 @@ class TorchEncoder(nn.Module):
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
-        is_full = is_full or (mask.device.type == "cpu" and bool(mask.all()))
+        is_full = is_full or (answers_at_once(mask.device) and bool(mask.all()))
         is_full = is_full and not self.training
         full: AbstractContextManager[None] = nullcontext()
         if is_full and attention.is_installed(self.backbone):
