@@ -18,6 +18,7 @@ import torch.distributed.nn  # must be imported before a group is made: its defa
 from torch import Tensor
 from torch.nn import functional
 
+from sentcli.devices import choose_device
 from sentcli.errors import SentcliError
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ def together(device: str = "auto") -> Iterator[str]:
     """Join the processes that the launcher started, and yield the device of this one.
 
     Raises:
+        InputError: if this machine has fewer GPUs than processes.
         SentcliError: in all of them if one has failed; the first that notices prints the reason, the others nothing.
     """
     if launched() < 2:
@@ -62,7 +64,7 @@ def together(device: str = "auto") -> Iterator[str]:
         return
     if device in ("auto", "cuda") and torch.cuda.is_available():
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        torch.cuda.set_device(device)
+        torch.cuda.set_device(choose_device(device))
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo", timeout=PATIENCE)
     try:
         yield device

@@ -15,6 +15,11 @@ def runs_ahead(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
+def answers_at_once(device: torch.device) -> bool:
+    """Tell whether a value on a device can be looked at without a wait for work that was given to it before."""
+    return device.type == "cpu"
+
+
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a tensor of the CPU on a device; a copy to a GPU is queued from pinned memory, and nothing waits for it.
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.model import flat_attention
-from sentcli.model.ahead import runs_ahead
+from sentcli.model.ahead import answers_at_once
 from sentcli.model.kernels import attention_weights
 
 IMPLEMENTATION = "sentcli"
@@ -72,7 +72,7 @@ def mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Ten
         return None
     if _is_full.get():
         attention_mask = None
-    elif attention_mask is not None and runs_ahead(attention_mask.device):
+    elif attention_mask is not None and not answers_at_once(attention_mask.device):
         kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     kwargs["attention_mask"] = attention_mask
     made: Tensor | None = sdpa_mask(*args, **kwargs)

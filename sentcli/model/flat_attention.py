@@ -33,6 +33,9 @@ FAMILIES: Final = (
 OLDEST_CAPABILITY = (8, 0)
 """The first generation of NVIDIA's GPUs on which flash attention runs (A100)."""
 
+HEAD_MULTIPLE, WIDEST_HEAD = 8, 256
+"""Flash attention computes heads of a multiple of so many dimensions, and of so many at most."""
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -181,8 +184,11 @@ def by_flash_attention(
     The function has taken other arguments in each release: 2.10 has a flag for causal attention and no windows.
 
     Raises:
-        UnsupportedError: for a window or a scale in torch 2.10.
+        UnsupportedError: for heads of other dimensions than flash attention has, or a window in torch 2.10.
     """
+    dimension = query.shape[-1]
+    if dimension % HEAD_MULTIPLE or dimension > WIDEST_HEAD:
+        raise UnsupportedError(f"heads of {dimension} dimensions")
     function, takes = _varlen()
     offsets, longest = layout.query_offsets(len(query), len(key))
     options: dict[str, Any] = {}
@@ -195,7 +201,7 @@ def by_flash_attention(
     if scale is not None and "scale" in takes:
         options["scale"] = scale
     elif scale is not None:
-        query = query * (scale * query.shape[-1] ** 0.5)
+        query = query * (scale * dimension**0.5)
     output: Tensor = function(
         query.contiguous(), key.contiguous(), value.contiguous(), offsets, layout.offsets, longest, layout.longest,
         **options,

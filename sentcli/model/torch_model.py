@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sentcli.errors import InputError
 from sentcli.model import attention, flat_attention, surgery
-from sentcli.model.ahead import runs_ahead
+from sentcli.model.ahead import answers_at_once
 from sentcli.model.flat_attention import FlatInputs
 from sentcli.model.modules import Features, ModuleSpec, NormalizeSpec
 from sentcli.model.spec import count_without_ending
@@ -117,7 +117,7 @@ class TorchEncoder(nn.Module):
         """
         inputs = dict(batch)
         mask = inputs["attention_mask"]
-        if not self.training and not runs_ahead(mask.device):
+        if not self.training and answers_at_once(mask.device):
             is_full = bool(mask.all())
         is_full = is_full and not self.training
         full: AbstractContextManager[None] = nullcontext()
@@ -189,7 +189,34 @@ class TorchEncoder(nn.Module):
         return features
 
     def to_precision(self, device: torch.device, dtype: torch.dtype) -> TorchEncoder:
-        """Move the model to a device, the layers of its transformer to a precision and the rest to float32."""
+        """Move the model to a device, the layers of its transformer to a precision and the rest to float32.
+
+        What transformers keeps in float32 stays so, too; see `kept_exact`.
+        """
+        kept = kept_exact(self.backbone, dtype)
         self.backbone.to(device, dtype)
+        for part, name, exact in kept:
+            if name in part._buffers:
+                part._buffers[name] = exact.to(device)
+            else:
+                part.get_parameter(name).data = exact.to(device)
         self.stack.to(device)
         return self
+
+
+def kept_exact(backbone: nn.Module, dtype: torch.dtype) -> list[tuple[nn.Module, str, Tensor]]:
+    """Return the tensors that stay in float32 where a transformer goes to another precision, and where they stand.
+
+    These are the frequencies of rotary positions, because an angle is a frequency times a position, and in half
+    precision it would be off by radians at the end of a long text; and the weights of the layers that an architecture
+    names, such as those of T5 that overflow in fp16.
+    """
+    layers = {*(getattr(backbone, "_keep_in_fp32_modules_strict", None) or ())}
+    if dtype == torch.float16:
+        layers |= {*(getattr(backbone, "_keep_in_fp32_modules", None) or ())}
+    kept = []
+    for path, part in backbone.named_modules():
+        is_exact = bool(layers.intersection(path.split(".")))
+        kept += [(part, name, weight.data) for name, weight in part.named_parameters(recurse=False) if is_exact]
+        kept += [(part, name, b) for name, b in part.named_buffers(recurse=False) if is_exact or "inv_freq" in name]
+    return kept

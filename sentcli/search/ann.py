@@ -45,6 +45,8 @@ OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 recall."""
 Parameter = Annotated[str, Field(pattern="^(efConstruction|nprobe|efSearch)$")]
 """The name of a parameter in a file."""
+MOST_ON_GPU = 2048
+"""The most hits that faiss finds on a GPU, and the most clusters that it looks at."""
 EFFORTS = {"nprobe": [2**i for i in range(10)], "efSearch": [2**i for i in range(6, 11)]}
 """The search parameters, which trade speed for recall, with the values that are tried.
 
@@ -255,6 +257,8 @@ class FaissIndex:
             space.set_index_parameter(self.index, parameter, value)
         if parameter != "efConstruction":
             self.efforts = {parameter: value}
+        if self.on_cpu is not None:  # which searches what the GPU cannot
+            self.on_cpu.set(parameter, value)
 
     def on(self, device: str) -> FaissIndex:
         """Return a copy on a GPU, or this index if the device is no CUDA device or faiss cannot copy it there.
@@ -342,8 +346,8 @@ class FaissIndex:
         check_width(queries, self.index.d, "query")
         if not len(self) or not len(queries):
             return Neighbours.none(len(queries))
-        # The most hits that faiss finds on a GPU
-        if self.on_cpu is not None and (min(k, len(self)) > 2048 or mask is not None):
+        most = max(min(k, len(self)), self.efforts.get("nprobe", 1))
+        if self.on_cpu is not None and (most > MOST_ON_GPU or mask is not None):
             return self.on_cpu.search(queries, k, mask)
         k = min(k, len(self))
         wanted = (

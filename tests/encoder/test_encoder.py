@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.model.spec import POOLINGS
+from tests.encoder import folders
 
 LIMIT = 0.999999
 
@@ -118,6 +120,21 @@ def test_half_precision_runs_where_the_hardware_has_it_and_is_refused_elsewhere(
     assert cosines(half, SentenceEncoder.load(tiny_bert).encode(sentences)).min() > 0.99
     with pytest.raises(InputError, match=r"cpu .*fp16"):
         SentenceEncoder.load(tiny_bert, precision="fp16")
+
+
+@pytest.mark.parametrize(("kind", "half"), [("modernbert", "bf16"), ("qwen3", "bf16"), ("t5", "fp16")])
+def test_half_precision_keeps_in_float32_what_transformers_does(kind, half, tmp_path, monkeypatch):
+    """Rotary positions, and the layers of T5 that overflow."""
+    from sentcli import precision
+
+    monkeypatch.setattr(precision, "half_precision_supported", lambda device, precision: True)
+    folder = folders.make(tmp_path / "st", "lasttoken" if kind in folders.LAST_TOKEN else "mean", kind=kind)
+    backbone = SentenceEncoder.load(folder, backend="torch", device="cpu", precision=half).torch_module.backbone
+    expected = type(backbone).from_pretrained(folder, dtype=precision.PRECISIONS[half]).eval()
+    ids = torch.arange(60)[None] % 30 + 5
+    with torch.inference_mode():
+        found, states = (model(ids).last_hidden_state for model in (backbone, expected))
+    assert states.dtype == precision.PRECISIONS[half] and torch.equal(found, states)
 
 
 @pytest.mark.parametrize(

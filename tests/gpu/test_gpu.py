@@ -18,6 +18,7 @@ from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks, search, search_blocks
 from sentcli.search.on_device import DeviceRows
 from sentcli.search.recall import recall, sample
+from tests.encoder import folders
 from tests.search.conftest import clustered
 from tests.training.test_processes import ranks
 
@@ -46,6 +47,14 @@ pytestmark = [
 ]
 
 
+def has_kernel(precision):
+    import torch
+
+    from sentcli.model.flat_attention import choose_kernel
+
+    return choose_kernel(torch.device(DEVICE), precision) is not None
+
+
 def cosines(first, second):
     return np.einsum("nd,nd->n", *(side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second)))
 
@@ -55,8 +64,26 @@ def test_vectors_equal_those_of_the_cpu(minilm, precision, least):
     expected = SentenceEncoder.load(minilm, backend="torch", device="cpu", precision="fp32").encode(TEXTS)
     if DEVICE == "cpu" and precision != "fp32":
         pytest.skip("half precision is for accelerators")
-    vectors = SentenceEncoder.load(minilm, backend="torch", device=DEVICE, precision=precision).encode(TEXTS)
+    encoder = SentenceEncoder.load(minilm, backend="torch", device=DEVICE, precision=precision)
+    assert (encoder.backend.batches == "flat") == has_kernel(precision)
+    vectors = encoder.encode(TEXTS)
     assert vectors.dtype == np.float32 and cosines(vectors, expected).min() > least
+
+
+@pytest.mark.parametrize("kind", ["roberta", "modernbert", "gte", "qwen3", "mistral", "gemma3_text"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_flat_batches_of_each_kind_of_attention_give_the_vectors_of_the_cpu(kind, precision, tmp_path):
+    """Windows, rotary positions, tokens that see only those before them, heads that share keys, the first token."""
+    if not has_kernel(precision):
+        pytest.skip("this device runs padded batches")
+    modules = "lasttoken" if kind in folders.LAST_TOKEN else "cls" if kind == "roberta" else "mean"
+    folder, notes = folders.make(tmp_path / "st", modules, kind=kind), []
+    expected = SentenceEncoder.load(folder, backend="torch", device="cpu", precision="fp32").encode(folders.TEXTS * 9)
+    options = {"backend": "torch", "device": DEVICE, "precision": precision, "notice": notes.append}
+    encoder = SentenceEncoder.load(folder, **options)
+    assert encoder.backend.batches == "flat", notes
+    for budget in (40, 4096):
+        assert cosines(encoder.encode(folders.TEXTS * 9, batch_tokens=budget), expected).min() > 0.995
 
 
 def test_onnxruntime_on_the_device(minilm):

@@ -11,6 +11,7 @@ import pytest
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks
+from sentcli.search.exact import search as exact_search
 from sentcli.search.faiss_border import faiss_errors, require_faiss
 from sentcli.search.index import IndexRequest
 from sentcli.search.index import build as build_files
@@ -197,6 +198,20 @@ def test_clusters_and_codes_are_made_on_a_gpu_and_come_back(kind, gpu):
         searcher.set({"nprobe": 32})
     found, expected = (searcher.search(vectors[:40], 5) for searcher in (search, on_cpu))
     assert np.array_equal(found.positions, expected.positions)
+
+
+def test_more_clusters_than_a_gpu_looks_at_are_searched_on_the_cpu(gpu, monkeypatch):
+    vectors = clustered(3000, 32)
+    search = build("ivf", vectors, device="cuda")
+    monkeypatch.setattr(gpu.faiss, "GpuParameterSpace", gpu.faiss.ParameterSpace, raising=False)
+    search.set({"nprobe": 4096})
+
+    def refused(queries, k):
+        raise RuntimeError("GPU IVF index only supports nprobe selection up to 2048 (requested 4096)")
+
+    search.parts[0].index.search = refused
+    expected = exact_search(vectors[:40], [vectors], 5)
+    assert np.array_equal(search.search(vectors[:40], 5).positions, expected.positions)
 
 
 def test_a_graph_is_built_on_the_cpu(gpu):

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from sentcli.errors import InputError
 from sentcli.methods import METHODS
+from sentcli.processes import together
 from tests.conftest import WORDS, save_backbone
 from tests.forked import Forked
 from tests.training.test_resume import digests
@@ -206,3 +208,12 @@ def test_no_thread_of_the_group_outlives_it(tmp_path, tiny_bert, text, fails):
     codes, said = finish([subprocess.Popen(words, **pipes, env=env) for env in ranks(2)])
     assert codes == [2 if fails else 0] * 2, said
     assert all(words.endswith("left: ") for words in said), said
+
+
+def test_more_processes_than_gpus_is_an_error_that_counts_them(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(InputError, match=r"'cuda:1' is not there: torch .* sees 1 CUDA devices"), together("cuda"):
+        pass

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sentcli.methods import METHODS
-from sentcli.model import attention
+from sentcli.model import attention, torch_model
 from sentcli.objectives import base
 from sentcli.training import gradients as training_gradients
 from sentcli.training import training_model
@@ -62,8 +62,10 @@ class Copies(TorchFunctionMode):
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
-    for module in (training_model, training_gradients, attention, base):
+    for module in (training_model, training_gradients, base):
         monkeypatch.setattr(module, "runs_ahead", lambda device: True)
+    for module in (attention, torch_model):
+        monkeypatch.setattr(module, "answers_at_once", lambda device: False)
     monkeypatch.setattr(training_model, "CpuKernels", nullcontext)
     monkeypatch.setattr(base, "CPU_ROWS", sys.maxsize)
 
@@ -109,7 +111,7 @@ def test_a_mask_that_is_not_looked_at_hides_the_same_tokens(tmp_path, kind, padd
     batch = {"input_ids": torch.arange(24).view(3, 8) % 20 + 5, "attention_mask": mask}
     expected = backbone(**batch).last_hidden_state
     attention.install(backbone)
-    monkeypatch.setattr(attention, "runs_ahead", lambda device: True)
+    monkeypatch.setattr(attention, "answers_at_once", lambda device: False)
     found = backbone(**batch).last_hidden_state
     torch.testing.assert_close(found[mask == 1], expected[mask == 1], rtol=1e-5, atol=1e-5)
 

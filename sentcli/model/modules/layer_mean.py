@@ -43,9 +43,11 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
 
         states = features.hidden_states[self.layer_start :]
         mixed = torch.zeros_like(features.tokens)
-        for weight, state in zip((parts.layer_weights / parts.layer_weights.sum()).tolist(), states, strict=True):
+        shares = (parts.layer_weights / parts.layer_weights.sum()).detach()
+        stated = self.weights or (1.0,) * len(shares)  # to look at those on a GPU would be to wait for it
+        for share, weight, state in zip(shares, stated, states, strict=True):
             if weight:
-                mixed = mixed + weight * state
+                mixed = mixed + share * state
         features.tokens = mixed
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
