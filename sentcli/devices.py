@@ -12,7 +12,7 @@ import torch
 from sentcli.errors import DeviceMemoryError, InputError, SentcliError, lacks_memory, one_line
 from sentcli.machine import VISIBLE
 
-FAILED = re.compile(r"CUDA|cuDNN|CUBLAS|NCCL|device-side assert", re.IGNORECASE)
+FAILED = re.compile(r"CUDA|cuDNN|CUBLAS|NCCL|MPS|device-side assert", re.IGNORECASE)
 """What stands in an error of a device that fails, such as one that was taken away."""
 
 
@@ -54,36 +54,39 @@ def why_no_cuda() -> str:
 
 
 @contextmanager
-def device_errors(device: torch.device, what: str) -> Iterator[None]:
+def device_errors(device: torch.device, what: str, size: int = 0, *, advice: str = "") -> Iterator[None]:
     """Turn errors of a device inside the block into one message.
 
     Args:
         device: what computes.
         what: the work, such as ``a batch of 20 texts``.
+        size: the bytes that it wants, where they are known.
+        advice: what else the user may do, at the end of the message.
 
     Raises:
         DeviceMemoryError: if the device has too little memory, which says how much of it is free.
-        SentcliError: if it fails.
+        SentcliError: if it fails, or torch was built without it.
     """
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
         if lacks_memory(error):
             if device.type == "cuda":
                 torch.cuda.empty_cache()  # what is kept for the next piece is in pieces itself
-            raise DeviceMemoryError(too_little(device, what)) from error
-        if device.type == "cpu" or not FAILED.search(str(error)):
+            raise DeviceMemoryError(too_little(device, what, size) + advice) from error
+        if not FAILED.search(str(error)):
             raise
         why = f"{one_line(error)} (nvidia-smi shows whether it is still there)"
-        raise SentcliError(f"{device} failed at {what}: {why}") from error
+        raise SentcliError(f"{device} failed at {what}: {why}{advice}") from error
 
 
-def too_little(device: torch.device | str, what: str) -> str:
-    """Return the message that a device has too little memory for some work, and how much of it is free."""
-    return f"{device} has too little memory for {what}{free_memory(torch.device(device))}"
+def too_little(device: torch.device, what: str, size: int = 0) -> str:
+    """Return the message that a device has too little memory for some work, what is wanted and what is free."""
+    wanted = f", which wants {size / 1e6:,.0f} MB" if size else ""
+    return f"{device} has too little memory for {what}{wanted}{what_is_free(device)}"
 
 
-def free_memory(device: torch.device) -> str:
+def what_is_free(device: torch.device) -> str:
     """Return how much memory of a CUDA device is free as the end of a sentence; an empty string where nobody knows."""
     try:
         free, total = torch.cuda.mem_get_info(device)

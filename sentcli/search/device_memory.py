@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sentcli.errors import SentcliError, lacks_memory, one_line
+from sentcli.devices import device_errors
 from sentcli.machine import memory_left
 from sentcli.model.spec import Similarity
 from sentcli.search.products import UNIT_ERROR
@@ -35,28 +34,9 @@ def free_memory(device: torch.device) -> int | None:
     return memory_left()
 
 
-@contextmanager
-def device_errors(device: torch.device, what: str, size: int) -> Iterator[None]:
-    """Turn whatever torch raises on a device inside the block into one error.
-
-    Args:
-        device: where the block works.
-        what: works there, such as ``exact search in 5,000 rows``.
-        size: how many bytes it takes.
-
-    Raises:
-        SentcliError: which says how much memory was wanted and is free, or what happened to the device.
-    """
-    try:
-        yield
-    except (RuntimeError, AssertionError) as error:  # the latter where torch was built without the device
-        without = "--device cpu does without it"
-        if not lacks_memory(error):
-            raise SentcliError(f"{what} failed on the device {device} ({one_line(error)}); {without}") from error
-        free = free_memory(device)
-        left = "" if free is None else f", {free / 1e6:,.0f} MB are free"
-        wanted = f"{size / 1e6:,.0f} MB are wanted{left}"
-        raise SentcliError(f"{what} needs more memory than the device {device} has: {wanted}; {without}") from error
+def search_errors(device: torch.device, what: str, size: int) -> AbstractContextManager[None]:
+    """Name a search in the errors of a device inside the block; see `device_errors`."""
+    return device_errors(device, what, size, advice="; --device cpu does without it")
 
 
 def as_tensor(rows: npt.NDArray[np.generic]) -> Tensor:

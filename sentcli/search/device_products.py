@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sentcli.errors import lacks_memory
 from sentcli.model.spec import Similarity
-from sentcli.search.device_memory import Copies, as_tensor, device_errors, free_memory, prepared_there, rows_copied
+from sentcli.search.device_memory import Copies, as_tensor, free_memory, prepared_there, rows_copied, search_errors
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -222,7 +222,7 @@ class BestOnDevice:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         what = f"exact search in {self.rows:,} rows"
-        with torch.inference_mode(), full_products(), device_errors(self.device, what, 4 * DEVICE_SIMILARITIES):
+        with torch.inference_mode(), full_products(), search_errors(self.device, what, 4 * DEVICE_SIMILARITIES):
             yield
 
     def add(self, rows: npt.NDArray[np.generic], first: int) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from sentcli import console
 from sentcli.model.spec import Similarity
 from sentcli.search import device_memory
-from sentcli.search.device_memory import COPIED, Copies, as_tensor, device_errors, prepared_there, rows_copied
+from sentcli.search.device_memory import COPIED, Copies, as_tensor, prepared_there, rows_copied, search_errors
 from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_products, ordered, with_less_memory
 from sentcli.search.exact import Blocks, Mask, Neighbours, Vectors, check_width, prepared, search_blocks
 
@@ -116,7 +116,7 @@ class DeviceRows:
     @contextmanager
     def _errors(self, size: int) -> Iterator[None]:
         what = f"exact search in {len(self):,} rows of {self.blocks.dimension} dimensions"
-        with torch.inference_mode(), full_products(), device_errors(self.device, what, size):
+        with torch.inference_mode(), full_products(), search_errors(self.device, what, size):
             yield
 
     def __len__(self) -> int:
