@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from sentcli.devices import device_errors
 from sentcli.model.ahead import Later, runs_ahead
 from sentcli.model.kernels import dense_gradients
 from sentcli.processes import average_gradients, gather
@@ -22,6 +23,10 @@ from sentcli.training.training_model import TrainingModel, in_order, unpacked
 if TYPE_CHECKING:
     from sentcli.methods.method import Settings
     from sentcli.training.training_model import Inputs
+
+
+SMALLER_STEP = "; lower --batch-size or --max-length, or keep both with --set mini_batch_size=64"
+"""What makes a step fit into the memory of a GPU."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,17 @@ class Gradients:
         Args:
             batches: model inputs as `TrainingModel.forward` takes them.
             measure: also measure the share of each term in the gradient, on the first batch.
+
+        Raises:
+            SentcliError: if a GPU has too little memory, or fails.
         """
+        if not runs_ahead(self.device):
+            return self._queued(batches, measure=measure)
+        rows, tokens = batches[0]["input_ids"].shape
+        with device_errors(self.device, f"a step of {rows:,} texts of {tokens:,} tokens", advice=SMALLER_STEP):
+            return self._queued(batches, measure=measure)
+
+    def _queued(self, batches: Sequence[Inputs], *, measure: bool) -> StepNumbers:
         backward = self.backward_cached if self.settings.mini_batch_size else self.backward_whole
         sums: Tensor | None = None
         shares: dict[str, float] = {}

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sentcli.errors import SentcliError
 from sentcli.methods import METHODS
 from sentcli.model import attention, torch_model
 from sentcli.objectives import base
@@ -174,6 +175,18 @@ def test_rmsprop_cannot_leave_out_a_step_so_its_numbers_are_looked_at_before(tin
     assert METHODS["ct"].settings.optimizer == "rmsprop"
     assert prepared(tiny_bert, text, "ct")[0].behind == 0
     assert prepared(tiny_bert, text, "simcse")[0].behind == 1
+
+
+def test_a_step_that_does_not_fit_names_its_rows_and_what_helps(tiny_bert, text, as_on_a_gpu, monkeypatch):
+    gradients, (batches,) = prepared(tiny_bert, text, "simcse")
+
+    def too_large(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(gradients, "backward_whole", too_large)
+    rows, tokens = batches[0]["input_ids"].shape
+    with pytest.raises(SentcliError, match=f"a step of {rows} texts of {tokens} tokens.*--batch-size.*mini_batch_size"):
+        gradients.queue(batches)
 
 
 def uncorrected(gradients, state=None):
