@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sentcli.bounds import whole_number
 from sentcli.errors import DeviceMemoryError, InputError, SentcliError, lacks_memory, one_line, required
-from sentcli.machine import usable_cores
+from sentcli.machine import VISIBLE, hides_gpus, usable_cores
 from sentcli.model.encoding import Backend, Batches
 from sentcli.model.exported import SENTENCES, TOKENS, Export, check_files
 from sentcli.model.forking import forked
@@ -64,9 +64,12 @@ class OnnxBackend(Backend):
         running = self.session.get_providers()[0]
         if running != provider:
             if not allow_cpu_fallback:
+                remedy = "install sentcli[gpu] with its CUDA libraries"
+                if hides_gpus():
+                    remedy = f"{VISIBLE} hides every GPU"
                 raise InputError(
-                    f"onnxruntime runs this model on {running}, not on {device}: "
-                    "install sentcli[gpu] with its CUDA libraries, or accept it with --allow-cpu-fallback"
+                    f"onnxruntime runs this model on {running}, not on {device}: {remedy}, "
+                    "or accept it with --allow-cpu-fallback"
                 )
             device = "cpu"
             self.session = _session(path, *_provider(device))

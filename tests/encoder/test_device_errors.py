@@ -32,6 +32,8 @@ def test_gpus_that_are_hidden_are_an_error_where_one_is_asked_for(on_linux_with_
     assert not machine.accelerator_in_sight()
     with pytest.raises(InputError, match=rf"'cuda'.*0 CUDA devices.*CUDA_VISIBLE_DEVICES is '{hidden}'"):
         SentenceEncoder.load(minilm, backend="torch", device="cuda")
+    with pytest.raises(InputError, match="not on cuda: CUDA_VISIBLE_DEVICES hides"):
+        SentenceEncoder.load(minilm, backend="onnx", device="cuda")
     notes = []
     SentenceEncoder.load(minilm, device="auto", notice=notes.append)
     assert any("CUDA_VISIBLE_DEVICES" in note and "CPU" in note for note in notes)
