@@ -50,10 +50,11 @@ def test_what_a_script_imports_is_there(script):
             ],
             "encode fp32, x sentence-transformers",
         ),
-        (
+        pytest.param(
             "files",
             ["encode one line, the whole command", "encode 40 lines to .npy, fp32"],
             "file to directory, x in memory",
+            marks=pytest.mark.slow,
         ),
         (
             "search",
@@ -63,10 +64,11 @@ def test_what_a_script_imports_is_there(script):
             ],
             None,
         ),
-        (
+        pytest.param(
             "train",
             ["train informin-cl, batch 8"],
             "train bf16, 64, x sentence-transformers" if half_precision_supported(CPU, "bf16") else None,
+            marks=pytest.mark.slow,
         ),
     ],
 )  # fmt: skip
