@@ -71,13 +71,18 @@ def device_errors(device: torch.device, what: str, size: int = 0, *, advice: str
         yield
     except (RuntimeError, AssertionError) as error:
         if lacks_memory(error):
-            if device.type == "cuda":
-                torch.cuda.empty_cache()  # what is kept for the next piece is in pieces itself
+            give_memory_back(device)
             raise DeviceMemoryError(too_little(device, what, size) + advice) from error
         if not FAILED.search(str(error)):
             raise
         why = f"{one_line(error)} (nvidia-smi shows whether it is still there)"
         raise SentcliError(f"{device} failed at {what}: {why}{advice}") from error
+
+
+def give_memory_back(device: torch.device) -> None:
+    """Let a device have the memory that torch keeps of earlier work for later, which may lie in pieces."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def too_little(device: torch.device, what: str, size: int = 0) -> str:

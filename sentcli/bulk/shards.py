@@ -31,7 +31,7 @@ from sentcli.io.readers import Block, Mark, ReadOptions, blocks
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
-from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress, Vectors, Waiting
+from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress, Vectors
 
 
 @dataclass(eq=False)
@@ -51,11 +51,6 @@ class RemoteBackend(Backend):
         """Return ``[B, dim]`` for a batch of the kind that `batches` names."""
         assert self.pool is not None
         return self.pool.call(_run_batch, batch, prompt_length)
-
-    def start(self, batch: Batch, prompt_length: int) -> Waiting:
-        """Run a batch, whose caller has several of these backends under way."""
-        vectors = self.run(batch, prompt_length)
-        return lambda: vectors
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ GPU_CHUNK = 8192
 """The same for an accelerator, which runs several large batches in the time that all cores take to tokenise them."""
 MOST_PADDED = 4
 """How many times the budget the vectors of the tokens of a flat batch may take when they are padded."""
-SMALLER = 4
+BUDGET_DIVISOR = 4
 """By what the budget of a batch is divided where the device has too little memory for it."""
 
 
@@ -132,15 +132,14 @@ class Backend(ABC):
     """Which texts may be run together, so that a vector does not depend on the others of its batch."""
 
     @abstractmethod
-    def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
-        """Return ``[B, dim]`` for a padded batch."""
+    def run(self, batch: Any, prompt_length: int) -> Vectors:
+        """Return ``[B, dim]`` for a padded batch, or for one of the kind that `batches` names."""
 
     def start(self, batch: Batch, prompt_length: int) -> Waiting:
         """Begin a batch of the kind that `batches` names, and return what waits for its vectors.
 
         A backend of one stream computes it at once, the others in a thread each.
         """
-        assert not isinstance(batch, Flat)  # which only torch runs
         if self.streams == 1:
             vectors = self.run(batch, prompt_length)
             return lambda: vectors
@@ -298,16 +297,18 @@ class _Chunk:
     """The vectors of the texts, or of their pieces, which come batch by batch ``[pieces, dim]``."""
 
 
-@dataclass
 class _Work:
-    """One encoding: batches that follow each other through a backend."""
+    """One encoding: batches that follow each other through a backend.
 
-    model: LoadedModel
-    prompt_length: int
-    budget: int
-    """The most tokens of a batch."""
-    is_smaller: bool = False
-    """Whether the device had too little memory for batches of the first budget."""
+    Args:
+        model: the model.
+        prompt_length: the number of prompt tokens in front of each text.
+        budget: the most tokens of a batch; a share of it where the device turns out to have too little memory.
+    """
+
+    def __init__(self, model: LoadedModel, prompt_length: int, budget: int) -> None:
+        self.model, self.prompt_length, self.budget = model, prompt_length, budget
+        self.smaller = max(budget // BUDGET_DIVISOR, 1)
 
     def finished(self, chunks: Iterator[_Chunk], progress: Progress | None) -> Iterator[_Chunk]:
         """Yield each chunk when all its vectors are there, in order, while batches of the next ones are computed.
@@ -329,32 +330,38 @@ class _Work:
                 yield chunk
 
         for chunk in chunks:
-            packed = list(pack(chunk.tokens.lengths, self.budget, self.model.backend.batches))
+            budget = self.budget
+            packed = list(pack(chunk.tokens.lengths, budget, self.model.backend.batches))
             for number, rows in enumerate(packed, 1):
-                under_way.append((chunk, rows, number == len(packed), self._begin(chunk.tokens, rows)))
+                waiting = self._begin(chunk.tokens, rows, budget)
+                under_way.append((chunk, rows, number == len(packed), waiting))
                 if len(under_way) > most:
                     yield from received()
         while under_way:
             yield from received()
 
-    def _begin(self, tokens: Tokens, rows: Index) -> Waiting:
-        """Begin a batch, which is computed in parts if the device has too little memory for it."""
+    def _begin(self, tokens: Tokens, rows: Index, budget: int) -> Waiting:
+        """Begin a batch of at most `budget` tokens, which is computed in parts if the device has too little memory."""
         begun: Waiting | None = None
-        if not self.is_smaller:
-            try:
-                begun = self._start(tokens, rows)
-            except DeviceMemoryError:
-                self._take_smaller()
+        if budget == self.budget:
+            begun = self._where_it_fits(lambda: self._start(tokens, rows))
 
         def wait() -> Vectors:
-            if begun is not None:
-                try:
-                    return begun()
-                except DeviceMemoryError:
-                    self._take_smaller()
-            return self._in_parts(tokens, rows)
+            vectors = None if begun is None else self._where_it_fits(begun)
+            return self._in_parts(tokens, rows) if vectors is None else vectors
 
         return wait
+
+    def _where_it_fits(self, work: Callable[[], Result]) -> Result | None:
+        """Return what some work gives.
+
+        It is None where the device has too little memory; batches are smaller from then on.
+        """
+        try:
+            return work()
+        except DeviceMemoryError:
+            self.budget = self.smaller
+            return None
 
     def _start(self, tokens: Tokens, rows: Index) -> Waiting:
         backend = self.model.backend
@@ -362,11 +369,6 @@ class _Work:
         if backend.batches == "flat" and tokens.lengths[rows].all():
             return backend.start(flatten(tokens, rows), self.prompt_length)
         return backend.start(pad(tokens, rows, self.model.tokenizer.pad_id), self.prompt_length)
-
-    def _take_smaller(self) -> None:
-        if not self.is_smaller:
-            self.budget = max(self.budget // SMALLER, 1)
-            self.is_smaller = True
 
     def _in_parts(self, tokens: Tokens, rows: Index) -> Vectors:
         """Compute a batch in parts of the smaller budget, one after the other.

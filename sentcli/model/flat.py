@@ -58,11 +58,19 @@ def flat_of(ids: Sequence[Sequence[int]], type_ids: Sequence[Sequence[int]] | No
         type_ids: the types of its tokens.
     """
     lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    total = int(offsets[-1])
-    positions = np.arange(total) - np.repeat(offsets[:-1], lengths)
-    types = None if type_ids is None else np.fromiter(chain.from_iterable(type_ids), np.int64, total)
-    return Flat(np.fromiter(chain.from_iterable(ids), np.int64, total), positions, offsets.astype(np.int32), types)
+    offsets = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    begins = np.repeat(offsets[:-1], lengths)
+    positions = np.arange(len(begins)) - begins
+    types = None
+    if type_ids is not None:
+        types = _in_a_row(type_ids, len(begins))
+    return Flat(_in_a_row(ids, len(begins)), positions, offsets.astype(np.int32), types)
+
+
+def _in_a_row(values: Sequence[Sequence[int]], total: int) -> Ints:
+    """Return the values of all texts one after the other ``[total]``."""
+    return np.fromiter(chain.from_iterable(values), np.int64, total)
 
 
 def flatten(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp]) -> Flat:

@@ -53,13 +53,13 @@ class Reach:
         return side, 0 if self.causal else side
 
 
-Kernel = Callable[[Tensor, Tensor, Tensor, "Layout", Reach, float | None], Tensor]
+Kernel = Callable[[Tensor, Tensor, Tensor, "FlatLayout", Reach, float | None], Tensor]
 """Computes attention ``[queries, heads, d]`` of queries ``[queries, heads, d]``, keys and values ``[tokens, heads, d]``
 by the layout of a batch, the reach of a query and the factor of the scores, where None stands for ``1 / sqrt(d)``."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class FlatLayout:
     """Where the texts of a flat batch lie, on the device of the model, and the kernel that keeps them apart."""
 
     kernel: Kernel
@@ -83,11 +83,11 @@ class Layout:
         return torch.arange(self.texts + 1, dtype=torch.int32, device=self.offsets.device), 1
 
 
-_layout: ContextVar[Layout | None] = ContextVar("layout", default=None)
+_layout: ContextVar[FlatLayout | None] = ContextVar("layout", default=None)
 
 
 @contextmanager
-def laid_out(layout: Layout) -> Iterator[None]:
+def laid_out(layout: FlatLayout) -> Iterator[None]:
     """Compute attention by the layout of a flat batch inside the block."""
     token = _layout.set(layout)
     try:
@@ -96,7 +96,7 @@ def laid_out(layout: Layout) -> Iterator[None]:
         _layout.reset(token)
 
 
-def current() -> Layout | None:
+def current() -> FlatLayout | None:
     """Return the layout of the flat batch that is being computed; None for a padded batch."""
     return _layout.get()
 
@@ -110,7 +110,7 @@ class FlatInputs:
     positions: Tensor
     """From 0 in each text ``[tokens]``."""
     type_ids: Tensor | None
-    layout: Layout
+    layout: FlatLayout
 
     @classmethod
     def on(cls, device: torch.device, batch: Flat, kernel: Kernel) -> FlatInputs:
@@ -119,7 +119,7 @@ class FlatInputs:
         if batch.type_ids is not None:
             rows.append(batch.type_ids)
         moved = sent(torch.from_numpy(np.stack(rows)), device)
-        layout = Layout(kernel, sent(torch.from_numpy(batch.offsets), device), batch.longest)
+        layout = FlatLayout(kernel, sent(torch.from_numpy(batch.offsets), device), batch.longest)
         types = None if batch.type_ids is None else moved[2]
         return cls(moved[0], moved[1], types, layout)
 
@@ -146,7 +146,13 @@ class UnsupportedError(RuntimeError):
 
 
 def attend(
-    layout: Layout, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float | None, options: Any
+    layout: FlatLayout,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    options: Any,
 ) -> Tensor:
     """Return the attention of a flat batch as a transformers attention function does ``[1, queries, heads, d]``.
 
@@ -177,7 +183,7 @@ def attend(
 
 
 def by_flash_attention(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, reach: Reach, scale: float | None
+    query: Tensor, key: Tensor, value: Tensor, layout: FlatLayout, reach: Reach, scale: float | None
 ) -> Tensor:
     """A `Kernel` by torch's variable-length flash attention.
 
@@ -217,7 +223,7 @@ def _varlen() -> tuple[Callable[..., Any], frozenset[str]]:
 
 
 def text_by_text(
-    query: Tensor, key: Tensor, value: Tensor, layout: Layout, reach: Reach, scale: float | None
+    query: Tensor, key: Tensor, value: Tensor, layout: FlatLayout, reach: Reach, scale: float | None
 ) -> Tensor:
     """A `Kernel` that computes the attention of one text after the other, for any device and precision.
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,9 +54,9 @@ class Tokens:
     owners: npt.NDArray[np.int64] | None = None
     """The number of the text that each piece belongs to ``[pieces]``; None if every text is one piece."""
 
-    @property
+    @cached_property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """The number of tokens of each text or piece ``[n]``."""
+        """The number of tokens of each text or piece ``[n]``, counted once."""
         return np.fromiter((len(ids) for ids in self.ids), np.int64, len(self.ids))
 
     @property

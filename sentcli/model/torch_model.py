@@ -118,7 +118,7 @@ class TorchEncoder(nn.Module):
         inputs = dict(batch)
         mask = inputs["attention_mask"]
         if not self.training and answers_at_once(mask.device):
-            is_full = bool(mask.all())
+            is_full = is_full or bool(mask.all())
         is_full = is_full and not self.training
         full: AbstractContextManager[None] = nullcontext()
         if is_full and attention.is_installed(self.backbone):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sentcli.devices import device_errors
+from sentcli.devices import device_errors, give_memory_back
 from sentcli.machine import memory_left
 from sentcli.model.spec import Similarity
 from sentcli.search.products import UNIT_ERROR
@@ -26,8 +26,8 @@ TRANSFERRED = (np.float32, np.float16, np.int8)
 
 def free_memory(device: torch.device) -> int | None:
     """Return how many bytes are free on a device; None where nothing tells it."""
+    give_memory_back(device)
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # what torch keeps of earlier work is free, too
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory()) - int(torch.mps.driver_allocated_memory())
@@ -76,8 +76,8 @@ class _Place:
     """What compares the rows on the device has ended."""
 
 
-class Copies:
-    """Copies blocks of rows to a device, one after the other.
+class StagedCopies:
+    """StagedCopies blocks of rows to a device, one after the other.
 
     On CUDA a block is copied by a stream of its own while the one before it is compared, and the host fills the memory
     of the next one meanwhile: there are two places, and the host waits only for the copy of the last block but one.

@@ -16,16 +16,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sentcli.devices import give_memory_back
 from sentcli.errors import lacks_memory
 from sentcli.model.spec import Similarity
-from sentcli.search.device_memory import Copies, as_tensor, free_memory, prepared_there, rows_copied, search_errors
+from sentcli.search.device_memory import StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Done = TypeVar("Done")
 DEVICE_SIMILARITIES = 2**28
 """How many similarities are on a device at a time: 1 GiB in float32."""
-SMALLER = 8
+TILE_DIVISOR = 8
 """By how much less is tried once where the memory of the device ends."""
 LEAST_QUERIES = 256
 """So many queries are compared with a tile of rows, if there are as many, whatever the number of rows: each tile is
@@ -99,8 +100,8 @@ def with_less_memory(work: Callable[[int], Done], device: torch.device) -> Done:
     except RuntimeError as error:
         if not lacks_memory(error):
             raise
-    free_memory(device)  # the tensors of the first attempt are gone with its error, and given back here
-    return work(DEVICE_SIMILARITIES // SMALLER)
+    give_memory_back(device)  # the tensors of the first attempt are gone with its error
+    return work(DEVICE_SIMILARITIES // TILE_DIVISOR)
 
 
 class Nearest:
@@ -216,7 +217,7 @@ class BestOnDevice:
         self.device, self.similarity = torch.device(device), similarity
         self.rows = 0
         with self._errors():
-            self._copies = Copies(self.device)
+            self._copies = StagedCopies(self.device)
             self._nearest = Nearest(as_tensor(queries).to(self.device), k, finite=False)
 
     @contextmanager

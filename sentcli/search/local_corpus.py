@@ -14,7 +14,6 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
-from sentcli.search import ann
 from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
@@ -144,7 +143,7 @@ class LocalCorpus:
         protocol: dict[str, Any] = {} if bm25 is None else {"bm25": bm25.protocol()}
         if encoder is None:
             return replace(self, bm25=bm25), protocol
-        if not search.exact and search.index != ann.SCANNED:
+        if search.needs_faiss:
             require_faiss()
         query, document = search.prompts(encoder)
         searcher: Searcher | SmallerSearch | StreamedSearch

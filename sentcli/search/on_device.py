@@ -20,19 +20,19 @@ from torch import Tensor
 from sentcli import console
 from sentcli.model.spec import Similarity
 from sentcli.search import device_memory
-from sentcli.search.device_memory import COPIED, Copies, as_tensor, prepared_there, rows_copied, search_errors
+from sentcli.search.device_memory import COPIED, StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
 from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_products, ordered, with_less_memory
 from sentcli.search.exact import Blocks, Mask, Neighbours, Vectors, check_width, prepared, search_blocks
 
-WORKING = 6 * DEVICE_SIMILARITIES + 4 * COPIED
+SEARCH_BYTES = 6 * DEVICE_SIMILARITIES + 4 * COPIED
 """The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
 than twice as much is free, rows may take half of it."""
 SCANNED, MORE_SCANNED = 2, 64
 """How many rows of a scan are compared in float32 for each hit, and how many more. Of a million random rows of 384
 dimensions the similarities at k = 10 and at rank 84 differ by several times the bound on the error."""
-ROUNDED = 2**-8
+OUTPUT_ERROR = 2**-8
 """By which share of it a product in bf16 is at most beside its sum: twice what rounding to 8 binary digits is."""
-SUMMED = 2**-22
+SUM_ERROR = 2**-22
 """The error of a sum in float32 for each of its terms, as a share of the product of the lengths; tensor cores cut off
 what they cannot hold instead of rounding it."""
 OF_NORMS = 1.001
@@ -80,7 +80,7 @@ class DeviceRows:
         with opened._errors(0):
             free = device_memory.free_memory(opened.device)
         count, dimension = len(opened), blocks.dimension
-        room = None if free is None else (free - min(WORKING, free // 2)) / max(count * dimension, 1)
+        room = None if free is None else (free - min(SEARCH_BYTES, free // 2)) / max(count * dimension, 1)
         keeps_full, keeps_rounded = kept_types(room, scan=scan)
         if not keeps_full and not keeps_rounded:
             place = f"the memory of the device {device}"
@@ -99,7 +99,7 @@ class DeviceRows:
 
     def _fill(self) -> None:
         """Copy the rows, and measure their lengths and what rounding takes from them."""
-        copies, end = Copies(self.device), 0
+        copies, end = StagedCopies(self.device), 0
         longest, lost = (torch.zeros((), device=self.device) for _ in range(2))
         for block in self.blocks.since(self.first, rows_copied(self.blocks.dimension)):
             rows = prepared_there(copies.put(block), self.similarity)
@@ -209,9 +209,9 @@ class DeviceRows:
         """
         rounded = queries.bfloat16().float()
         lost, kept, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - rounded, rounded, queries))
-        error = lost * self.longest + kept * self.lost + SUMMED * queries.shape[1] * length * self.longest
+        error = lost * self.longest + kept * self.lost + SUM_ERROR * queries.shape[1] * length * self.longest
         least = scanned.amin(dim=1).float()
-        return least + ROUNDED * least.abs() + OF_NORMS * error
+        return least + OUTPUT_ERROR * least.abs() + OF_NORMS * error
 
     def _compared(self, asked: Vectors, queries: Tensor, positions: Tensor) -> Tensor:
         """Return the similarities in float32 of queries with rows at some positions, both ``[queries, n]``."""

@@ -90,6 +90,13 @@ class SearchOptions:
         """Whether vectors are compared without an index."""
         return self.index in (None, "flat")
 
+    @property
+    def needs_faiss(self) -> bool:
+        """Whether an index of faiss is searched."""
+        from sentcli.search import ann
+
+        return self.by_vectors and not self.exact and self.index != ann.SCANNED
+
 
 def parse_ways(text: str) -> list[Way]:
     """Read a list of ways such as ``dense,bm25``.

@@ -34,7 +34,7 @@ class StepNumbers:
     """The loss, its terms and the norm of the gradient of one step, which may still be on their way from a GPU."""
 
     names: tuple[str, ...]
-    """Of the loss and its terms."""
+    """The names of the loss and its terms, in the order of the numbers."""
     numbers: Later
     """The loss, its terms and the norm, a row for each process."""
     shares: dict[str, float]

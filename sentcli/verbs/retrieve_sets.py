@@ -218,7 +218,7 @@ def _check_search(bench: Bench, model_options: LoadOptions) -> None:
     options = bench.options
     if options.by_words:
         require_bm25s()
-    if options.by_vectors and not options.exact and options.index != ann.SCANNED:
+    if options.needs_faiss:
         require_faiss()
     if options.index == ann.SCANNED and model_options.on_cpu:
         raise scan_refused("cpu")

@@ -15,7 +15,7 @@ from sentcli.errors import DeviceMemoryError, SentcliError
 from sentcli.model import flat_attention
 from sentcli.model.encoding import pack
 from sentcli.model.flat import flat_of
-from sentcli.model.flat_attention import FlatInputs, Layout, Reach, text_by_text
+from sentcli.model.flat_attention import FlatInputs, FlatLayout, Reach, text_by_text
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
 
@@ -186,7 +186,7 @@ def release(request, monkeypatch):
         assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
         left, right = options.get("window_size", (-1, 0 if options.get("is_causal") else -1))
         reach = SimpleNamespace(sides=(left, right))
-        layout = Layout(text_by_text, cu_seq_k, max_k)
+        layout = FlatLayout(text_by_text, cu_seq_k, max_k)
         return text_by_text(query, key, value, layout, reach, options.get("scale"))
 
     function = (varlen_attn, frozenset(names))
@@ -277,7 +277,9 @@ def limited(encoder, tokens):
     return sizes
 
 
-def test_a_smaller_budget_is_tried_where_a_device_lacks_memory(tmp_path):
+@pytest.mark.parametrize("chunk", [2048, 14])
+def test_a_smaller_budget_is_tried_where_a_device_lacks_memory(chunk, tmp_path, monkeypatch):
+    monkeypatch.setattr("sentcli.model.encoding.CHUNK", chunk)
     encoder = load(folders.make(tmp_path / "st"))
     expected = encoder.encode(TEXTS * 8, batch_tokens=4096)
     sizes = limited(encoder, 60)

@@ -223,7 +223,7 @@ def test_rows_are_kept_as_they_fit():
 
 def test_a_search_is_left_memory_of_its_own(monkeypatch):
     vectors = clustered(5000, 8)
-    monkeypatch.setattr(on_device, "WORKING", 1000)
+    monkeypatch.setattr(on_device, "SEARCH_BYTES", 1000)
     for free, is_full in ((1000 + 4 * vectors.size, True), (999 + 4 * vectors.size, False)):
         monkeypatch.setattr(device_memory, "free_memory", lambda device, free=free: free)
         rows = DeviceRows.open(Blocks([vectors]), "cosine", "cpu")
@@ -463,7 +463,7 @@ def test_copies_take_turns_with_what_reads_them(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch, "empty", lambda size, dtype, **options: true_empty(size, dtype=dtype))
-    copies = device_memory.Copies(torch.device("cuda"))
+    copies = device_memory.StagedCopies(torch.device("cuda"))
     blocks = [clustered(20, 8, seed=number) for number in range(5)]
     blocks[2] = (blocks[2] * 9).astype(np.int8)
     blocks[4] = blocks[4][:7]
