@@ -58,6 +58,7 @@ pages:
 	$(BIN)/ruff format --check .
 	$(BIN)/python docs/make_stub.py --check
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.density
 	$(BIN)/python docs/make_cli.py --check
 	$(BIN)/python docs/make_recipes.py --check
 	$(BIN)/python docs/make_papers.py --check
