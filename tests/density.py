@@ -146,8 +146,9 @@ def worst_functions(folder: Path, most: int) -> list[tuple[float, str]]:
 def denser(figures: dict[str, dict[str, float]], limits: dict[str, dict[str, float]]) -> Iterator[str]:
     """Yield a line for each measure of a package that is above what the package had reached."""
     for name, measures in figures.items():
+        limit = limits[name] if name in limits else limits["whole"]
         for measure, value in measures.items():
-            reached = limits.get(name, limits["whole"])[measure]
+            reached = limit[measure]
             if value > reached * (1 + ALLOWED) + 0.05:  # what rounding hides
                 yield f"{name}: {measure} {value:g}, and {reached:g} was reached; python -m tests.density --worst 20"
 
