@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from common import machine, seconds
 
-from sentcli import cluster
 from sentcli.bulk.files import read_inputs
+from sentcli.cluster import joining
 from sentcli.io.dataset import Counts, InputGroup, load_manifest
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
@@ -71,8 +71,8 @@ def main() -> None:
                 use(block)
 
         reading = seconds(lambda: read(lambda block: None))
-        with cluster.connected("local"):
-            put = cluster.require_ray().put
+        with joining.connected("local"):
+            put = joining.require_ray().put
             sending = seconds(lambda: read(put))
         speeds = ", ".join(
             f"{what} {options.rows / taken:,.0f} rows/s"

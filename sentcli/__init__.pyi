@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder as SentenceEncoder
-from sentcli.verbs.result import Result as Result
+from sentcli.command.result import Result as Result
 
 __version__: str
 VERBS: tuple[str, ...]

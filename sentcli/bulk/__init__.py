@@ -6,8 +6,8 @@ in memory is bounded, so memory does not depend on the number of rows.
 """
 
 from sentcli.bulk.encode import EncodeSummary, encode_files, store_files
+from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs, check_target, manifest_of, read_inputs
-from sentcli.bulk.line import EncodeSettings
 
 __all__ = [
     "EncodeSettings",

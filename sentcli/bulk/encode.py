@@ -8,17 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.bulk.engines import advice_on_room, open_engine
+from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.line import EncodeSettings, write_blocks
+from sentcli.cluster.options import ClusterOptions
+from sentcli.encoder.announce import announce, load_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
@@ -30,6 +31,10 @@ from sentcli.io.places import is_remote
 from sentcli.io.readers import BLOCK_ROWS, Block, blocks
 from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.model.options import LoadOptions
+
+if TYPE_CHECKING:
+    from sentcli.cluster.pool import Pool
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,36 @@ class EncodeSummary:
     seconds: float
     repeated_ids: int = 0
     """The number of ids that rows of earlier inputs have, to which these were appended."""
+
+
+@contextmanager
+def open_encoder(
+    model: str, options: LoadOptions, cluster: ClusterOptions, *, most: int
+) -> Iterator[tuple[SentenceEncoder, Pool | None]]:
+    """Load a model in this process, or in workers on Ray.
+
+    Args:
+        model: its name.
+        options: how it is loaded.
+        cluster: whether there is a cluster, and what its workers reserve.
+        most: no more workers than this, because there is no work for them.
+
+    Yields:
+        The encoder, and the workers that make shards with it if that is not this process.
+    """
+    if cluster.ray is None:
+        yield load_encoder(model, options), None
+        return
+    from sentcli.bulk.on_ray import encoder_of, encoder_pool
+    from sentcli.cluster.pool import open_cluster
+
+    with open_cluster(cluster, most=most, on_cpu=options.device == "cpu") as (nodes, workers):
+        if not workers.gpus and any(node.gpus for node in nodes):
+            options = replace(options, device="cpu")  # a GPU that is not reserved belongs to others
+        with encoder_pool(nodes, workers, model, options) as pool:
+            encoder = encoder_of(pool)
+            announce(encoder)
+            yield encoder, pool
 
 
 def encode_files(
@@ -104,13 +139,12 @@ def encode_files(
             "casts": inputs.survey.casts,
         }
         if settings.pool is not None and isinstance(writer, DatasetWriter):
-            from sentcli.bulk.shards import make_shards
+            from sentcli.bulk.on_ray import make_shards
 
             counts = make_shards(settings.pool, inputs, reading, writer, settings, progress)
         else:
             reader = blocks(inputs.sources, inputs.options, shards=writer.missing, **reading)
-            encode = settings.encode or encoder.encode_distinct
-            with open_engine(encode, settings.encoding, progress, settings.devices, settings.load) as engine:
+            with open_engine(encoder, settings, progress) as engine:
                 counts = write_blocks(reader, engine, writer, output, settings, progress)
         if counts.rows != writer.expected:
             raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")

@@ -20,10 +20,10 @@ from annotated_types import Ge
 from typer.core import TyperCommand
 
 from sentcli import console
+from sentcli.command.declaration import Argument, Verb, alternatives, data_streams
 from sentcli.errors import SentcliError, broken_library, interruption, lacks_memory, of_memory
 from sentcli.io.digests import CACHE, cache_folder
 from sentcli.redaction import without_secrets
-from sentcli.verbs.declaration import Argument, Verb, alternatives, data_streams
 
 
 def _methods() -> Iterable[str]:

@@ -9,7 +9,7 @@ from sentcli.model.options import LoadOptions
 
 def load_encoder(model: str, options: LoadOptions, *, pairs: bool = False) -> SentenceEncoder:
     """Load a model, and tell the user its backend and an assumed pooling; with `pairs` also a cross-encoder."""
-    encoder = SentenceEncoder.load(model, **vars(options), notice=console.note, pairs=pairs)
+    encoder = SentenceEncoder.load_with(model, options, notice=console.note, pairs=pairs)
     announce(encoder)
     return encoder
 

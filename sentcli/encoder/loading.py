@@ -31,7 +31,7 @@ from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
 if TYPE_CHECKING:
-    from sentcli.cluster_nodes import Node
+    from sentcli.cluster.nodes import Node
     from sentcli.model.encoding import Backend
 
 QUICK_ARCHITECTURES = ("bert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
@@ -388,7 +388,7 @@ def require_same_weights(found: list[Node], model: str) -> str:
         except SentcliError as error:
             raise SentcliError(str(error)) from None
 
-    from sentcli.cluster_nodes import ask_nodes
+    from sentcli.cluster.nodes import ask_nodes
 
     digests = ask_nodes(found, weights, path)
     for node, digest in zip(found, digests, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from sentcli.io.served import Served
 from sentcli.model import encoding, exported, identity
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec, WordWeightsSpec
-from sentcli.model.options import MIN_LENGTH, LoadOptions
+from sentcli.model.options import MIN_LENGTH, Backend, LoadOptions
 from sentcli.model.served import Sent, ServedModel
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, fit, has_stored_positions, position_limit
@@ -94,14 +94,41 @@ class SentenceEncoder:
         """
         chosen: Any = {"backend": backend, "precision": precision, "device": device}  # LoadOptions checks them
         options = LoadOptions(pooling, normalize, max_length, **chosen, allow_cpu_fallback=allow_cpu_fallback)
-        notice = notice or (lambda message: None)
         if edit is not None or untrained:
             options = replace(options, backend="torch")
-        if (served := Served.parse(str(model))) is not None:
-            return cls(ServedModel.open(str(model), served, options))
-        spec = loading.read_model(str(model), options, pairs=pairs)
-        spec = spec if edit is None else edit(spec)
-        return cls(loading.load(str(model), spec, options, notice, make_export=make_export, untrained=untrained))
+        return cls.load_with(
+            model, options, make_export=make_export, notice=notice, edit=edit, untrained=untrained, pairs=pairs
+        )
+
+    @classmethod
+    def load_with(
+        cls,
+        model: str | Path,
+        options: LoadOptions,
+        *,
+        make_export: bool = True,
+        notice: Callable[[str], None] | None = None,
+        edit: Callable[[EncoderSpec], EncoderSpec] | None = None,
+        untrained: bool = False,
+        pairs: bool = False,
+    ) -> SentenceEncoder:
+        """Load a model as `load` does, whose arguments these are; the first six are fields of the options."""
+        name = str(model)
+        served = Served.parse(name)
+        if served is not None:
+            return cls(ServedModel.open(name, served, options))
+        spec = loading.read_model(name, options, pairs=pairs)
+        if edit is not None:
+            spec = edit(spec)
+        say = notice or (lambda message: None)
+        return cls(loading.load(name, spec, options, say, make_export=make_export, untrained=untrained))
+
+    def same_choices(self, options: LoadOptions) -> LoadOptions:
+        """Return the options that this model was loaded with, so that another process takes the same backend."""
+        if self.backend.name not in get_args(Backend):
+            return options  # NumPy, which a table of static embeddings runs on wherever torch is not asked for
+        chosen: Any = {"backend": self.backend.name, "precision": self.backend.precision}
+        return replace(options, **chosen)
 
     @property
     def sent(self) -> Sent | None:

@@ -42,7 +42,7 @@ def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
         model.load()
     model.release()
     served, started = model.load() if model.is_served else None, time.perf_counter()
-    encoder = served or SentenceEncoder.load(model.name, **vars(model.options))
+    encoder = served or SentenceEncoder.load_with(model.name, model.options)
     encoder.encode(texts[:1])
     first = time.perf_counter() - started
     seconds = []

@@ -171,7 +171,7 @@ class EvaluatedModel:
         else:
             spec = read_model(name, self.options, pairs=pairs)
             self.spec = spec if encoder is None else encoder.spec
-            self.key = model_key(spec, list(vars(self.options).values()), self.options.on_cpu)
+            self.key = model_key(spec, self.options)
         self.description = {} if encoder is None else _description(encoder)
         """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
         self._encoder = encoder

@@ -51,7 +51,7 @@ class EvaluatedReranker:
     def __post_init__(self) -> None:
         self.options = replace(self.options, pooling=None, normalize=None, max_length=None)
         self.spec = read_reranker(self.name)
-        self.key = model_key(self.spec, list(vars(self.options).values()), self.options.on_cpu)
+        self.key = model_key(self.spec, self.options)
 
     @property
     def protocol(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from sentcli.io.digests import cache_folder, least_recently_used
 from sentcli.io.forms import contents, decode
 from sentcli.model import exported, foreign, identity
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
+from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 
 SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"
@@ -44,7 +45,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None:
+def model_key(spec: EncoderSpec, options: LoadOptions) -> str | None:
     """Return a hash of everything that decides a model's vectors, without loading the model.
 
     These are weights, tokenizer, modules and prompts; the options of backend, precision, device and length; the
@@ -53,7 +54,6 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
     Args:
         spec: of the model.
         options: for loading it.
-        on_cpu: whether the model will run on the CPU.
 
     Returns:
         The hash, or None for a folder without weights, whose vectors are random.
@@ -67,8 +67,8 @@ def model_key(spec: EncoderSpec, options: list[Any], on_cpu: bool) -> str | None
         "graphs of others": foreign.digests(spec.folder),
         "roles": [spec.usual_prompt, *spec.role_prompts.values()],
         "similarity": spec.stated_similarity,
-        "options": options,
-        "on cpu": on_cpu,
+        "options": list(vars(options).values()),
+        "on cpu": options.on_cpu,
         "libraries": library_key(),
         "processor": machine.processor(),
     }

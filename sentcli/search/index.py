@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sentcli.cluster_pool import Pool
+from sentcli.cluster.pool import Pool
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output, locked, replacing, require_room

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 from annotated_types import Ge, Le
 
+from sentcli import console
 from sentcli.bounds import Flag
 from sentcli.errors import InputError, nearest
+from sentcli.io.options import Format
+from sentcli.model.options import LoadOptions
 from sentcli.model.spec import ModelSpec, Similarity
 
 if TYPE_CHECKING:
@@ -98,6 +101,102 @@ class SearchOptions:
         return self.by_vectors and not self.exact and self.index != ann.SCANNED
 
 
+@dataclass(frozen=True)
+class CorpusOptions:
+    """A corpus, and the queries that it is searched with.
+
+    Attributes:
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors,
+            npy; or a collection of Milvus.
+        collection: The collection of --corpus milvus:URI.
+        query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked
+            for.
+        like: The id of a row whose nearest other rows are wanted; may be given several times.
+        queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
+        query_format: Read --queries as this, whatever its suffix; standard input is txt.
+        texts: The texts of a corpus of vectors alone; default: the file beside it that was encoded.
+        rescore: Full vectors of the same rows: the best hits of a corpus of smaller vectors are compared by these.
+        text_field: Column of the corpus that holds the text.
+        id_field: Column of the corpus that holds the id.
+        vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size.
+        where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'"
+            (docs/retrieve.md). In csv an empty cell of a
+            column of text is an empty text, '', which IS NULL does not find.
+        count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
+        hits: Write the hits as JSON Lines, one query a line; - is standard output.
+    """
+
+    corpus: Annotated[str | None, Flag(metavar="FILE|DIR|milvus:URI", excludes="in_domain against")] = None
+    collection: Annotated[
+        str | None, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language id_field")
+    ] = None
+    query: Annotated[list[str] | None, Flag(metavar="TEXT", needs="corpus")] = None
+    like: Annotated[list[str] | None, Flag(metavar="ID", needs="corpus", excludes="query queries")] = None
+    queries: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+    query_format: Annotated[Format | None, Flag(needs="queries")] = None
+    texts: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+    rescore: Annotated[str | None, Flag(metavar="FILE|DIR", needs="corpus")] = None
+    text_field: Annotated[str, Flag(needs="corpus")] = "text"
+    id_field: Annotated[str | None, Flag(needs="corpus")] = None
+    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="corpus", excludes="collection")] = None
+    where: Annotated[str | None, Flag(metavar="CONDITION", needs="corpus")] = None
+    count_by: Annotated[str | None, Flag(metavar="COLUMN", needs="corpus")] = None
+    hits: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether the options name what to search for."""
+        return bool(self.query or self.like) or self.queries is not None
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """The kind of the index and its settings.
+
+    Attributes:
+        type: flat (exact), hnsw, ivf, ivfpq, sq8, bm25, or a faiss factory string such as IVF4096,Flat.
+        recall: Recall@10 against exact search to aim at: the search parameter is the smallest that reaches it.
+        set: A parameter of faiss: efConstruction, efSearch or nprobe; the last two instead of --recall.
+        queries: Measure with these queries, instead of rows of the corpus.
+        similarity: Similarity of query and document: cosine or dot; default: what the model's folder says, else cosine.
+        file_rows: Rows in one file of the index; default: about 4 GiB.
+        language: Language of bm25: english, or another that Snowball stems, or none.
+    """
+
+    type: Annotated[str, Flag(metavar="KIND", excludes="bm25:set bm25:queries bm25:file_rows bm25:query_prompt")] = (
+        "flat"
+    )
+    recall: Annotated[float, Ge(0.01), Le(1)] = 0.95
+    set: Annotated[list[str] | None, Flag(metavar="KEY=N")] = None
+    queries: Annotated[str | None, Flag(metavar="FILE", needs="model")] = None
+    similarity: Literal["cosine", "dot"] | None = None
+    file_rows: Annotated[int | None, Ge(1)] = None
+    language: Annotated[str | None, Flag(needs="type=bm25 to")] = None
+
+
+@dataclass(frozen=True)
+class DatabaseOptions:
+    """A collection of Milvus that the corpus is written into.
+
+    Attributes:
+        to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as
+            milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
+        collection: The name of the collection.
+        prune: Delete rows of the collection that are not in INPUT.
+    """
+
+    to: Annotated[
+        str | None,
+        Flag(
+            metavar="milvus:URI",
+            needs="collection",
+            excludes="set queries file_rows output query_prompt append check ray",
+        ),
+    ] = None
+    collection: Annotated[str | None, Flag(metavar="NAME", needs="to")] = None
+    prune: Annotated[bool, Flag(needs="to")] = False
+
+
 def parse_ways(text: str) -> list[Way]:
     """Read a list of ways such as ``dense,bm25``.
 
@@ -111,3 +210,16 @@ def parse_ways(text: str) -> list[Way]:
     if not names or len(set(names)) < len(names):
         raise InputError(f"--search {text!r}: name some of {', '.join(WAYS)}, each once")
     return cast(list[Way], names)
+
+
+def search_device(options: LoadOptions) -> str:
+    """Return the device of exact search where no model was loaded that has one; torch only looks for one in sight.
+
+    Raises:
+        InputError: if the device is not there.
+    """
+    if options.on_cpu:
+        return "cpu"
+    from sentcli.model.torch_backend import TorchBackend
+
+    return TorchBackend.choose(options, console.note).device

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import BLOCK, Comparable, Neighbours, TopK, Vectors, not_own, prepared
+from sentcli.table import Table
 
 K = 10
 """The number of hits by which an index is compared with exact search."""
@@ -147,3 +148,24 @@ def tune(
         "of": "queries" if reference.own is None else "rows of the corpus",
         "exact_queries_per_second": reference.exact_rate,
     }
+
+
+def recall_table(kind: str, measured: dict[str, Any]) -> Table:
+    """Return recall and speed at each search parameter that was tried."""
+    parameter, recall = measured["parameter"] or "search", f"recall@{measured['k']}"
+    rows: list[list[Any]] = []
+    for point in measured["points"]:
+        effort = f"{point['effort'] or ''}{' (used)' if point == measured['chosen'] else ''}"
+        rows.append([effort, point["recall"], point["queries_per_second"]])
+    rows.append(["exact", 1.0, measured["exact_queries_per_second"]])
+    notes = [f"Recall against exact search of {measured['queries']} {measured['of']}."]
+    if measured["of"] != "queries":
+        notes.append(
+            "Real queries are found less well than rows, which lie near others: --queries FILE measures yours."
+        )
+    if measured["chosen"]["queries_per_second"] < measured["exact_queries_per_second"]:
+        notes.append(
+            "Exact search is faster at this number of rows, and misses none: no index is needed (--index flat)."
+        )
+    formats = {recall: ".4f", "queries/s": ",.0f"}
+    return Table(kind, [parameter, *formats], rows, formats=formats, notes=notes)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentcli.cluster import require_ray
-from sentcli.cluster_pool import Pool
+from sentcli.cluster.joining import require_ray
+from sentcli.cluster.pool import Pool
 from sentcli.errors import DataError, InputError, SentcliError
 from sentcli.training import sweep
 from sentcli.training.records import METRICS_FILE, append_record, parsed, read_results

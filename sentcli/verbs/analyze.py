@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sentcli.command.result import Result
 from sentcli.errors import InputError, nearest
 from sentcli.verbs.kinds import ANALYSES
-from sentcli.verbs.result import Result
 
 
 def kind_of(name: str) -> Callable[..., Result]:

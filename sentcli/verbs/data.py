@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_doc import Doc
 
 from sentcli import console
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.labelled_kinds import Kind
+from sentcli.io.options import PairFields
 from sentcli.io.text_checks import TITLES
+from sentcli.model.options import OptionalModel
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
-from sentcli.verbs.options import OptionalModel, PairFields
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.data.get import FetchResult

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from sentcli.command.declaration import verb
+from sentcli.command.result import Result
 from sentcli.errors import SentcliError
 from sentcli.table import Table
-from sentcli.verbs.declaration import verb
-from sentcli.verbs.result import Result
 
 
 @verb("doctor")

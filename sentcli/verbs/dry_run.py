@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.table import Table
-from sentcli.verbs.result import Result
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.bulk.encode import open_encoder
+from sentcli.bulk.options import InputOptions, VectorOptions, WriteOptions
+from sentcli.cluster.options import ClusterOptions
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io import copies
-from sentcli.model.options import LoadOptions
-from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import SERVED_HELP, ClusterOptions, Format, IdField, Overwrite, TextField, open_encoder
-from sentcli.verbs.result import Result
+from sentcli.model.options import SERVED_HELP, LoadOptions
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sentcli.bulk import EncodeSummary, Inputs
-    from sentcli.bulk.engines import EncodeTexts
+    from sentcli.bulk.engine import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
@@ -61,59 +63,6 @@ def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.Dat
 
 TAKES_LONG = 50_000
 """The rows from which encoding takes long enough to say what slows it down."""
-
-
-@dataclass(frozen=True)
-class InputOptions:
-    """How input files are read.
-
-    Attributes:
-        input_format: Read every input as this, whatever its suffix.
-        types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of
-            text, int, float, bool, date, timestamp, timestamp-utc.
-        null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
-        on_null: What to do with a row that has no text.
-        on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
-    """
-
-    text_field: TextField = "text"
-    id_field: IdField = None
-    input_format: Format | None = None
-    types: Annotated[list[str] | None, Flag(metavar="COLUMN=TYPE,...")] = None
-    null: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
-    on_null: Literal["error", "empty", "skip"] = "error"
-    on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
-
-
-@dataclass(frozen=True)
-class VectorOptions:
-    """How vectors are made smaller before they are written.
-
-    Attributes:
-        output_dtype: Elements of the vectors; binary packs eight signs into a byte.
-        truncate_dim: Keep the first dimensions only.
-    """
-
-    output_dtype: Literal["float32", "float16", "int8", "binary"] = "float32"
-    truncate_dim: Annotated[int | None, Ge(1)] = None
-
-
-@dataclass(frozen=True)
-class WriteOptions:
-    """How vectors are written.
-
-    Attributes:
-        shard_rows: Rows in a shard of a directory output: 100,000, or as many as the directory that is continued has.
-        shard: Make only this share of the shards; N machines make one directory.
-        resume: Continue a directory output where it stopped.
-        append: Add the rows of INPUT to a finished directory.
-    """
-
-    shard_rows: Annotated[int | None, Ge(1)] = None
-    shard: Annotated[str | None, Flag(metavar="I/N")] = None
-    resume: bool = False
-    append: bool = False
-    overwrite: Overwrite = False
 
 
 @verb(
@@ -176,7 +125,7 @@ def encode(
     if check is not None:
         return _check(check, model, options, (prompt_name, prompt))
     from sentcli import bulk
-    from sentcli.bulk.engines import parse_devices
+    from sentcli.bulk.engine import parse_devices
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
     from sentcli.io.writers import output_kind
@@ -197,7 +146,7 @@ def encode(
     if cluster.ray is not None:
         if not directory:
             raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
-        from sentcli.cluster import check_address
+        from sentcli.cluster.joining import check_address
 
         check_address(cluster.ray)
     names = parse_devices(devices) if devices is not None else []
@@ -210,7 +159,6 @@ def encode(
     with open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
         prompt = _prompt(encoder, prompt_name, prompt)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=bool(encoder.spec.normalizes))
-        ran = {"backend": encoder.backend.name, "precision": encoder.backend.precision}
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
             prompt=prompt,
@@ -218,7 +166,7 @@ def encode(
             on_long=reading.on_long,
             smaller=smaller,
             devices=names,
-            load={k: v for k, v in {"model": name, **vars(options), **ran}.items() if k != "device"},
+            load=encoder.same_choices(options),
             encode=_kept(encoder, options),
             pool=pool,
             overwrite=writing.overwrite,

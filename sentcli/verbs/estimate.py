@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
+from sentcli.command.result import Result
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.served import Served
 from sentcli.machine import threads
 from sentcli.model.options import LoadOptions
 from sentcli.table import Table
-from sentcli.verbs.result import Result
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Result
+from sentcli.command.scoring import kept_if_interrupted
 from sentcli.errors import InputError
+from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions
 from sentcli.io.labelled import Kind
-from sentcli.model.options import LoadOptions
+from sentcli.io.options import Overwrite, PairFields
+from sentcli.model.options import LoadOptions, Models
 from sentcli.pages.page import Section
-from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.gate import GateOptions, settle
-from sentcli.verbs.options import Models, Overwrite, PairFields, RerankOptions
-from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, kept_if_interrupted
+from sentcli.verbs.gate import settle
 from sentcli.verbs.slices import query_columns, sliced
 from sentcli.verbs.variants import compare_variants, read_grid
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from sentcli import console
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError, MissingExtraError
-from sentcli.model.options import LoadOptions, ModelOptions
+from sentcli.io.options import Overwrite
+from sentcli.model.options import LoadOptions, Model, ModelOptions
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import Model, Overwrite
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.model.encoding import LoadedModel

@@ -5,62 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from annotated_types import Ge
+from typing import TYPE_CHECKING
 
 from sentcli import console
 from sentcli.console import safe as printable
 from sentcli.errors import InputError
 from sentcli.pages.page import Section
 from sentcli.table import MINUS, Table
-from sentcli.verbs.declaration import Flag
 
 if TYPE_CHECKING:
+    from sentcli.command.result import Result
     from sentcli.evaluation.baseline import Baseline, BaselineComparison
     from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
+    from sentcli.evaluation.options import GateOptions
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.verbs.result import Result
 
 WORSE = 3
 """The exit code where a loss beyond what is allowed is not excluded."""
-
-
-@dataclass(frozen=True)
-class GateOptions:
-    """Whether a model is still as good as one before.
-
-    Attributes:
-        save_baseline: Keep the scores and hits of the model here, for --baseline.
-        baseline: Compare with what --save-baseline wrote, on the same data; the exit code is 3 unless a loss of more
-            than --allow is excluded at 95 %.
-        allow: The loss that is allowed, in units of the metric: nDCG@10 from 0 to 1, Spearman times 100.
-        format: Print the comparison for a program on standard output: annotations of GitHub, or JUnit's XML.
-    """
-
-    save_baseline: Annotated[Path | None, Flag(metavar="FILE", excludes="baseline")] = None
-    baseline: Annotated[Path | None, Flag(metavar="FILE")] = None
-    allow: Annotated[float, Ge(0), Flag(needs="baseline variants")] = 0.01
-    format: Annotated[Literal["github", "junit"] | None, Flag(needs="baseline")] = None
-
-    def read(
-        self, models: Sequence[str], files: Sequence[str], tasks: Sequence[OwnTask], *, overwrite: bool
-    ) -> Baseline | None:
-        """Read the baseline and check that it fits the data, before anything is encoded."""
-        from sentcli.evaluation.baseline import Baseline
-        from sentcli.io.atomic import check_kept, check_output
-
-        if self.save_baseline is not None:
-            if len(models) > 1:
-                raise InputError(f"--save-baseline {self.save_baseline} keeps one model, and -m names {len(models)}")
-            check_kept(self.save_baseline, files)
-            check_output(self.save_baseline, overwrite=overwrite)
-        if self.baseline is None:
-            return None
-        baseline = Baseline.read(self.baseline)
-        baseline.check(tasks, self.baseline)
-        return baseline
 
 
 @dataclass(frozen=True)

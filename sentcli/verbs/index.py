@@ -10,29 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.bounds import whole_number
+from sentcli.bulk.encode import open_encoder
+from sentcli.bulk.options import TextOptions
+from sentcli.cluster.options import ClusterOptions
+from sentcli.cluster.pool import open_cluster
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
-from sentcli.model.options import LoadOptions
-from sentcli.verbs.declaration import Flag, Group, verb
+from sentcli.io.options import Overwrite
+from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
+from sentcli.search.options import DatabaseOptions, IndexOptions, search_device
+from sentcli.search.recall import recall_table
 from sentcli.verbs.index_input import TextInput, fill, read_texts
-from sentcli.verbs.options import (
-    ClusterOptions,
-    DatabaseOptions,
-    DocPrompt,
-    IndexOptions,
-    OptionalModel,
-    Overwrite,
-    QueryPrompt,
-    TextOptions,
-    open_cluster,
-    open_encoder,
-    recall_table,
-    search_device,
-)
-from sentcli.verbs.result import Result
 from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
-    from sentcli.cluster_pool import Pool
+    from sentcli.cluster.pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
@@ -200,7 +193,7 @@ def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
     Raises:
         InputError: with what is wrong.
     """
-    from sentcli.cluster import check_address
+    from sentcli.cluster.joining import check_address
     from sentcli.io.places import is_remote
 
     if address is None:
@@ -230,7 +223,7 @@ def index_words(store: Store, language: str) -> Result:
 
 def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
     """Build an index of faiss."""
-    from sentcli.cluster_pool import Pool
+    from sentcli.cluster.pool import Pool
     from sentcli.search import ann
     from sentcli.search.index import rows_so_far
 

@@ -13,20 +13,21 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.bounds import one_of
+from sentcli.command.result import Result
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.dataset import CANARIES
 from sentcli.io.readers import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
-from sentcli.verbs.options import recall_table
-from sentcli.verbs.result import Result
+from sentcli.search.recall import recall_table
 
 if TYPE_CHECKING:
+    from sentcli.bulk.options import TextOptions
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
+    from sentcli.search.options import DatabaseOptions, IndexOptions
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile
-    from sentcli.verbs.options import DatabaseOptions, IndexOptions, TextOptions
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""

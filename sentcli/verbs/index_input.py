@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sentcli import console
+from sentcli.bulk.options import TextOptions
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
-from sentcli.verbs.options import TextOptions
 
 if TYPE_CHECKING:
+    from sentcli.bulk.engine import EncodeSettings
     from sentcli.bulk.files import Inputs
-    from sentcli.bulk.line import EncodeSettings
-    from sentcli.cluster_pool import Pool
+    from sentcli.cluster.pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.index import IndexRequest
     from sentcli.search.vector_file import VectorFile

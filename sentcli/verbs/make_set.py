@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
-from sentcli.verbs.options import Overwrite
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.evaluation.set_manifest import SetManifest

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli import console
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Result
+from sentcli.command.scoring import compare_models
 from sentcli.errors import InputError
+from sentcli.evaluation.options import ScoringOptions
+from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
 from sentcli.table import Table, flat
-from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import shared
 from sentcli.verbs.kinds.geometry import training_curves
 from sentcli.verbs.kinds.objectives import term_sections
-from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, compare_models
 
 if TYPE_CHECKING:
     from sentcli.analysis.runs import RunMetrics
@@ -73,7 +75,7 @@ def report(
     text_field: shared.TextField = "text",
     options: Annotated[LoadOptions, Group("Model", without=shared.NOT_LOADED_SO)] = LoadOptions(),
     scoring: Annotated[ScoringOptions, Group("Output")] = ScoringOptions(),
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Write results, training runs and what is inside models as a page: HTML, Markdown or LaTeX.
 

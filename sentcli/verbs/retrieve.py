@@ -6,14 +6,14 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
+from sentcli.command.declaration import CommonOptions, Flag, Group, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
-from sentcli.model.options import LoadOptions
-from sentcli.search.options import SearchOptions
-from sentcli.verbs.declaration import CommonOptions, Flag, Group, verb
-from sentcli.verbs.options import SERVED_HELP, CorpusOptions, Overwrite, PairOptions, RerankOptions, SetOptions
-from sentcli.verbs.result import Result
+from sentcli.evaluation.options import PairOptions, RerankOptions, ScoringOptions, SetOptions
+from sentcli.io.options import Overwrite
+from sentcli.model.options import SERVED_HELP, LoadOptions
+from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.verbs.retrieve_corpus import search_corpus
-from sentcli.verbs.scoring import ScoringOptions
 
 
 @verb(

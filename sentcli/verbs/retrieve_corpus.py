@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sentcli import console
+from sentcli.command.result import Result
 from sentcli.console import escaped, safe
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
 from sentcli.redaction import without_secrets
-from sentcli.search.options import SearchOptions
+from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.table import Table
-from sentcli.verbs.options import CorpusOptions
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.command.result import Result
+from sentcli.command.scoring import kept_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.files import is_stsb, read_pair_table
+from sentcli.evaluation.options import ScoringOptions
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import Collection, canonical, load_collection
 from sentcli.evaluation.retrieval_metrics import check_ids, read_run
@@ -27,12 +30,10 @@ from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.options import Way
-from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, kept_if_interrupted, scores_result
 
 if TYPE_CHECKING:
+    from sentcli.evaluation.options import PairOptions, RerankOptions, SetOptions
     from sentcli.search.options import SearchOptions
-    from sentcli.verbs.options import PairOptions, RerankOptions, SetOptions
 
 Search = tuple[EvaluatedModel | None, Way, EvaluatedReranker | None]
 """A model, a way of searching with it, and what orders its hits anew; for BM25 there is no model."""

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+from sentcli.command.declaration import Group, verb
+from sentcli.command.result import Result
+from sentcli.command.scoring import kept_if_interrupted, names, scores_result
 from sentcli.errors import InputError
-from sentcli.model.options import LoadOptions
-from sentcli.verbs.declaration import Group, verb
-from sentcli.verbs.options import Models
-from sentcli.verbs.result import Result
-from sentcli.verbs.scoring import ScoringOptions, kept_if_interrupted, names, scores_result
+from sentcli.evaluation.options import ScoringOptions
+from sentcli.model.options import LoadOptions, Models
 
 
 @verb("senteval", pages=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.table import Table
 from sentcli.verbs import training_view
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.training.request import TrainRequest

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_doc import Doc
 
 from sentcli import console
+from sentcli.cluster.options import ClusterOptions
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.methods import METHODS
+from sentcli.model.options import OptionalModel
 from sentcli.training.options import (
     DataOptions,
     EvaluationOptions,
@@ -19,9 +23,6 @@ from sentcli.training.options import (
     SweepOptions,
     TrainingOptions,
 )
-from sentcli.verbs.declaration import Flag, Group, verb
-from sentcli.verbs.options import ClusterOptions, OptionalModel
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from sentcli.training.sweep import Sweep
@@ -151,7 +152,7 @@ def train(
 
 def _check_runs(sweep: Sweep, runs: SweepOptions, seed: int | None, address: str | None, method: str | None) -> None:
     """Refuse options that do not go with one run, with several runs, or with runs on Ray."""
-    from sentcli.cluster import check_address
+    from sentcli.cluster.joining import check_address
     from sentcli.processes import launched
 
     if runs.results is not None and not sweep.points:

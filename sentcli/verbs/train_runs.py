@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.cluster.pool import open_cluster
+from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.verbs import training_view
-from sentcli.verbs.options import open_cluster
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
+    from sentcli.cluster.options import ClusterOptions
     from sentcli.training.observer import Observer
     from sentcli.training.options import DataOptions, SweepOptions
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
     from sentcli.training.sweep import Asha, Sweep, SweepResult, SweepRun
-    from sentcli.verbs.options import ClusterOptions
 
 
 def run_one(request: TrainRequest) -> Result:
@@ -163,7 +163,7 @@ def _run_on_ray(
     planned: list[SweepRun], results: Path, view: SweepView, cluster: ClusterOptions, device: str, asha: Asha | None
 ) -> SweepResult:
     """Make the runs on a cluster, after comparing the start models on its nodes."""
-    from sentcli.cluster_pool import Pool
+    from sentcli.cluster.pool import Pool
     from sentcli.encoder.loading import require_same_weights
     from sentcli.training.on_ray import run_all_on_ray
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from sentcli.command.result import Result
     from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
     from sentcli.evaluation.retrieval import RetrievalSet
     from sentcli.evaluation.scores import ModelScores
     from sentcli.evaluation.variants import Variant, VariantComparison, VariantGrid
     from sentcli.smaller import Smaller
-    from sentcli.verbs.result import Result
 
 SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
 """What the difference of the score is drawn against."""

@@ -206,3 +206,11 @@ def test_what_is_no_device_is_said_before_anything_is_loaded(source, tmp_path, i
 def test_device_and_devices_are_not_given_together(source, tmp_path, invoke):
     call = ["encode", source, "-o", tmp_path / "out", "-m", "no-such-model", "--devices", "cpu,cpu", "--device", "cpu"]
     assert re.search("--devices .*--device", invoke(*call, check=2).stderr)
+
+
+def test_static_embeddings_run_in_several_processes(source, tmp_path, run):
+    table = tmp_path / "table.txt"
+    table.write_text("the 1.0 0 0\ncat 0 2.0 0\ndog 0 0 3.0\n", "utf-8")
+    run("encode", source, "-o", tmp_path / "one.npy", "-m", table)
+    run("encode", source, "-o", tmp_path / "two.npy", "-m", table, "--devices", "cpu,cpu")
+    assert (tmp_path / "one.npy").read_bytes() == (tmp_path / "two.npy").read_bytes()

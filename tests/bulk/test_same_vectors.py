@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from sentcli.bulk import EncodeSettings, encode_files, read_inputs
 from sentcli.bulk import encode as bulk_encode
-from sentcli.bulk.engines import open_processes, open_thread
+from sentcli.bulk.engine import open_processes, open_thread
 from sentcli.io.readers import ReadOptions
+from sentcli.model.options import LoadOptions
 from tests.bulk.outputs import rows_of, vectors_of
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
@@ -29,8 +30,8 @@ many = settings(
 @pytest.fixture(scope="module")
 def processes(tiny_bert):
     """Two processes that stay for all examples."""
-    load = {"model": str(tiny_bert), "backend": "onnx", "precision": "fp32"}
-    with open_processes(load, ["cpu", "cpu"], {}, lambda added: None) as engine:
+    load = LoadOptions(backend="onnx", precision="fp32")
+    with open_processes(str(tiny_bert), load, ["cpu", "cpu"], {}, lambda added: None) as engine:
         yield engine
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sentcli
-from sentcli import cluster as joining
+from sentcli.cluster import joining
 from tests.bulk.outputs import contents, manifest_of, message_of
 from tests.conftest import save_backbone
 

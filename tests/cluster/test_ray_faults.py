@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sentcli.cluster_nodes import Workers, was_taken_away
-from sentcli.cluster_pool import Pool
+from sentcli.cluster.nodes import Workers, was_taken_away
+from sentcli.cluster.pool import Pool
 from sentcli.errors import SentcliError
 from tests.bulk.outputs import contents, manifest_of, message_of
 from tests.cluster.conftest import write_rows
@@ -174,12 +174,12 @@ def errors_of(kinds):
 
 @pytest.mark.parametrize(("kinds", "given_up"), [("tttttt", False), ("ctttct", False), ("ctctc", True), ("ccc", True)])
 def test_only_crashes_count_as_the_deaths_of_an_item(kinds, given_up, monkeypatch):
-    monkeypatch.setattr("sentcli.cluster_pool.require_ray", lambda: FakeRay(errors_of(kinds)))
+    monkeypatch.setattr("sentcli.cluster.pool.require_ray", lambda: FakeRay(errors_of(kinds)))
     with Pool(Workers(1, 1)) as pool:
         events = list(pool.run_each(deque(["shard"]), len))
     assert [event.kind for event in events] == ["again"] * (len(kinds) - given_up) + ["died" if given_up else "done"]
     assert {event.item for event in events} == {"shard"}
-    monkeypatch.setattr("sentcli.cluster_pool.require_ray", lambda: FakeRay(errors_of(kinds)))
+    monkeypatch.setattr("sentcli.cluster.pool.require_ray", lambda: FakeRay(errors_of(kinds)))
     with Pool(Workers(1, 1)) as pool:
         if given_up:
             with pytest.raises(SentcliError):

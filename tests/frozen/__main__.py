@@ -3,6 +3,7 @@
 ``python -m tests.frozen record FOLDER [--tree TREE]`` runs the lines of commands.txt with the package of a tree (a
 checkout of the project; default: this one) on small real data, and keeps exit codes, what is printed and all files.
 ``python -m tests.frozen compare BEFORE AFTER`` tells which of two such folders' values differ, times left out.
+With ``--again`` and a second record of the tree of BEFORE, what moves from run to run is left out as well.
 
 Both have to be recorded on the same machine with the same environment: their numbers are compared to the last digit.
 """
@@ -19,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.frozen.differences import differing_files
+from tests.frozen.differences import differences
 from tests.frozen.inputs import write_inputs
 
 HERE = Path(__file__).parent
@@ -37,11 +38,14 @@ def main() -> None:
     comparing = commands.add_parser("compare")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
+    comparing.add_argument(
+        "--again", type=Path, help="a second record of BEFORE's tree: what moves by itself is left out"
+    )
     options = parser.parse_args()
     if options.command == "record":
         record(options.folder, options.tree.resolve())
         return
-    lines = list(differing_files(options.before, options.after))
+    lines = differences(options.before, options.after, options.again)
     for line in lines:
         print(line)
     print(f"{len(lines)} differences")

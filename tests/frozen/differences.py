@@ -25,11 +25,25 @@ MOVING_TEXT = (
 BYTES_MAY_DIFFER = {".db", ".faiss", ".png", ".lock"}
 
 
-def differing_files(before: Path, after: Path) -> Iterator[str]:
-    """Yield a line for each file that only one of two folders has, and for each value that differs."""
+def differences(before: Path, after: Path, again: Path | None = None) -> list[str]:
+    """Return a line for each file that only one of two folders has, and for each value or line that differs.
+
+    Args:
+        before: what the commands wrote with one tree.
+        after: what they wrote with another one.
+        again: what they wrote with the first tree a second time; where this differs from before, both may differ.
+    """
+    moving: set[str] = set()
+    if again is not None:
+        moving = {where for where, _ in _differing_files(before, again)}
+    return [f"{where}: {what}" for where, what in _differing_files(before, after) if where not in moving]
+
+
+def _differing_files(before: Path, after: Path) -> Iterator[tuple[str, str]]:
+    """Yield places and what differs there."""
     first, second = _files(before), _files(after)
     for name in sorted(first ^ second):
-        yield f"only {'before' if name in first else 'after'}: {name}"
+        yield name, "only one has it"
     for name in sorted(first & second):
         yield from _differences(before / name, after / name, name)
 
@@ -38,7 +52,7 @@ def _files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def _differences(first: Path, second: Path, name: str) -> Iterator[str]:
+def _differences(first: Path, second: Path, name: str) -> Iterator[tuple[str, str]]:
     if first.suffix in BYTES_MAY_DIFFER or ".db/" in name or first.read_bytes() == second.read_bytes():
         return
     if first.suffix == ".json":
@@ -51,7 +65,7 @@ def _differences(first: Path, second: Path, name: str) -> Iterator[str]:
         one, other = np.load(first), np.load(second)
         same = one.shape == other.shape and np.array_equal(one, other)
         if not same:
-            yield f"{name}: vectors differ"
+            yield name, "vectors differ"
     else:
         yield from _texts(first, second, name)
 
@@ -60,18 +74,17 @@ def _json_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def _texts(first: Path, second: Path, name: str) -> Iterator[str]:
+def _texts(first: Path, second: Path, name: str) -> Iterator[tuple[str, str]]:
     try:
         one, other = _settled(first.read_text("utf-8")), _settled(second.read_text("utf-8"))
     except UnicodeDecodeError:
-        yield f"{name}: bytes differ"
+        yield name, "bytes differ"
         return
     if len(one) != len(other):
-        yield f"{name}: {len(one)} lines before, {len(other)} after"
+        yield name, f"{len(one)} lines before, {len(other)} after"
     for number, (line, changed) in enumerate(zip(one, other, strict=False)):
         if line != changed:
-            yield f"{name}:{number + 1}: {line[:300]!r} -> {changed[:300]!r}"
-            return
+            yield f"{name}:{number + 1}", f"{line[:300]!r} -> {changed[:300]!r}"
 
 
 def _settled(text: str) -> list[str]:
@@ -81,7 +94,7 @@ def _settled(text: str) -> list[str]:
     return re.sub(r" +", " ", text).splitlines()
 
 
-def _values(first: Any, second: Any, where: str) -> Iterator[str]:
+def _values(first: Any, second: Any, where: str) -> Iterator[tuple[str, str]]:
     """Yield the places where two values read from JSON differ, times left out."""
     if isinstance(first, dict) and isinstance(second, dict):
         yield from _entries(first, second, where)
@@ -93,19 +106,19 @@ def _values(first: Any, second: Any, where: str) -> Iterator[str]:
     if isinstance(first, str) and isinstance(second, str) and _settled(first) == _settled(second):
         return
     if first != second:
-        yield f"{where}: {str(first)[:100]!r} -> {str(second)[:100]!r}"
+        yield where, f"{str(first)[:100]!r} -> {str(second)[:100]!r}"
 
 
-def _entries(first: dict[str, Any], second: dict[str, Any], where: str) -> Iterator[str]:
+def _entries(first: dict[str, Any], second: dict[str, Any], where: str) -> Iterator[tuple[str, str]]:
     """Yield the entries in which two objects differ, and whether the same keys stand in another order."""
     for key in sorted(first.keys() | second.keys()):
         if TIMES.search(key):
             continue
         if key not in first:
-            yield f"{where}.{key}: only after"
+            yield f"{where}.{key}", "only after"
         elif key not in second:
-            yield f"{where}.{key}: only before"
+            yield f"{where}.{key}", "only before"
         else:
             yield from _values(first[key], second[key], f"{where}.{key}")
     if first.keys() == second.keys() and list(first) != list(second):
-        yield f"{where}: the keys stand in another order"
+        yield where, "the keys stand in another order"

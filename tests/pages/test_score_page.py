@@ -5,6 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
+from sentcli.command.scoring import tables_of
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.published import with_titles
 from sentcli.evaluation.score_files import model_json, pack, read_object, read_scores
@@ -15,7 +16,6 @@ from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
 from sentcli.pages.score_page import Choices, command_line, score_page
 from sentcli.pages.systems import Pattern
-from sentcli.verbs.scoring import tables_of
 
 from .conftest import make
 

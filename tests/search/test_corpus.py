@@ -16,9 +16,8 @@ from sentcli.model.options import LoadOptions
 from sentcli.search.conditions import parse_condition
 from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
-from sentcli.search.options import WAYS, SearchOptions
+from sentcli.search.options import WAYS, CorpusOptions, SearchOptions
 from sentcli.search.origin import Origin
-from sentcli.verbs.options import CorpusOptions
 from sentcli.verbs.retrieve_corpus import load_query_encoder, open_corpus
 from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus

@@ -366,7 +366,7 @@ def test_searches_that_make_no_sense_are_refused(invoke, folder, tmp_path, tiny_
 
 
 def test_an_index_that_is_slower_than_exact_search_is_said_to_be():
-    from sentcli.verbs.options import recall_table
+    from sentcli.search.recall import recall_table
 
     point = {"effort": 8, "recall": 0.99, "queries_per_second": 100.0}
     measured = {"parameter": "nprobe", "k": 10, "points": [point], "chosen": point, "queries": 5, "of": "random rows"}

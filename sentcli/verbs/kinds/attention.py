@@ -12,15 +12,16 @@ from annotated_types import Ge, Le
 
 from sentcli import console
 from sentcli.bounds import whole_number
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import MINUS, Table
-from sentcli.verbs.declaration import Flag, Group, verb
 from sentcli.verbs.kinds import attention_heads, shared
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +68,7 @@ def attention(
     load: Annotated[LoadOptions, Group(without=("backend", "precision", *shared.NOT_LOADED_SO))] = LoadOptions(
         max_length=32, backend="torch", precision="fp32"
     ),
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Attention of two dropout views of a text, and the mutual information that miCSE trains with.
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
 from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ def compare(
     top: Annotated[int, Ge(1)] = 10,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Texts whose nearest neighbours differ most between two models.
 

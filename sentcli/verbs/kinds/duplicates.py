@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Le
 
 from sentcli import console
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
+from sentcli.search.options import search_device
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.options import search_device
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def duplicates(
     top: Annotated[int, Ge(1)] = 20,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Near duplicates and paraphrases: pairs of rows above a similarity, and their groups.
 

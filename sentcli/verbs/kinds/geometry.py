@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ def geometry(
     sts: bool = True,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Alignment, uniformity, anisotropy, spectrum and hubs of models, runs or vectors.
 

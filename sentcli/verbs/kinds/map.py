@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.io.in_memory import index_of
+from sentcli.io.options import Overwrite
 from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
@@ -19,10 +22,8 @@ from sentcli.pages.figures import MANY
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
 from sentcli.verbs.kinds.map_texts import MOST_COLOURS, MapTexts, read_map_texts
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -53,7 +54,7 @@ def map_(
     seed: int = 42,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Texts on a plane, with their clusters: one map for each model.
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +45,7 @@ def objectives(
     seed: Annotated[int, Ge(0)] = 0,
     load: shared.Load = LoadOptions(normalize=False),
     rerun: shared.Rerun = False,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Loss terms of training runs, their shares of the gradient, and the groups that whitening works on.
 

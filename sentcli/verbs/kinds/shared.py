@@ -13,14 +13,13 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.command.declaration import Flag, Group
+from sentcli.command.result import Result
 from sentcli.errors import InputError
 from sentcli.io.sources import title_of
-from sentcli.model.options import LoadOptions
+from sentcli.model.options import MODEL_HELP, LoadOptions
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Page, Section
-from sentcli.verbs import options
-from sentcli.verbs.declaration import Flag, Group
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,7 +34,7 @@ LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
 RESULT, PAGE = "analysis.json", "index.html"
 
-Models = Annotated[list[str] | None, Doc(f"{options.MODEL_HELP}; several are compared."), Flag("-m")]
+Models = Annotated[list[str] | None, Doc(f"{MODEL_HELP}; several are compared."), Flag("-m")]
 Output = Annotated[Path, Doc("A folder for page, figures and tables."), Flag("-o", metavar="DIR")]
 Data = Annotated[
     Path | None,
@@ -52,7 +51,6 @@ TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."),
 TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
 Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Draw so many distinct texts at most."), Flag(panel=INPUT)]
 Seed = Annotated[int, Ge(0), Doc("Seed of the texts that are drawn where there are more than the limit.")]
-Overwrite = options.Overwrite
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel="Output")]
 
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 
+from sentcli.command.declaration import verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages import style
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +50,7 @@ def similarity(
     top: Annotated[int, Ge(1)] = 10,
     load: shared.Load = LoadOptions(),
     rerun: shared.Rerun = False,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Cosine against gold score of sentence pairs, and the pairs that a model sees otherwise.
 

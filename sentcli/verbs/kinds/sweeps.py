@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
 
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Result
 from sentcli.errors import InputError, nearest
+from sentcli.io.options import Overwrite
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
-from sentcli.verbs.declaration import Flag, verb
 from sentcli.verbs.kinds import shared
-from sentcli.verbs.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,7 @@ def low_shot(
     output: shared.Output,
     baseline: Annotated[str | None, Flag(metavar="SYSTEM")] = None,
     published: bool = False,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Scores over the size of the training set, from a sweep of --fraction or --limit.
 
@@ -95,7 +96,7 @@ def sweep(
     paths: Sweeps,
     output: shared.Output,
     x: Annotated[list[str] | None, Flag(metavar="KEY")] = None,
-    overwrite: shared.Overwrite = False,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Dev and test scores over any hyper-parameter, from sweeps.
 

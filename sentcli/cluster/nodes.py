@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sentcli.cluster import require_ray
+from sentcli.cluster.joining import require_ray
 from sentcli.errors import InputError, SentcliError, one_line
 from sentcli.version import __version__
 

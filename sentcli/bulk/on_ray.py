@@ -15,11 +15,10 @@ from threading import Lock
 from typing import Any
 
 from sentcli import console
-from sentcli.bulk.engines import open_thread
+from sentcli.bulk.engine import EncodeSettings, open_thread, write_blocks
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.line import EncodeSettings, write_blocks
-from sentcli.cluster_nodes import Node, Workers
-from sentcli.cluster_pool import Event, Pool
+from sentcli.cluster.nodes import Node, Workers
+from sentcli.cluster.pool import Event, Pool
 from sentcli.encoder.loading import require_same_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
@@ -32,6 +31,7 @@ from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
 from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress, Vectors
+from sentcli.model.options import LoadOptions
 
 
 @dataclass(eq=False)
@@ -70,8 +70,8 @@ class WorkerFacts:
 class ShardWorker:
     """What a worker keeps: the encoder, and how far it is with its shard."""
 
-    def __init__(self, name: str, load: dict[str, Any]) -> None:
-        encoder = self.encoder = SentenceEncoder.load(**load)
+    def __init__(self, name: str, path: str, options: LoadOptions) -> None:
+        encoder = self.encoder = SentenceEncoder.load_with(path, options)
         backend, self.folders = encoder.backend, dict[str, Folder]()
         self.done, self.lock = EncodeStats(), Lock()
         remote = RemoteBackend(
@@ -102,21 +102,20 @@ class ShardWorker:
             self.done = EncodeStats(self.done.texts + added.texts, tokens=self.done.tokens + added.tokens)
 
 
-def encoder_pool(found: Sequence[Node], workers: Workers, model: str, load: dict[str, Any]) -> Pool:
+def encoder_pool(nodes: Sequence[Node], workers: Workers, model: str, options: LoadOptions) -> Pool:
     """Return a pool of workers on the connected cluster, each of which loads an encoder.
 
     Args:
-        found: the nodes of the cluster, whose files of the model are compared first.
+        nodes: of the cluster, whose files of the model are compared first.
         workers: how many, and what each reserves.
         model: the name that the user gave for the model.
-        load: the other arguments of `SentenceEncoder.load`.
+        options: how they load it.
 
     Raises:
         SentcliError: if the nodes differ.
     """
-    return Pool(
-        workers, ShardWorker, (model, {"model": require_same_weights(list(found), model), **load}), _check_worker
-    )
+    path = require_same_weights(list(nodes), model)
+    return Pool(workers, ShardWorker, (model, path, options), _check_worker)
 
 
 def encoder_of(pool: Pool) -> SentenceEncoder:

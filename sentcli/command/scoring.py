@@ -2,75 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sentcli import console
+from sentcli.command.result import Result, written_if_interrupted
 from sentcli.errors import InputError
-from sentcli.model.options import LoadOptions
-from sentcli.verbs.declaration import Flag
-from sentcli.verbs.result import Result, written_if_interrupted
 
 if TYPE_CHECKING:
-    from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.published import Published
     from sentcli.evaluation.score_kinds import ScoreKind
     from sentcli.evaluation.scores import ModelScores
     from sentcli.table import Table
-
-
-def _list_published() -> None:
-    from sentcli.evaluation.published import AVERAGES, published
-    from sentcli.table import Table
-
-    columns = ["name", "system", *AVERAGES]
-    rows = [[p.name, p.title, *map(p.scores.get, AVERAGES)] for p in published().values()]
-    console.show(Table("Published scores, times 100", columns, rows))
-
-
-@dataclass(frozen=True)
-class ScoringOptions:
-    """Comparison with published scores, and whether kept scores are used.
-
-    Attributes:
-        against: Set beside it what a paper prints, such as micse-bert-base, or mteb (a path). Several models are seeds
-            of one. list: all.
-        rerun: Encode and score anew, also what was measured before and is kept.
-    """
-
-    against: Annotated[str | None, Flag(metavar="NAME|list", lists=_list_published)] = None
-    rerun: bool = False
-
-    def models(
-        self, names: Sequence[str], options: LoadOptions, *, kept: Sequence[str] = (), pairs: bool = False
-    ) -> list[EvaluatedModel]:
-        """Return models, each of which is loaded when it has to encode something.
-
-        Args:
-            names: of the models.
-            options: how they are loaded.
-            kept: files whose own vectors are taken where a model has made them.
-            pairs: take cross-encoders, too.
-        """
-        from sentcli.evaluation.evaluated import EvaluatedModel
-
-        return [EvaluatedModel(name, options, rerun=self.rerun, kept=kept, pairs=pairs) for name in names]
-
-    def published(self, kind: ScoreKind, tasks: Iterable[str]) -> Published | None:
-        """Return the system of ``--against``, or None.
-
-        Raises:
-            InputError: if there is no such system, or no published score of it for these tasks.
-        """
-        from sentcli.evaluation import published
-
-        if self.against is None:
-            return None
-        system = published.find(self.against)
-        published.require(system, kind, tasks)
-        return system
 
 
 @contextmanager

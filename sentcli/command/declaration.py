@@ -24,9 +24,7 @@ from annotated_doc import Doc
 from annotated_types import Ge, Le
 
 from sentcli.bounds import Flag
-from sentcli.errors import InputError, SentcliError
-from sentcli.redaction import value_without_secrets
-from sentcli.verbs.arguments import (
+from sentcli.command.arguments import (
     Argument,
     Group,
     alternatives,
@@ -36,6 +34,8 @@ from sentcli.verbs.arguments import (
     docstring,
     in_utf8,
 )
+from sentcli.errors import InputError, SentcliError
+from sentcli.redaction import value_without_secrets
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")

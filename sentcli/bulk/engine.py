@@ -1,4 +1,7 @@
-"""The engines that encode blocks: a thread of this process, or several processes with a device each."""
+"""From blocks of rows to a writer: the texts go to an engine, their vectors come back in order.
+
+An engine is a thread of this process, or several processes with a device each; `on_ray` has workers on a cluster.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +26,17 @@ import numpy.typing as npt
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
-from sentcli.io.dataset import Counts
+from sentcli.io.dataset import Counts, ShardShare
 from sentcli.io.places import is_remote
 from sentcli.io.readers import Block
 from sentcli.io.writers import output_kind
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
+from sentcli.model.options import LoadOptions
+from sentcli.smaller import Smaller
+
+if TYPE_CHECKING:
+    from sentcli.cluster.pool import Pool
 
 EncodeTexts = Callable[..., Encoded]
 """`SentenceEncoder.encode_distinct`, or what takes its arguments."""
@@ -48,6 +56,37 @@ def parse_devices(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
+class EncodeSettings:
+    """How rows are encoded and written."""
+
+    shard_rows: int = 100_000
+    overwrite: bool = False
+    """Whether a directory that is there is replaced, once the new one is complete."""
+    stays_beside: bool = False
+    """Whether the new directory is left in `Folder.successor` with `overwrite`, for an index to be built in it."""
+    resume: bool = False
+    append: bool = False
+    part: ShardShare = field(default_factory=ShardShare)
+    prompt: str = ""
+    batch_tokens: int | None = None
+    on_long: OnLong = "truncate"
+    smaller: Smaller = field(default_factory=Smaller)
+    devices: Sequence[str] = ()
+    """Several devices have a process each; an empty sequence takes that of the encoder."""
+    load: LoadOptions = field(default_factory=LoadOptions)
+    """How these processes load the model, each on a device of its own."""
+    encode: EncodeTexts | None = None
+    """Encodes texts in this process, instead of `SentenceEncoder.encode_distinct`, whose arguments it takes."""
+    pool: Pool | None = None
+    """Workers on a cluster that make the shards, if not this process; for the output of a directory."""
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """The arguments of `SentenceEncoder.encode_distinct`."""
+        return {"prompt": self.prompt, "batch_tokens": self.batch_tokens, "on_long": self.on_long}
+
+
+@dataclass(frozen=True)
 class Engine:
     """Encodes the texts of blocks in the background."""
 
@@ -57,20 +96,18 @@ class Engine:
 
 
 def open_engine(
-    encode: EncodeTexts, options: dict[str, Any], progress: Progress, devices: Sequence[str], load: dict[str, Any]
+    encoder: SentenceEncoder, settings: EncodeSettings, progress: Progress
 ) -> AbstractContextManager[Engine]:
-    """Open the engine for some devices; several devices have a process each.
+    """Open the engine of a model for the devices of the settings; several devices have a process each.
 
     Args:
-        encode: `SentenceEncoder.encode_distinct` of the model that is loaded in this process.
-        options: its arguments.
+        encoder: the model, as it is loaded in this process.
+        settings: the devices, and how texts are encoded.
         progress: called with the counts of what was encoded.
-        devices: several names, or none for the device of the encoder.
-        load: arguments of `SentenceEncoder.load` for the processes, without the device.
     """
-    if len(devices) > 1:
-        return open_processes(load, devices, options, progress)
-    return open_thread(encode, options, progress)
+    if len(settings.devices) > 1:
+        return open_processes(encoder.model, settings.load, settings.devices, settings.encoding, progress)
+    return open_thread(settings.encode or encoder.encode_distinct, settings.encoding, progress)
 
 
 @contextmanager
@@ -93,9 +130,17 @@ def open_thread(encode: EncodeTexts, options: dict[str, Any], progress: Progress
 
 @contextmanager
 def open_processes(
-    load: dict[str, Any], devices: Sequence[str], options: dict[str, Any], progress: Progress
+    model: str, load: LoadOptions, devices: Sequence[str], options: dict[str, Any], progress: Progress
 ) -> Iterator[Engine]:
-    """Run a process with an encoder for each device; a block goes to the first process that is free."""
+    """Run a process with an encoder for each device; a block goes to the first process that is free.
+
+    Args:
+        model: its name.
+        load: how the processes load it, each on a device of its own.
+        devices: their names.
+        options: arguments of `SentenceEncoder.encode_distinct`.
+        progress: called with the counts of what was encoded.
+    """
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
@@ -103,9 +148,12 @@ def open_processes(
     names = context.SimpleQueue()
     for device in devices:
         names.put(device)
-    on_cpu = sum(name == "cpu" for name in devices)
-    threads = max(usable_cores() // on_cpu, 1) if on_cpu else 0
-    pool = ProcessPoolExecutor(len(devices), mp_context=context, initializer=_start, initargs=(load, names, threads))
+    on_cpu = list(devices).count("cpu")
+    threads = 0  # the default
+    if on_cpu:
+        threads = max(usable_cores() // on_cpu, 1)
+    arguments = (model, load, names, threads)
+    pool = ProcessPoolExecutor(len(devices), mp_context=context, initializer=_start, initargs=arguments)
 
     def submit(texts: Sequence[str]) -> Future[Encoded]:
         try:
@@ -153,11 +201,12 @@ _encoder: SentenceEncoder | Exception | None = None
 """The encoder of a worker process, or the error of loading it."""
 
 
-def _start(load: dict[str, Any], devices: Any, threads: int) -> None:
+def _start(model: str, load: LoadOptions, devices: Any, threads: int) -> None:
     """Load the encoder of a worker process, which ends when its parent ends.
 
     Args:
-        load: arguments of `SentenceEncoder.load`.
+        model: its name.
+        load: how it is loaded.
         devices: a queue with a device for each process.
         threads: the number of threads; 0 for the default.
     """
@@ -173,7 +222,7 @@ def _start(load: dict[str, Any], devices: Any, threads: int) -> None:
     if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
     try:
-        _encoder = SentenceEncoder.load(**load, device=devices.get())
+        _encoder = SentenceEncoder.load_with(model, replace(load, device=devices.get()))
     except Exception as error:  # raised by the first encoding: an error of an initializer would only be printed
         _encoder = error
 
@@ -310,3 +359,39 @@ class _Spool:
         self.handle.write(texts.vectors.data)
         self.beyond.extend(texts.beyond.tolist())
         return vectors, np.array(self.beyond, np.int64)[numbers]
+
+
+class BlockWriter(Protocol):
+    """Takes blocks with their vectors and counts."""
+
+    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
+        """Append rows."""
+
+
+def write_blocks(
+    reader: Iterable[Block],
+    engine: Engine,
+    writer: BlockWriter,
+    output: str,
+    settings: EncodeSettings,
+    progress: Progress,
+) -> Counts:
+    """Encode blocks and write them.
+
+    Args:
+        reader: the blocks.
+        engine: encodes them.
+        writer: takes them with their vectors.
+        output: the path beside which texts that repeat are kept; see `encode_blocks`.
+        settings: how they are encoded and written.
+        progress: called with the rows that repeat a text; the engine counts the distinct texts.
+
+    Returns:
+        The counts over all blocks.
+    """
+    counts = Counts()
+    for block, vectors, block_counts in encode_blocks(reader, engine, output, settings.on_long):
+        writer.write(block, settings.smaller.apply(vectors), block_counts)
+        counts += block_counts
+        progress(EncodeStats(texts=block_counts.duplicates))
+    return counts

@@ -10,14 +10,16 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli import console
-from sentcli.cluster import require_ray
-from sentcli.cluster_nodes import Workers, was_taken_away
+from sentcli.cluster.joining import connected, require_ray
+from sentcli.cluster.nodes import Node, Workers, check_versions, nodes, plan_workers, was_taken_away
+from sentcli.cluster.options import ClusterOptions
 from sentcli.errors import SentcliError, one_line
+from sentcli.machine import usable_cores
 
 ATTEMPTS = 3
 """After so many workers have died at an item, or before they were ready, no other one is tried.
@@ -276,3 +278,36 @@ class Pool:
 
 def _of_pair(shared: Any, pair: tuple[int, Any], function: Callable[..., Any], *arguments: Any) -> Any:
     return function(shared, pair[1], *arguments)
+
+
+@contextmanager
+def open_cluster(cluster: ClusterOptions, *, most: int, on_cpu: bool) -> Iterator[tuple[list[Node], Workers]]:
+    """Join a cluster, compare the versions of sentcli on its nodes, and plan the workers.
+
+    Args:
+        cluster: its address and what workers reserve.
+        most: no more workers than this.
+        on_cpu: whether the work needs no GPU where there is one.
+
+    Yields:
+        The nodes and the plan.
+    """
+    assert cluster.ray is not None
+    most = max(most, 1)  # for no rows, too, a worker says what the model is
+    count = cluster.workers
+    if count is not None:
+        count = min(count, most)
+    cpus = max(usable_cores(), (count or 1) * (cluster.cpus_per_worker or 1))  # as --devices cpu,cpu
+    gpus = cluster.gpus_per_worker
+    if on_cpu and gpus is None:
+        gpus = 0.0
+    with connected(cluster.ray, cpus):
+        machines = nodes()
+        check_versions(machines)
+        workers = plan_workers(machines, count, cluster.cpus_per_worker, gpus)
+        workers = replace(workers, count=min(workers.count, most))
+        reserved = f"CPUs of each {workers.cpus}"
+        if workers.gpus:
+            reserved += f", GPUs of each {workers.gpus:g}"
+        console.note(f"Ray ({cluster.ray}): nodes {len(machines)}, workers {workers.count}, {reserved}")
+        yield machines, workers

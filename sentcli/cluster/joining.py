@@ -1,6 +1,6 @@
 """How a process joins a Ray cluster, or starts a Ray of its own. Ray is imported when it is asked for.
 
-`cluster_nodes` is about the machines of the cluster, and `bulk/on_ray.py` and its kind compute on them.
+`nodes` is about the machines of the cluster, and `pool` computes on them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+"""The options of files in and vectors out, declared once for flags, keywords and the functions that encode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Ge
+
+from sentcli.bounds import Flag
+from sentcli.io.options import Format, IdField, Overwrite, TextField
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How input files are read.
+
+    Attributes:
+        input_format: Read every input as this, whatever its suffix.
+        types: Types of other columns, such as year=int,code=text; default: what all values of the column are. One of
+            text, int, float, bool, date, timestamp, timestamp-utc.
+        null: Cells of other columns with this text, such as n/a, are missing values; may be given several times.
+        on_null: What to do with a row that has no text.
+        on_long: A text longer than the model reads: cut it, stop, or encode it in pieces and take their mean.
+    """
+
+    text_field: TextField = "text"
+    id_field: IdField = None
+    input_format: Format | None = None
+    types: Annotated[list[str] | None, Flag(metavar="COLUMN=TYPE,...")] = None
+    null: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
+    on_null: Literal["error", "empty", "skip"] = "error"
+    on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    """How vectors are made smaller before they are written.
+
+    Attributes:
+        output_dtype: Elements of the vectors; binary packs eight signs into a byte.
+        truncate_dim: Keep the first dimensions only.
+    """
+
+    output_dtype: Literal["float32", "float16", "int8", "binary"] = "float32"
+    truncate_dim: Annotated[int | None, Ge(1)] = None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How vectors are written.
+
+    Attributes:
+        shard_rows: Rows in a shard of a directory output: 100,000, or as many as the directory that is continued has.
+        shard: Make only this share of the shards; N machines make one directory.
+        resume: Continue a directory output where it stopped.
+        append: Add the rows of INPUT to a finished directory.
+    """
+
+    shard_rows: Annotated[int | None, Ge(1)] = None
+    shard: Annotated[str | None, Flag(metavar="I/N")] = None
+    resume: bool = False
+    append: bool = False
+    overwrite: Overwrite = False
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How files of text are read, which are encoded before they are indexed.
+
+    Attributes:
+        vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else
+            the first of a fixed size.
+        append: Add the rows of INPUT to the directory and its index.
+    """
+
+    text_field: Annotated[TextField, Flag(needs="output to")] = "text"
+    id_field: Annotated[IdField, Flag(needs="output to")] = None
+    vector_field: Annotated[str | None, Flag(metavar="NAME", needs="output to")] = None
+    append: Annotated[bool, Flag(needs="output")] = False
