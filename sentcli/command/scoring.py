@@ -1,4 +1,4 @@
-"""The options and the result of the verbs that score models."""
+"""What the verbs that score models share: what an interrupted run keeps, comparisons, and the tables they print."""
 
 from __future__ import annotations
 
@@ -14,64 +14,72 @@ if TYPE_CHECKING:
     from sentcli.evaluation.published import Published
     from sentcli.evaluation.score_kinds import ScoreKind
     from sentcli.evaluation.scores import ModelScores
+    from sentcli.pages.parts import Comparisons
     from sentcli.table import Table
 
 
 @contextmanager
-def kept_if_interrupted() -> Iterator[list[ModelScores]]:
+def scores_if_interrupted() -> Iterator[list[ModelScores]]:
     """Yield a list for the scores of models; those that are in it when the work is interrupted go to ``--json``."""
     from sentcli.evaluation.score_files import model_json
 
     done: list[ModelScores] = []
 
     def so_far() -> Result | None:
-        begun = [scores for scores in done if scores.tasks]
-        objects = [{**model_json(scores), "interrupted": True} for scores in begun]
-        return Result.of_scores(begun, [], objects=objects) if begun else None
+        objects = [{**model_json(scores), "interrupted": True} for scores in done if scores.tasks]
+        return Result(objects) if objects else None
 
     with written_if_interrupted(so_far):
         yield done
 
 
-def compare_models(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:
-    """Add to the scores of models their comparison with the first model and with a published system.
+def compare_models(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind) -> Comparisons:
+    """Compare models with the first of them and with a published system.
 
     Args:
-        models: their scores.
+        scores: of the models.
         system: the published one, if any.
         kind: of the scores that it is compared with.
     """
     from sentcli.evaluation.published import compare
+    from sentcli.pages.parts import Comparisons
 
-    first, *others = models
-    for scores in others:
-        scores.compared = {"with": first.model, "tasks": scores.compare(first)}
-    if system is not None:
-        by_model = [scores.values(kind) for scores in models]
-        by_task = {task: [values[task] for values in by_model] for task in by_model[0]}
-        against = compare(system, kind, by_task, first.intervals(kind))
-        for scores in models:
-            scores.against = against
-    return models
+    first, *others = scores
+    with_first = [(other, {"with": first.model, "tasks": other.compare(first)}) for other in others]
+    if system is None:
+        return Comparisons(with_first, {})
+    by_model = [of_model.values(kind) for of_model in scores]
+    by_task = {task: [values[task] for values in by_model] for task in by_model[0]}
+    return Comparisons(with_first, compare(system, kind, by_task, first.intervals(kind)))
 
 
-def scores_result(models: list[ModelScores], system: Published | None, kind: ScoreKind) -> Result:
-    """Return the scores of models as a result, after comparing them; the arguments are those of `compare_models`."""
-    return Result.of_scores(compare_models(models, system, kind), tables_of(models))
+def with_comparisons(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:
+    """Return the scores of models with their comparisons; the arguments are those of `compare_models`."""
+    from sentcli.pages.parts import with_parts
+
+    compared = compare_models(scores, system, kind)
+    return [with_parts(of_model, [compared]) for of_model in scores]
 
 
-def tables_of(models: Sequence[ModelScores]) -> Iterator[Table]:
+def scores_result(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind) -> Result:
+    """Return the scores of models as a result, compared; the arguments are those of `compare_models`."""
+    return Result.of_scores(scores, [compare_models(scores, system, kind)], tables_of)
+
+
+def tables_of(scores: Sequence[ModelScores]) -> Iterator[Table]:
     """Yield the tables of scores that a command prints."""
     from sentcli.pages import comparisons, score_tables
     from sentcli.pages.score_page import score_tables_of
 
-    for table in score_tables_of(models):
-        scores = score_tables.score_table(table)
-        of_average = {key: interval for key, interval in scores.intervals.items() if key[1] == "Avg."}
-        yield replace(scores, intervals=of_average or scores.intervals)  # a screen has no room for all tasks' ones
-        if len(models) == 1 and (measures := score_tables.measure_table(table)) is not None:
+    for table in score_tables_of(scores):
+        shown = score_tables.score_table(table)
+        of_average = {key: interval for key, interval in shown.intervals.items() if key[1] == "Avg."}
+        yield replace(shown, intervals=of_average or shown.intervals)  # a screen has no room for all tasks' ones
+        measures = score_tables.measure_table(table)
+        if len(scores) == 1 and measures is not None:
             yield replace(measures, intervals={})
-        if (differences := comparisons.comparison_table(table)) is not None:
+        differences = comparisons.comparison_table(table)
+        if differences is not None:
             yield differences
         yield from score_tables.against_tables(table)
 
@@ -82,7 +90,9 @@ def names(tasks: str | None) -> list[str] | None:
     Raises:
         InputError: if there is no name.
     """
-    task_names = [name.strip() for name in tasks.split(",") if name.strip()] if tasks is not None else None
-    if task_names == []:
+    if tasks is None:
+        return None
+    task_names = [name.strip() for name in tasks.split(",") if name.strip()]
+    if not task_names:
         raise InputError("--tasks names no task")
     return task_names

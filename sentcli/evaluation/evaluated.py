@@ -5,6 +5,7 @@ A `Task` is what every evaluation scores it on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -363,31 +364,40 @@ def score_model(
         protocol: every choice that moves a score, except those of the model.
         seed: of the classifiers that are trained, if any.
         read_cache: take scores from the cache.
-        done: gets the scores before the first task is measured, so that what was done is known whatever happens.
+        done: its last entry is always the scores so far, so that what was done is known whatever happens.
     """
-    scores = ModelScores(command, model.name, protocol, [])
-    if done is not None:
-        done.append(scores)
+    started = time.perf_counter()
+    done = [] if done is None else done
+    scores = ModelScores(command, model.name, protocol, ())
+    done.append(scores)
     before = len(model.cached)
     for score in model.measured(tasks, read_cache=read_cache):
-        scores.tasks.append(score)
+        scores = replace(scores, tasks=(*scores.tasks, score))
+        done[-1] = scores
     choices = dict(model.description)
     device = choices.pop("device", "cpu")
     truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)
     zero = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
-    counts = {"truncated_texts": None if model.is_served else truncated} | ({"zero_vectors": sum(zero)} if zero else {})
-    jointly = {"similarity": "cross-encoder"} if model.spec.scores_pairs else {}
-    named = model.provenance
-    scores.protocol = {**protocol, **jointly, **choices, **named, **counts}
-    scores.environment = environment(device, choices.get("precision"), seed, named.get("revision"))
-    scores.environment["trained_run"] = model.is_trained_run
+    whole_protocol = dict(protocol)
+    if model.spec.scores_pairs:
+        whole_protocol["similarity"] = "cross-encoder"
+    whole_protocol |= choices | model.provenance
+    whole_protocol["truncated_texts"] = None if model.is_served else truncated
+    if zero:
+        whole_protocol["zero_vectors"] = sum(zero)
+    facts = environment(device, choices.get("precision"), seed, model.provenance.get("revision"))
+    facts["trained_run"] = model.is_trained_run
     if model.kept_start:
-        scores.environment["kept_start"] = True
+        facts["kept_start"] = True
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
     if any(zero):
         console.warn(f"the vectors of {sum(zero)} sentences are zero; their similarities count as 0")
     model.release()
-    return _finished(scores, model.cached[before:])
+    cached = tuple(model.cached[before:])
+    _say_cached(cached, tasks)
+    seconds = time.perf_counter() - started
+    done[-1] = replace(scores, protocol=whole_protocol, environment=facts, cached=cached, seconds=seconds)
+    return done[-1]
 
 
 def score_without_model(
@@ -409,7 +419,10 @@ def score_without_model(
         rerun: score anew, and keep the new scores.
         read_cache: take scores from the cache.
     """
-    scores, store, cached = ModelScores(command, name, protocol, []), ScoreStore(library_key()), []
+    started = time.perf_counter()
+    store = ScoreStore(library_key())
+    scores: list[TaskScore] = []
+    cached: list[str] = []
     for task in tasks:
         record = store.read(*task.identity) if read_cache and not rerun else None
         if record is None:
@@ -418,16 +431,19 @@ def score_without_model(
         else:
             score = score_of(record["score"])
             cached.append(task.name)
-        scores.tasks.append(score)
-    scores.protocol = {**protocol, "truncated_texts": 0}
-    scores.environment = environment("cpu", None) | {"trained_run": False}
-    return _finished(scores, cached)
+        scores.append(score)
+    _say_cached(cached, tasks)
+    return ModelScores(
+        command,
+        name,
+        {**protocol, "truncated_texts": 0},
+        tuple(scores),
+        environment("cpu", None) | {"trained_run": False},
+        tuple(cached),
+        seconds=time.perf_counter() - started,
+    )
 
 
-def _finished(scores: ModelScores, cached: list[str]) -> ModelScores:
-    """Stop the clock, after a note on the tasks whose scores came from the cache."""
-    scores.cached = cached
+def _say_cached(cached: Sequence[str], tasks: Sequence[Task]) -> None:
     if cached:
-        console.note(f"{len(cached)} of {len(scores.tasks)} tasks were measured before (--rerun measures again)")
-    scores.finish()
-    return scores
+        console.note(f"{len(cached)} of {len(tasks)} tasks were measured before (--rerun measures again)")

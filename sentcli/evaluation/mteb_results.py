@@ -171,7 +171,7 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
         protocol["revision"] = revision
     task = TaskScore(task=name, kind=kind.name, metrics=metrics, headline=(kind.main,))
     facts = {"mteb": result.mteb_version, "revision": revision}
-    return ModelScores(kind.command, model.name or file.stem, protocol, [task], facts, source=str(file))
+    return ModelScores(kind.command, model.name or file.stem, protocol, (task,), facts, source=str(file))
 
 
 def _only_subset(result: MtebResult, file: Path) -> tuple[str, SubsetScores]:

@@ -101,12 +101,17 @@ def published() -> dict[str, Published]:
 
 def with_titles(scores: Sequence[ModelScores]) -> list[ModelScores]:
     """Return scores whose comparison with a published system has title and source, which an older file may lack."""
+    titled = []
     for each in scores:
-        if each.against and not {"title", "source"} <= each.against.keys():
-            system = published().get(each.against["name"])
-            titles = {"title": system.title, "source": system.source} if system else {}
-            each.against = {"title": each.against["name"], "source": ""} | titles | each.against
-    return list(scores)
+        against = each.against
+        if against and not {"title", "source"} <= against.keys():
+            titles = {"title": against["name"], "source": ""}
+            system = published().get(against["name"])
+            if system is not None:
+                titles = {"title": system.title, "source": system.source}
+            each = each.with_entries({"against": titles | dict(against)})
+        titled.append(each)
+    return titled
 
 
 def find(name: str) -> Published:

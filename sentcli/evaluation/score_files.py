@@ -93,20 +93,23 @@ def model_json(scores: ModelScores) -> dict[str, Any]:
     if scores.command == "evaluate" and (len(scores.kinds) > 1 or len(tasks) < 2):
         tasks = []  # a mean over kinds says nothing
     pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
+    has_draws = not scores.draws_file
     more = {
         "average": average(tasks, kind, least=1),
         "average_pearson": round(float(np.mean(pearson)), 2) if pearson else None,
         "average_interval": average_interval(tasks, kind),
         "compared": scores.compared or None,
-        "cached": scores.cached or None,
+        "cached": list(scores.cached) or None,
         "against": scores.against or None,
         "cost": scores.cost or None,
+        "draws": scores.draws_file or None,
+        **scores.entries,
     }
     return {
         "command": scores.command,
         "model": scores.model,
         "protocol": scores.protocol,
-        "results": {task.task: task_json(task) for task in scores.tasks},
+        "results": {task.task: task_json(task, samples=has_draws) for task in scores.tasks},
         "scores": {task.task: {"kind": task.kind, "metrics": list(task.headline)} for task in scores.tasks},
         "environment": scores.environment,
         "elapsed_seconds": round(scores.seconds or 0.0, 3),
@@ -243,19 +246,24 @@ class ScoreFile(BaseModel):
                 if isinstance(value, bool) or not isinstance(value, int | float | None):
                     raise DataError(source, f"{name} {key}: expected a number, found {json.dumps(value)[:40]}")
             tasks += [task.score(name, kind, headline)] if headline else []
+        entries: dict[str, Any] = {}
+        if self.compared is not None:
+            entries["compared"] = self.compared.model_dump()
+        if self.against is not None:
+            entries["against"] = self.against.model_dump()
+        if self.cost:
+            entries["cost"] = self.cost
         return ModelScores(
             command=self.command,
             model=self.model,
             protocol=self.protocol,
-            tasks=tasks,
+            tasks=tuple(tasks),
             environment=self.environment,
-            cached=self.cached,
-            compared=self.compared.model_dump() if self.compared else {},
-            against=self.against.model_dump() if self.against else {},
+            cached=tuple(self.cached),
+            entries=entries,
             source=source,
             average_interval=None if low is None or high is None else (low, high),
             seconds=self.elapsed_seconds,
-            cost=self.cost,
             draws_file=self.draws,
         )
 

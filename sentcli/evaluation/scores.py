@@ -6,9 +6,8 @@ row of a paper's table. Averages, intervals, comparisons, JSON, console and page
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -61,6 +60,10 @@ class TaskScore:
         draws = significance.mean_draws(self.correct.astype(np.float64), stream=zlib.crc32(self.task.encode()))
         return SCORE_KINDS[self.kind].highest * draws
 
+    def with_details(self, details: Mapping[str, Any]) -> TaskScore:
+        """Return the score with further entries of the JSON of the task."""
+        return replace(self, details={**self.details, **details}) if details else self
+
     def of_own_data(self, items: int) -> TaskScore:
         """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
         entries = {
@@ -89,36 +92,51 @@ def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Dis
     return None
 
 
-@dataclass
+@dataclass(frozen=True)
 class ModelScores:
     """The scores of one model under one protocol."""
 
     command: str
     model: str
-    protocol: dict[str, Any]
-    tasks: list[TaskScore]
-    environment: dict[str, Any] = field(default_factory=dict)
-    cached: list[str] = field(default_factory=list)
+    protocol: Mapping[str, Any]
+    tasks: tuple[TaskScore, ...]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    cached: tuple[str, ...] = ()
     """Tasks whose scores were read from the cache."""
-    compared: dict[str, Any] = field(default_factory=dict)
-    """The JSON of the comparison with the first model of the command."""
-    against: dict[str, Any] = field(default_factory=dict)
-    """The JSON of the comparison with a published system."""
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    """What was found beside the scores, by its key in the JSON: ``cost``, ``compared``, ``against``, ``verdict``."""
     label: str = ""
     """The label of the model in tables; by default its name."""
     source: str = ""
     """The file that the scores were read from."""
     average_interval: tuple[float, float] | None = None
     """The 95 % interval of the average, if it was read from a file."""
-    cost: dict[str, Any] = field(default_factory=dict)
-    """What the model costs on this machine, if that was measured."""
     draws_file: str = ""
-    """The file that has the samples, if they are not in the one that the scores were read from."""
+    """The file that has the samples, if they are not in the JSON."""
     seconds: float | None = None
-    started: float = field(default_factory=time.perf_counter, repr=False)
 
     def __post_init__(self) -> None:
-        self.label = self.label or self.model
+        if not self.label:
+            object.__setattr__(self, "label", self.model)
+
+    @property
+    def cost(self) -> Mapping[str, Any]:
+        """What the model costs on this machine; empty where that was not measured."""
+        return self.entries.get("cost", {})
+
+    @property
+    def compared(self) -> Mapping[str, Any]:
+        """The JSON of the comparison with the first model of the command."""
+        return self.entries.get("compared", {})
+
+    @property
+    def against(self) -> Mapping[str, Any]:
+        """The JSON of the comparison with a published system."""
+        return self.entries.get("against", {})
+
+    def with_entries(self, entries: Mapping[str, Any]) -> ModelScores:
+        """Return the scores with further entries of the JSON."""
+        return replace(self, entries={**self.entries, **entries})
 
     @property
     def kinds(self) -> list[ScoreKind]:
@@ -158,13 +176,9 @@ class ModelScores:
 
     def joined(self, other: ModelScores) -> ModelScores:
         """Return the scores of the same model on the tasks of both."""
-        return replace(
-            self,
-            tasks=[*self.tasks, *other.tasks],
-            average_interval=None,
-            compared=_merged(self.compared, other.compared),
-            against=_merged(self.against, other.against),
-        )
+        joint = {key: _merged(self.entries.get(key, {}), other.entries.get(key, {})) for key in ("compared", "against")}
+        scores = replace(self, tasks=(*self.tasks, *other.tasks), average_interval=None)
+        return scores.with_entries(joint)
 
     def compare(self, other: ModelScores) -> dict[str, dict[str, Any]]:
         """Return the JSON of the comparison with another model, by column."""
@@ -185,10 +199,6 @@ class ModelScores:
         """Whether the model is no run of ``train``, which other seeds would have made otherwise."""
         return self.environment.get("trained_run") is False
 
-    def finish(self) -> None:
-        """Stop the clock."""
-        self.seconds = time.perf_counter() - self.started
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row of the long table for every metric of every task."""
         for task in self.tasks:
@@ -198,7 +208,15 @@ class ModelScores:
                 yield {**row, "value": value, "low": low, "high": high}
 
 
-def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def long_rows(scores: Iterable[ModelScores]) -> list[dict[str, Any]]:
+    """Return a row for each metric of each task of each model."""
+    rows: list[dict[str, Any]] = []
+    for of_model in scores:
+        rows += of_model.rows()
+    return rows
+
+
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a comparison with the tasks of both."""
     tasks = {**first.get("tasks", {}), **second.get("tasks", {})}
     return {**first, **second, "tasks": tasks} if tasks else {}

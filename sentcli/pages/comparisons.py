@@ -127,16 +127,23 @@ def may_be_chance(table: ScoreTable, first: System, second: System, column: str)
 def not_compared(table: ScoreTable) -> list[str]:
     """Return a sentence on the systems that lack samples for their comparison, if there are any."""
     columns = table.columns
-    lacking = [s.label for s in table.systems if not any(s.samples(c, columns) is not None for c in columns)]
-    if files := dict.fromkeys(scores.draws_file for scores in table.models if scores.draws_file):
-        apart = f"Their samples (draws) are in {', '.join(files)}; score again without --draws."
-        return [f"Not compared: {', '.join(lacking)}. {apart}"] if len(table.systems) > 1 else []
-    if not (lacking and _has_groups(table)):
+    lacking = []
+    for system in table.systems:
+        if all(system.samples(column, columns) is None for column in columns):
+            lacking.append(system.label)
+    if not lacking or len(table.systems) == 1:
         return []
-    return [
-        f"Not compared: {', '.join(lacking)}. The files hold no samples (draws), because an earlier version wrote them "
-        "or intervals were left out; score again."
-    ]
+    apart = dict.fromkeys(scores.draws_file for scores in table.models if scores.draws_file)
+    if apart:
+        why = f"Their samples (draws) are in {', '.join(apart)}; score again without --draws."
+    elif table.grouped:
+        why = (
+            "The files hold no samples (draws), because an earlier version wrote them or intervals were left out; "
+            "score again."
+        )
+    else:
+        return []
+    return [f"Not compared: {', '.join(lacking)}. {why}"]
 
 
 def _has_groups(table: ScoreTable) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ class ScoreTable:
         return [*self.tasks, AVERAGE] if len(self.tasks) > 1 and self.kind.average else self.tasks
 
     @property
-    def published(self) -> dict[str, dict[str, Any]]:
+    def published(self) -> dict[str, Mapping[str, Any]]:
         """The comparisons with published systems, by the name of the system."""
         return {scores.against["name"]: scores.against for scores in self.models if scores.against}
 
@@ -137,7 +137,7 @@ def score_table(table: ScoreTable) -> Table:
     )
 
 
-def published_label(against: dict[str, Any]) -> str:
+def published_label(against: Mapping[str, Any]) -> str:
     """Return the label of the row of a published system."""
     source = f" ({against['source']})" if against.get("source") else ""
     return f"published: {against.get('title', against['name'])}{source}"

@@ -275,7 +275,7 @@ def single_kinds(scores: ModelScores) -> list[ModelScores]:
             table_kind = scores.of_kind(kind)[0].details.get("kind", "")
             protocol = {**scores.protocol, **scores.protocol.get("kinds", {}).get(table_kind, {})}
             protocol.pop("kinds", None)
-        parts.append(replace(scores, tasks=scores.of_kind(kind), protocol=protocol))
+        parts.append(replace(scores, tasks=tuple(scores.of_kind(kind)), protocol=protocol))
     return parts
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.console import safe
 from sentcli.errors import InputError
+from sentcli.io.atomic import check_output
 from sentcli.pages.figures import Point, inline, save_figure
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.table import Table
@@ -67,6 +68,17 @@ def check_suffix(target: Path) -> None:
     """
     if target.suffix.lower() not in PAGE_SUFFIXES:
         raise InputError(f"{target}: a report is written as {', '.join(PAGE_SUFFIXES)}; the suffix chooses")
+
+
+def check_pages(files: Sequence[Path], *, overwrite: bool) -> None:
+    """Check before the work that pages can be written.
+
+    Raises:
+        InputError: for a suffix of another format, or a file that exists or cannot be made.
+    """
+    for file in files:
+        check_suffix(file)
+        check_output(file, overwrite=overwrite)
 
 
 def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:

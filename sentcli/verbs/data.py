@@ -13,7 +13,7 @@ from annotated_doc import Doc
 
 from sentcli import console
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result, failed
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.labelled_kinds import Kind
 from sentcli.io.options import PairFields
@@ -50,7 +50,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
     from sentcli.data.registry import addresses, data_folder, presence
 
     folder = data_folder(data_dir)
-    result = Result("data list", "", {"data_dir": str(folder)})
+    clock = Clock()
     datasets = _sets(names)
     states = {dataset.name: presence(dataset, folder) for dataset in datasets}
     rows = [[d.name, d.title, d.kind, _size(d.size), d.licence, states[d.name]] for d in datasets]
@@ -65,7 +65,8 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
     results = [
         {**asdict(d), "size": d.size, "present": states[d.name], "path": str(folder / d.folder)} for d in datasets
     ]
-    return result.finish(results, tables)
+    protocol = {"data_dir": str(folder)}
+    return Result.of(Record("data list", protocol=protocol, results=results, seconds=clock.seconds), tables)
 
 
 @verb("get")
@@ -99,7 +100,7 @@ def get(
     from sentcli.data.registry import data_folder, is_offline
 
     folder = data_folder(data_dir)
-    result = Result("data get", "", {"data_dir": str(folder), "source": source, "from": given and str(given)})
+    clock = Clock()
     datasets = _sets(names)
     if len(datasets) > 1 and (source or given):
         raise InputError("--source and --from are for one set at a time")
@@ -113,9 +114,10 @@ def get(
             if len(datasets) == 1:
                 raise
             problems.append(str(error))
-    result.finish(results)
+    protocol = {"data_dir": str(folder), "source": source, "from": given and str(given)}
+    result = Result.of(Record("data get", protocol=protocol, results=results, seconds=clock.seconds))
     if problems:
-        raise result.failed("\n".join(problems))
+        raise failed(result, "\n".join(problems))
     return result
 
 
@@ -135,14 +137,16 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
     from sentcli.data.registry import data_folder
 
     folder = data_folder(data_dir)
-    result = Result("data verify", "", {"data_dir": str(folder)})
+    clock = Clock()
     datasets = _sets(names)
     checked = []
     with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
         for dataset in datasets:
             checked += verify(dataset, folder, whole=bool(names), finished=progress)
     checked = list({file.path: file for file in reversed(checked)}.values())[::-1]  # sts is a part of senteval
-    result.finish([file.to_dict() for file in checked])
+    results = [file.to_dict() for file in checked]
+    protocol = {"data_dir": str(folder)}
+    result = Result.of(Record("data verify", protocol=protocol, results=results, seconds=clock.seconds))
     if unknown := sum(file.state == "no checksum" for file in checked):
         console.note(f"{unknown} files were put there by hand and have no known checksum")
     if bad := [file for file in checked if file.state in ("wrong", "missing")]:
@@ -150,7 +154,7 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
         sets = " ".join(dict.fromkeys(file.name for file in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
         summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
-        raise result.failed("\n".join([summary, *lines]))
+        raise failed(result, "\n".join([summary, *lines]))
     if checked:
         good = sum(file.state == "ok" for file in checked)
         console.note(f"{good} files in {folder} have the right checksums")
@@ -190,7 +194,7 @@ def check(
     from sentcli.io.labelled import NAMED_ROWS
     from sentcli.io.sources import open_source
 
-    result = Result("data check", model or "", {"pair_fields": pair_fields, "kind": kind})
+    clock = Clock()
     source, broken = without_broken_lines(open_source(file))
     wrong: list[InputError] = []
     try:
@@ -221,7 +225,9 @@ def check(
             f"sentcli train --method {methods.get(table.kind, 'simcse')} -m {encoder} --data {name}{options} -o DIR",
         ],
     }
-    result.finish(results, [_check_table(file, table, results, found)])
+    protocol = {"pair_fields": pair_fields, "kind": kind}
+    record = Record("data check", model or "", protocol, results, seconds=clock.seconds)
+    result = Result.of(record, [_check_table(file, table, results, found)])
     if problems := [*broken, *wrong]:
         result.show()
         refused = together(problems)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sentcli.command.declaration import verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import SentcliError
+from sentcli.machine import environment
 from sentcli.table import Table
 
 
@@ -19,11 +20,10 @@ def doctor() -> Result:
     """  # noqa: D301
     from sentcli import diagnosis
 
-    result = Result("doctor")
+    clock = Clock()
     indexes = _indexes()  # before all extras are imported, faiss among them
     facts = diagnosis.examine()
     facts["plan"]["indexes"] = indexes
-    result.ran_on(facts["device"], "fp32")
     models = [[value or "no" for value in model.values()] for model in facts["models"]]
     of_hub = [[value or "unknown" for value in model.values()] for model in facts["hub"]]
     tables = [
@@ -38,7 +38,8 @@ def doctor() -> Result:
         columns = ["library", "installed", "range", "moved by"]
         rows = [[line["library"], line["installed"], line["range"], ", ".join(line["moved_by"])] for line in outside]
         tables.insert(1, Table("Outside of the ranges that sentcli works with", columns, rows))
-    return result.finish(facts, tables)
+    ran_on = environment(facts["device"], "fp32")
+    return Result.of(Record("doctor", results=facts, environment=ran_on, seconds=clock.seconds), tables)
 
 
 def _indexes() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.table import Table
 from sentcli.waiting import busy_note
@@ -51,10 +51,10 @@ def dry_run(request: TrainRequest, planned: Sequence[SweepRun]) -> Result:
         request: what the user asked for.
         planned: the runs of a sweep; none for a single run.
     """
-    from sentcli.machine import threads
+    from sentcli.machine import environment, threads
     from sentcli.training.run_folder import WEIGHTS_FILE
 
-    result = Result("train", request.model, {"dry_run": True, "measured_steps": MEASURED_STEPS})
+    clock = Clock()
     runs = [(run.point, run.request) for run in planned] or [({}, request)]
     kinds: dict[str, list[TrainRequest]] = {}
     for point, one in runs:
@@ -78,14 +78,15 @@ def dry_run(request: TrainRequest, planned: Sequence[SweepRun]) -> Result:
     if busy := busy_note(threads()):
         notes.append(f"{busy.capitalize()}.")
     columns = ["kind", "runs", "steps a run", "evaluations a run", "time a run"]
-    result.ran_on(request.device, None)
     count = len(runs) - finished
-    result.verdict = (
-        f"{count:,} run{'s' * (count != 1)} of {steps:,} steps in all: about {console.duration(seconds)} here."
-    )
-    found: dict[str, Any] = {"runs": len(runs), "finished": finished, "steps": steps, "seconds": seconds}
-    found["kinds"] = [vars(kind) for kind in measured]
-    return result.finish(found, [Table("What training will take", columns, rows, notes=notes)])
+    verdict = f"{count:,} run{'s' * (count != 1)} of {steps:,} steps in all: about {console.duration(seconds)} here."
+    results: dict[str, Any] = {"runs": len(runs), "finished": finished, "steps": steps, "seconds": seconds}
+    results["kinds"] = [vars(kind) for kind in measured]
+    protocol = {"dry_run": True, "measured_steps": MEASURED_STEPS}
+    facts = environment(request.device, None)
+    record = Record("train", request.model, protocol, results, facts, clock.seconds)
+    table = Table("What training will take", columns, rows, notes=notes)
+    return Result.of(record, [table], verdict=verdict)
 
 
 def _costly(point: Mapping[str, Any]) -> dict[str, Any]:

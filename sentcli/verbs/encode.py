@@ -16,7 +16,7 @@ from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import InputOptions, VectorOptions, WriteOptions
 from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io import copies
 from sentcli.model.options import SERVED_HELP, LoadOptions
@@ -42,8 +42,7 @@ def run_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any
         frame = _as_given(pq.read_table(file).to_pandas(), values["inputs"] or [], values["text_field"])
     finally:
         shutil.rmtree(file.parent, ignore_errors=True)
-    result.make_frame = lambda: frame
-    return result
+    return replace(result, make_frame=lambda: frame)
 
 
 def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.DataFrame:
@@ -129,7 +128,7 @@ def encode(
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
     from sentcli.io.writers import output_kind
-    from sentcli.machine import threads
+    from sentcli.machine import environment, threads
     from sentcli.smaller import Smaller
 
     if not inputs or not model or (output is None and not estimate):
@@ -154,7 +153,7 @@ def encode(
     bulk.check_target(output, overwrite=writing.overwrite, resume=writing.resume, append=writing.append, part=share)
     files, shard_rows = _read_inputs(inputs, output, reading, writing)
     rows = files.survey.rows
-    result = Result("encode", name)
+    clock = Clock()
     load = replace(options, device=names[0]) if names else options
     with open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
         prompt = _prompt(encoder, prompt_name, prompt)
@@ -178,17 +177,22 @@ def encode(
         if takes_long and (busy := busy_note(threads())):
             console.note(busy)
         place, replaces = str(output), writing.overwrite
-        interrupted = result.kept_if_interrupted(lambda: rows_so_far(place, overwrite=replaces) if directory else {})
+
+        def so_far() -> dict[str, Any]:
+            return rows_so_far(place, overwrite=replaces) if directory else {}
+
+        interrupted = kept_if_interrupted(Record("encode", name), clock, so_far)
         with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long)
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
-        result.overview = _overview(results)
-        result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
+        revision = encoder.provenance().get("revision")
+        facts = environment(encoder.backend.device, encoder.backend.precision, revision=revision)
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
-        result.protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
-    return result.finish(results)
+        protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
+    record = Record("encode", name, protocol, results, facts, clock.seconds)
+    return Result.of(record, overview=_overview(results))
 
 
 def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,60 +316,60 @@ def _check(
     from sentcli.model.exported import check_files, exports_in
     from sentcli.search.vector_file import open_vectors
 
-    result, canaries = Result("encode"), None
-    if not is_remote(folder) and not Path(folder).exists():
+    clock = Clock()
+    place = Path(folder)
+    if not is_remote(folder) and not place.exists():
         raise InputError(
             f"--check {folder}: there is no such directory or file; it verifies what encode or export wrote"
         )
-    if Path(folder).is_file() or (is_remote(folder) and Path(folder).suffix in SUFFIXES):
+    exports = [] if is_remote(folder) else exports_in(place)
+    if place.is_file() or (is_remote(folder) and place.suffix in SUFFIXES):
         vectors = open_vectors(folder)
-        result.model, canaries = vectors.origin.model, vectors.origin.recorded()["canaries"]
+        model, canaries = vectors.origin.model, vectors.origin.recorded()["canaries"]
         rows, dimension = len(vectors.blocks), vectors.blocks.dimension
-        result.finish({"path": folder, "rows": rows, "dimension": dimension})
+        results: dict[str, Any] = {"path": folder, "rows": rows, "dimension": dimension}
         console.note(f"{folder} is whole: {rows} rows, {dimension} dimensions")
-    elif not is_remote(folder) and (exports := exports_in(Path(folder))):
+    elif exports:
         for export in exports:
-            check_files(Path(folder), export)
+            check_files(place, export)
             console.note(f"{folder} is whole: {export.dimension} dimensions, {export.precision}")
-        result.model, canaries = exports[0].model, exports[0].canaries
-        result.finish({"path": folder, "model": exports[0].model, "precision": exports[0].precision})
+        model, canaries = exports[0].model, exports[0].canaries
+        results = {"path": folder, "model": model, "precision": exports[0].precision}
     else:
         dataset = check_dataset(open_folder(folder))
-        result.model, canaries = dataset.model, read_manifest(open_folder(folder)).settings.get(CANARIES)
-        result.finish(asdict(dataset))
+        model, canaries = dataset.model, read_manifest(open_folder(folder)).settings.get(CANARIES)
+        results = asdict(dataset)
         try:
             require_whole(dataset, folder)
         except SentcliError as error:
-            error.outcome = result
+            error.outcome = Result.of(Record("encode", model, results=results, seconds=clock.seconds))
             raise
         console.note(
             f"{folder} is whole: {dataset.rows} rows in {dataset.shards} shards, {dataset.dimension} dimensions of "
             f"{dataset.dtype}, {dataset.bytes / 1e6:,.1f} MB"
         )
-    return result if models is None else _compare(result, folder, canaries, _single(models), options, prompt)
+    if models is None:
+        return Result.of(Record("encode", model, results=results, seconds=clock.seconds))
+    name = _single(models)
+    kinship, sentence = _compare(folder, canaries, name, options, prompt)
+    record = Record("encode", model, results={**results, "model_is": kinship}, seconds=clock.seconds)
+    message = f"{name} and the model of {folder}: {sentence}"
+    if kinship in ("another pooling or prompt", "another model"):
+        raise failed(Result.of(record), f"{message}; their vectors do not compare")
+    console.note(message)
+    return Result.of(record)
 
 
 def _compare(
-    result: Result,
     folder: str,
     kept: dict[str, Any] | None,
     model: str,
     options: LoadOptions,
     prompt: tuple[str | None, str | None],
-) -> Result:
-    """Say what a model is to the one that made vectors, by the vectors of a few fixed texts.
-
-    Raises:
-        SentcliError: if it makes other vectors than those.
-    """
+) -> tuple[str, str]:
+    """Return what a model is to the one that made vectors, by the vectors of a few fixed texts: a word, a sentence."""
     from sentcli.encoder.announce import load_encoder
     from sentcli.model.canaries import Canaries
 
     before, encoder = Canaries.read(folder, kept), load_encoder(model, options)
-    kinship, sentence = before.compare(Canaries.of(encoder.loaded, encoder.prompt_text(*prompt)))
-    result.results["model_is"] = kinship
-    message = f"{model} and the model of {folder}: {sentence}"
-    if kinship in ("another pooling or prompt", "another model"):
-        raise result.failed(f"{message}; their vectors do not compare")
-    console.note(message)
-    return result
+    return before.compare(Canaries.of(encoder.loaded, encoder.prompt_text(*prompt)))

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.served import Served
-from sentcli.machine import threads
-from sentcli.model.options import LoadOptions
+from sentcli.machine import environment, threads
+from sentcli.model.options import LoadOptions, Precision
 from sentcli.table import Table
 from sentcli.waiting import busy_note
 
@@ -120,19 +120,21 @@ def estimate(
     Raises:
         InputError: for a model that is served, or a corpus without texts.
     """
+    clock = Clock()
     for served in filter(None, map(Served.parse, models)):
         raise served.lacks("--estimate, which measures this machine")
-    result = Result("encode", ", ".join(models))
     sample = read_sample(files, shard_rows)
     if not sample.texts:
         raise InputError("no row has a text: there is nothing to estimate")
     rows, distinct, size = files.survey.rows, sample.distinct, len(sample.texts)
     counts = {"rows": rows, "distinct": distinct, "duplicates": rows - distinct, "rows_bytes": sample.rows_bytes}
-    result.protocol = {"estimate": True, "sample": size, **smaller.protocol()}
     estimates: list[Estimate] = []
     busy = busy_note(threads())
+    precisions: Sequence[Precision] = [options.precision]
+    if options.precision == "auto" and options.on_cpu:
+        precisions = ["fp32", "int8"]
     for model in models:
-        for precision in ("fp32", "int8") if options.precision == "auto" and options.on_cpu else (options.precision,):
+        for precision in precisions:
             try:
                 load = replace(options, precision=precision)
                 estimates.append(_measure(model, load, sample.texts, counts, smaller, prompt))
@@ -140,7 +142,6 @@ def estimate(
                 if precision != "int8" or options.precision != "auto":
                     raise
                 console.note(f"{model}: no int8 here ({error})")
-    result.ran_on(estimates[0].device, None)
     notes = [
         f"{rows:,} rows, of which {rows - distinct:,} repeat another one of the same {shard_rows:,} and are not "
         f"encoded again; measured on {size:,} of them, on this machine as it is busy now. Nothing was written.",
@@ -153,7 +154,10 @@ def estimate(
     tables = [_table(estimates, notes)]
     if any(entry.index_bytes for entry in estimates):
         tables.append(_index_table(estimates))
-    return result.finish({**counts, "models": models_json}, tables)
+    protocol = {"estimate": True, "sample": size, **smaller.protocol()}
+    results = {**counts, "models": models_json}
+    facts = environment(estimates[0].device, None)
+    return Result.of(Record("encode", ", ".join(models), protocol, results, facts, clock.seconds), tables)
 
 
 def _measure(

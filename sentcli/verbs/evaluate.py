@@ -2,106 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Result
-from sentcli.command.scoring import kept_if_interrupted
+from sentcli.command.result import Clock, Result
+from sentcli.command.scoring import scores_if_interrupted
 from sentcli.errors import InputError
 from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions
 from sentcli.io.labelled import Kind
 from sentcli.io.options import Overwrite, PairFields
 from sentcli.model.options import LoadOptions, Models
-from sentcli.pages.page import Section
-from sentcli.verbs.gate import settle
-from sentcli.verbs.slices import query_columns, sliced
-from sentcli.verbs.variants import compare_variants, read_grid
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
     from sentcli.evaluation.reranking import EvaluatedReranker
     from sentcli.evaluation.retrieval_tasks import RetrievalTask
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.pages.score_tables import ScoreTable
     from sentcli.pages.systems import Pattern
-    from sentcli.table import Table
-
-
-def own_result(models: list[ModelScores], groups: Sequence[Pattern] = (), draws: Path | None = None) -> Result:
-    """Return scores on the user's own data with the differences of systems, what models cost, and which is best.
-
-    Args:
-        models: their scores.
-        groups: patterns of models that are seeds of one system.
-        draws: the file that has the samples behind intervals and comparisons, instead of the JSON.
-    """
-    from sentcli.evaluation.score_files import model_json
-    from sentcli.evaluation.scores import AVERAGE
-    from sentcli.pages import comparisons
-    from sentcli.pages.score_page import Choices, score_tables_of
-
-    choices = Choices(groups=tuple(groups))
-    for line in comparisons.differences(score_tables_of(models, choices)):
-        title = line.table.kind.title if line.column == AVERAGE else line.column
-        for scores in models:
-            if scores.model in [seed.model for seed in line.system.seeds]:
-                tasks = scores.compared.get("tasks", {})
-                scores.compared = {"with": line.table.systems[0].label, "tasks": {**tasks, title: line.entry}}
-    tables = score_tables_of(models, choices)
-    sentence, objects = comparisons.verdict(tables), [model_json(scores) for scores in models]
-    for scores_json in objects:
-        if draws is not None:
-            scores_json["draws"] = str(draws)
-            for task in scores_json["results"].values():
-                task.pop("draws", None)
-        scores_json |= {"verdict": sentence} if len(models) > 1 else {}
-    trusted = {task.task: task.details["trust"] for task in models[0].tasks if "trust" in task.details}
-    sentences = [sentence, *(f"{name}: {trust}" for name, trust in trusted.items())]
-    verdict = "\n".join(filter(None, sentences))
-    return Result.of_scores(models, tables_of(models, tables), verdict=verdict, objects=objects, choices=choices)
-
-
-def tables_of(models: Sequence[ModelScores], tables: Sequence[ScoreTable]) -> Iterator[Table]:
-    """Yield the tables that the command prints: for each kind scores and differences, then the costs."""
-    from sentcli.evaluation.score_kinds import RETRIEVAL
-    from sentcli.pages import comparisons, score_tables
-    from sentcli.pages.score_page import cost_table
-
-    for table in tables:
-        measures = score_tables.measure_table(table)
-        grouped = table.grouped
-        if grouped or len(table.columns) > 1 or table.kind is RETRIEVAL:
-            yield score_tables.score_table(table)
-            measures = None if measures is None else replace(measures, intervals={})
-        if measures is not None:
-            yield measures
-    if (differences := comparisons.own_comparison(tables)) is not None:
-        yield differences
-    if (costs := cost_table(models)) is not None:
-        yield costs
-
-
-def write_draws(target: Path, models: Sequence[ModelScores]) -> None:
-    """Write the samples behind intervals as arrays model, task and metric ``[rows]`` and draws ``[rows, draws]``."""
-    import numpy as np
-
-    from sentcli.io.atomic import replacing
-
-    rows = [
-        (scores.model, task.task, metric, samples)
-        for scores in models
-        for task in scores.tasks
-        for metric in task.headline
-        if (samples := task.samples(metric)) is not None
-    ]
-    types: dict[str, Any] = {"model": np.str_, "task": np.str_, "metric": np.str_, "draws": np.float32}
-    arrays: dict[str, Any] = {name: np.array([row[i] for row in rows], types[name]) for i, name in enumerate(types)}
-    with replacing(target) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, **arrays)
 
 
 def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | None) -> dict[str, Any]:
@@ -113,10 +35,10 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     for task in tasks:
         adapted: Any = for_model(task, model.spec)
         by_kind.setdefault(str(task.kind.table), {}).update(adapted.protocol)
-    made = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.DRAWS}
+    protocol = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.DRAWS}
     if pair_fields:
-        made["pair_fields"] = pair_fields
-    return made
+        protocol["pair_fields"] = pair_fields
+    return protocol
 
 
 @verb(
@@ -173,62 +95,105 @@ def evaluate(
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
-    from sentcli.evaluation import costs, labelled_data
-    from sentcli.evaluation.evaluated import score_model
+    from sentcli.evaluation import labelled_data
     from sentcli.evaluation.retrieval_tasks import retrieval_tasks
-    from sentcli.evaluation.scores import ModelScores
-    from sentcli.io.atomic import check_output
-    from sentcli.pages.systems import Pattern, check_patterns
+    from sentcli.evaluation.score_draws import check_draws_file, write_draws
+    from sentcli.evaluation.slices import query_columns
+    from sentcli.pages.gate import compare_with_baseline, save_baseline
+    from sentcli.pages.own_data import compare_systems, tables_of
+    from sentcli.pages.parts import Caveats, Part
+    from sentcli.pages.savings import compare_variants, read_grid
+    from sentcli.pages.score_page import Choices
+    from sentcli.pages.slices import Slices
 
-    if twin := next((name for name in model if model.count(name) > 1), None):
-        raise InputError(f"-m {twin} is given twice")
+    # what the user asks for, checked before anything is encoded
+    repeated = [name for name in model if model.count(name) > 1]
+    if repeated:
+        raise InputError(f"-m {repeated[0]} is given twice")
     if draws is not None:
-        if draws.suffix != ".npz":
-            raise InputError(f"--draws {draws}: the samples are written as .npz")
-        check_output(draws, overwrite=overwrite)
-    groups = tuple(Pattern.parse("--group", value) for value in group or [])
-    check_patterns(groups, [ModelScores("evaluate", name, {}, []) for name in model])
+        check_draws_file(draws, overwrite=overwrite)
+    groups = read_groups(group or [], model)
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
     reranker = reranking.load(options, rerun=scoring.rerun)
     reranked = [] if reranker is None else [t.reranked(reranker) for t in retrieval_tasks(tasks, "--rerank")]
     baseline = gate.read(model, files, tasks, overwrite=overwrite)
-    columns, grid = {} if by is None else query_columns(tasks, by), read_grid(variants, tasks)
+    columns = {} if by is None else query_columns(tasks, by)
+    grid = None if variants is None else read_grid(variants, tasks)
     for task in tasks:
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
+
+    # scores, and what is found beside them
     models = scoring.models(model, options, kept=files)
-    sample = costs.sample([task.all_texts for task in tasks])
-    with kept_if_interrupted() as results:
-        for evaluated in models:
-            protocol = choices(tasks, evaluated, pair_fields)
-            scores = score_model(evaluated, tasks, "evaluate", protocol, done=results)
-            with console.working(f"{evaluated.name}: measuring the speed"):
-                scores.cost = costs.measure(evaluated, sample)
-            scores.finish()
-            if reranker is not None:
-                again = score_model(evaluated, reranked, "evaluate", {**protocol, **reranker.protocol})
-                results.append(_reranked(again, scores, reranker, reranked[0]))
-    caveats = {task.name: task.caveats for task in tasks}
-    for scores in results:
-        scores.tasks = [replace(score, details={**score.details, **caveats[score.task]}) for score in scores.tasks]
+    scores = score_models(models, tasks, pair_fields, reranker, reranked)
     if draws is not None:
-        write_draws(draws, results)
-    compared = settle(models, results, tasks, baseline, gate)
-    slices = [] if by is None else sliced(results, columns, by, baseline)
-    savings = None if grid is None else compare_variants(models, results, tasks, grid, gate.allow)
-    result = own_result(results, groups, draws)
-    result.further = [Section(table.title, table=table) for table in slices]
-    result = result if savings is None else savings.added(result)
-    return result if compared is None else compared.added(result)
+        write_draws(draws, scores)
+        scores = [replace(of_model, draws_file=str(draws)) for of_model in scores]
+    page = Choices(groups=groups)
+    parts: list[Part] = [compare_systems(scores, page), Caveats({task.name: task.caveats for task in tasks})]
+    if by is not None:
+        parts.append(Slices.of(scores, columns, by, baseline))
+    if grid is not None:
+        parts.append(compare_variants(models, tasks, grid, gate.allow))
+    if gate.save_baseline is not None:
+        save_baseline(gate.save_baseline, models[0], scores[0], tasks)
+    if baseline is not None:
+        compared = compare_with_baseline(models, scores, tasks, baseline, gate)
+        parts.append(compared)
+        if gate.format is not None:
+            compared.print_for_program(gate.format)
+    return Result.of_scores(scores, parts, partial(tables_of, choices=page), page)
+
+
+def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, ...]:
+    """Read ``--group``: which models are seeds of one system.
+
+    Raises:
+        InputError: for a pattern that cannot be read, or that none of the models matches.
+    """
+    from sentcli.evaluation.scores import ModelScores
+    from sentcli.pages.systems import Pattern, check_patterns
+
+    groups = tuple(Pattern.parse("--group", value) for value in values)
+    check_patterns(groups, [ModelScores("evaluate", name, {}, ()) for name in models])
+    return groups
+
+
+def score_models(
+    models: Sequence[EvaluatedModel],
+    tasks: Sequence[OwnTask],
+    pair_fields: str | None,
+    reranker: EvaluatedReranker | None,
+    reranked: Sequence[RetrievalTask],
+) -> list[ModelScores]:
+    """Score models on tasks and measure what they cost; behind each model comes the same with reranked hits."""
+    from sentcli.evaluation import costs
+    from sentcli.evaluation.evaluated import score_model
+
+    sample = costs.sample([task.all_texts for task in tasks])
+    with scores_if_interrupted() as done:
+        for model in models:
+            clock = Clock()
+            protocol = choices(tasks, model, pair_fields)
+            scores = score_model(model, tasks, "evaluate", protocol, done=done)
+            with console.working(f"{model.name}: measuring the speed"):
+                cost = costs.measure(model, sample)
+            scores = replace(scores.with_entries({"cost": cost}), seconds=clock.seconds)
+            done[-1] = scores
+            if reranker is not None:
+                again = score_model(model, reranked, "evaluate", {**protocol, **reranker.protocol})
+                done.append(_reranked(again, scores, reranker, reranked[0]))
+    return done
 
 
 def _reranked(again: ModelScores, scores: ModelScores, reranker: EvaluatedReranker, task: RetrievalTask) -> ModelScores:
     """Return the scores of reranked hits under the name of both models, with what both cost."""
     from sentcli.evaluation import costs
 
-    again.model = again.label = f"{scores.model} + {reranker.name}"
+    clock = Clock()
+    name = f"{scores.model} + {reranker.name}"
     with console.working(f"{reranker.name}: measuring the speed"):
         milliseconds = reranker.milliseconds(task.data)
     weights = (scores.cost["weight_bytes"] or 0) + costs.weight_bytes(reranker.spec)
-    again.cost = scores.cost | {"weight_bytes": weights, "rerank_milliseconds": milliseconds}
-    again.finish()
-    return again
+    cost = {**scores.cost, "weight_bytes": weights, "rerank_milliseconds": milliseconds}
+    seconds = (again.seconds or 0.0) + clock.seconds
+    return replace(again.with_entries({"cost": cost}), model=name, label=name, seconds=seconds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from sentcli import console
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError, MissingExtraError
 from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions, Model, ModelOptions
@@ -68,12 +68,13 @@ def export(
     """  # noqa: D301
     from sentcli.encoder.announce import load_encoder
     from sentcli.io.atomic import check_kept, check_output
+    from sentcli.machine import environment
 
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnx_ir", "onnxruntime")):
         raise MissingExtraError("onnx, onnxscript or onnxruntime", "cpu", "export")
     from sentcli.onnx_export.publish import export_model
 
-    result = Result("export", model)
+    clock = Clock()
     if layout == "own":  # in the hub's, the graph is what may be there already
         check_output(output, overwrite=overwrite, folder=True)
     check_kept(output, [texts])
@@ -133,8 +134,8 @@ def export(
         tables.append(Table.of_rows("STS-B, Spearman x 100", rows, formats={"change": "+.2f"}))
     chosen = {"verify": verify, "data": str(data) if data else None, "texts": texts, "runtime": runtime}
     chosen |= {"layout": layout, "tokens": exported.gives_tokens}
-    result.protocol = encoder.describe() | encoder.provenance() | chosen
-    result.ran_on("cpu", precision, revision=encoder.provenance().get("revision"))
+    protocol = encoder.describe() | encoder.provenance() | chosen
+    facts = environment("cpu", precision, revision=encoder.provenance().get("revision"))
     results = {
         "precision": manifest.precision,
         "min_cosine": None,
@@ -146,7 +147,7 @@ def export(
         "graph": manifest.graph,
         "quantisation": manifest.quantisation,
     }
-    result.overview = {
+    overview = {
         "output": str(output),
         "precision": manifest.precision,
         "dimensions": manifest.dimension,
@@ -155,7 +156,8 @@ def export(
         "folder": f"{folder_bytes / 1e6:.1f} MB",
         "torch weights": "kept" if weights_bytes else "left out",
     }
-    return result.finish(results, tables)
+    record = Record("export", model, protocol, results, facts, clock.seconds)
+    return Result.of(record, tables, overview=overview)
 
 
 def _sample(file: str, text_field: str) -> list[str]:

@@ -15,9 +15,10 @@ from sentcli.bulk.options import TextOptions
 from sentcli.cluster.options import ClusterOptions
 from sentcli.cluster.pool import open_cluster
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
+from sentcli.machine import environment
 from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
 from sentcli.search.options import DatabaseOptions, IndexOptions, search_device
 from sentcli.search.recall import recall_table
@@ -103,7 +104,10 @@ def index(
         with _loading(model, texts, request, options, cluster) as (encoder, pool):
             if texts is not None:
                 target = str(output)
-                with Result("index", str(model)).kept_if_interrupted(lambda: rows_so_far(target, overwrite=overwrite)):
+                interrupted = kept_if_interrupted(
+                    Record("index", str(model)), Clock(), lambda: rows_so_far(target, overwrite=overwrite)
+                )
+                with interrupted:
                     fill(texts, encoder, pool, options, doc_prompt, request)
             store = Store.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
@@ -212,13 +216,14 @@ def index_words(store: Store, language: str) -> Result:
     """Build the BM25 index of a directory of vectors."""
     from sentcli.search import bm25
 
-    result = Result("index", "bm25", {"kind": "bm25", **bm25.protocol(language=language)})
-    result.ran_on(None, None)
+    clock = Clock()
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
         built = store.build_words(language)
     console.note(f"{store.origin.name}: {len(built)} rows in the index bm25")
-    return result.finish({"kind": "bm25", "index": store.origin.name, "rows": len(built)})
+    protocol = {"kind": "bm25", **bm25.protocol(language=language)}
+    results = {"kind": "bm25", "index": store.origin.name, "rows": len(built)}
+    return Result.of(Record("index", "bm25", protocol, results, environment(None, None), clock.seconds))
 
 
 def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
@@ -227,9 +232,10 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
     from sentcli.search import ann
     from sentcli.search.index import rows_so_far
 
-    result = Result("index", store.origin.model)
-    result.ran_on("cpu", "fp32", revision=store.origin.revision)
-    with result.kept_if_interrupted(lambda: rows_so_far(store, request)), ExitStack() as stack:
+    clock = Clock()
+    facts = environment("cpu", "fp32", revision=store.origin.revision)
+    begun = Record("index", store.origin.model, environment=facts)
+    with kept_if_interrupted(begun, clock, lambda: rows_so_far(store, request)), ExitStack() as stack:
         pool = None
         if cluster.ray is not None and request.kind != ann.FLAT:
             # there is a file for each shard, if nothing else is asked for
@@ -238,7 +244,7 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
             _, workers = stack.enter_context(open_cluster(cluster, most=most, on_cpu=True))
             pool = stack.enter_context(Pool(workers))
         manifest = _build(store, request, pool)
-    result.protocol = {
+    protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
         **manifest.encoder,
@@ -253,9 +259,11 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
     }
     size = f"{manifest.bytes / 1e6:,.1f} MB"
     shown = {"index": store.origin.name, "kind": manifest.kind, "factory": manifest.factory, "rows": len(store.rows)}
-    result.overview = {**shown, "similarity": manifest.similarity, "size": size}
-    tables = [recall_table(manifest.kind, manifest.recall)] if manifest.recall is not None else []
-    return result.finish(results, tables)
+    tables = []
+    if manifest.recall is not None:
+        tables.append(recall_table(manifest.kind, manifest.recall))
+    record = replace(begun, protocol=protocol, results=results, seconds=clock.seconds)
+    return Result.of(record, tables, overview={**shown, "similarity": manifest.similarity, "size": size})
 
 
 def with_queries(
@@ -305,12 +313,16 @@ def check_indexes(folder: Path) -> Result:
     """Compare the files of all indexes of a directory with their checksums."""
     from sentcli.search.store import Store
 
-    result, store = Result("index"), Store.open(folder)
-    result.ran_on(None, None)
-    result.model = store.origin.model
-    problems = [problem for name in store.indexes for problem in store.check_index(name)]
-    result.finish({"indexes": store.indexes, "problems": problems})
+    clock = Clock()
+    store = Store.open(folder)
+    problems: list[str] = []
+    for name in store.indexes:
+        problems += store.check_index(name)
+    results = {"indexes": store.indexes, "problems": problems}
+    facts = environment(None, None)
+    record = Record("index", store.origin.model, results=results, environment=facts, seconds=clock.seconds)
+    result = Result.of(record)
     if problems:
-        raise result.failed("; ".join(problems) + ": build the index again with --overwrite")
+        raise failed(result, "; ".join(problems) + ": build the index again with --overwrite")
     console.note(f"{store.origin.name}: {', '.join(store.indexes) or 'no indexes'}; all files are whole")
     return result

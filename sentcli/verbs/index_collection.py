@@ -13,11 +13,13 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.bounds import one_of
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Result, kept_if_interrupted
+from sentcli.command.result import Record as JsonRecord
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.dataset import CANARIES
 from sentcli.io.readers import BLOCK_ROWS, Block
+from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.search.recall import recall_table
 
@@ -88,8 +90,7 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
 
     address, name = str(database.to), str(database.collection)
     _check_names(address, name, corpus.index.type)
-    result = Result("index")
-    result.ran_on("cpu", "fp32")
+    clock = Clock()
     rows = _stored(corpus) or _texts(corpus)
     hashes = _id_hashes(rows)
     with connect(address, to_write=True) as client:
@@ -97,7 +98,8 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
         collection = _begun(client, address, name, rows, replaces=replaces)
         collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
         counts = {"written": 0, "unchanged": 0}
-        interrupted = result.kept_if_interrupted(lambda: _rows_so_far(counts, rows.rows))
+        begun = JsonRecord("index", environment=environment("cpu", "fp32"))
+        interrupted = kept_if_interrupted(begun, clock, lambda: _rows_so_far(counts, rows.rows))
         with interrupted, console.resumable(f"{address} {name}", how="sends the rows that are not there yet"):
             _write(collection, rows, counts)
         counts["deleted"] = _prune(collection, hashes, prune=database.prune or replaces)
@@ -109,18 +111,21 @@ def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, over
     if replaces:
         with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
             collection = MilvusCollection.open(client, address, collection.name).succeed()
-    result.model = str(rows.record.settings.get("model") or corpus.model)
+    model = str(rows.record.settings.get("model") or corpus.model)
     record = collection.record
-    result.protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
-    result.protocol |= {key: value for key, value in record.settings.items() if key != CANARIES}
+    protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
+    protocol |= {key: value for key, value in record.settings.items() if key != CANARIES}
     in_int8 = VectorFacts.read(collection.title, record.settings).in_int8
-    result.ran_on("cpu", "int8" if in_int8 else "fp32", revision=record.settings.get("revision"))
+    facts = environment("cpu", "int8" if in_int8 else "fp32", revision=record.settings.get("revision"))
     console.note(
         f"{collection.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
         f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"
     )
-    facts = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **counts}
-    return result.finish(facts, [recall_table(record.kind, record.recall)] if record.recall is not None else [])
+    results = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **counts}
+    tables = []
+    if record.recall is not None:
+        tables.append(recall_table(record.kind, record.recall))
+    return Result.of(JsonRecord("index", model, protocol, results, facts, clock.seconds), tables)
 
 
 def _check_names(address: str, name: str, kind: str) -> None:

@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.table import Table
@@ -97,13 +97,14 @@ def make_set(
     choices |= {"write_with": str(served) if served else write_with, "prompt": PROMPT if served else None}
     choices |= {"queries": queries, "judge": judge, "models": model, "judgements": judgements}
     settings = {key: value for key, value in choices.items() if value is not None}
-    result = Result("data make-set", "", {"corpus": corpus, **settings})
+    clock = Clock()
+    protocol = {"corpus": corpus, **settings}
     documents = read_documents(corpus, text_field, title_field)
     for taken in documents.taken:
         console.note(taken)
     found = _checks(documents)
     answers = None if write_with is None else answers_of(served or write_with, documents, limit, seed)
-    made, trust = _made(corpus, documents, answers, result.protocol)
+    made, trust = _made(corpus, documents, answers, protocol)
     with replacing(output) as folder:
         manifest = write_set(folder, made, trust, settings)
         if answers is not None:
@@ -119,7 +120,9 @@ def make_set(
         console.warn(f"{len(made.queries)} queries tell only large differences between models")
     told = ("documents", "queries", "judgements", "queries_from", "left_out", "near_equal_pairs", "trust")
     facts = {**{key: getattr(manifest, key) for key in told}, "checks": found}
-    return result.finish({"output": str(output), **facts, "commands": commands}, [_table(output, manifest)])
+    results = {"output": str(output), **facts, "commands": commands}
+    record = Record("data make-set", protocol=protocol, results=results, seconds=clock.seconds)
+    return Result.of(record, [_table(output, manifest)])
 
 
 def _checks(documents: Documents) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli import console
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Result
-from sentcli.command.scoring import compare_models
+from sentcli.command.result import Clock, Record, Result
+from sentcli.command.scoring import with_comparisons
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.io.options import Overwrite
@@ -24,6 +25,7 @@ from sentcli.verbs.kinds.objectives import term_sections
 if TYPE_CHECKING:
     from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.scores import ModelScores
     from sentcli.training.records import Summary
 
 RESULTS = {
@@ -103,24 +105,20 @@ def report(
     from sentcli.analysis.sweeps import read_runs
     from sentcli.evaluation.published import with_titles
     from sentcli.evaluation.score_files import model_json, read_scores
-    from sentcli.evaluation.score_kinds import SIMILARITY
-    from sentcli.io.atomic import check_output
+    from sentcli.evaluation.scores import long_rows
     from sentcli.pages.page import Style
     from sentcli.pages.score_page import Choices, score_page, shown_names, write_score_page
     from sentcli.pages.systems import Pattern
-    from sentcli.pages.write import check_suffix
+    from sentcli.pages.write import check_pages
     from sentcli.training.records import summarize
-    from sentcli.verbs.sts_eval import score_similarity
 
     targets = output or []
-    for target in targets:
-        check_suffix(target)
-        check_output(target, overwrite=overwrite)
+    check_pages(targets, overwrite=overwrite)
     if paper is not None:
         return _paper(paper, targets)
     if not names or not targets:
         raise InputError("give results, runs or models and -o FILE, or --paper NAME")
-    result = Result("report", on_console=False)
+    clock = Clock()
     files, runs, sweeps, model_names = _sort(names)
     for target in targets:
         if target.resolve() in {file.resolve() for file in files}:
@@ -134,9 +132,7 @@ def report(
     rows = shared.read_rows(texts, text_field) if texts is not None else None
     models = shared.models(model_names, options, rerun=scoring.rerun, kept=[texts]) if has_inputs else []
     if data is not None and models:
-        tasks = shared.sts_tasks(data)
-        published = scoring.published(SIMILARITY, tasks)
-        scores += compare_models([score_similarity(model, tasks) for model in models], published, SIMILARITY)
+        scores += _sts_scores(models, data, scoring)
     summaries = {_sweep_name(path): summarize(run.record for run in read_runs([path])) for path in sweeps}
     of_sweeps = [_sweep_section(name, points) for name, points in summaries.items()]
     bare = choices.only is not None
@@ -152,13 +148,28 @@ def report(
     more_sections = [*of_sweeps, *of_models, *of_runs]
     write_score_page(scores, targets, page_choices, more_sections)
     console.note(f"wrote {', '.join(map(str, targets))}")
-    found: dict[str, Any] = {"scores": [model_json(score) for score in scores]}
+    results: dict[str, Any] = {"files": list(map(str, targets)), "scores": [model_json(score) for score in scores]}
     if summaries:
-        found["sweeps"] = {name: [point.to_dict() for point in points] for name, points in summaries.items()}
-    result.finish({"files": list(map(str, targets)), **found})
-    result.sections = score_page(scores, page_choices, more_sections).sections
-    result.models, result.rows = scores, [row for score in scores for row in score.rows()]
-    return result
+        results["sweeps"] = {name: [point.to_dict() for point in points] for name, points in summaries.items()}
+    write = partial(write_score_page, scores, choices=page_choices, more=more_sections)
+    return Result.of(
+        Record("report", results=results, seconds=clock.seconds),
+        sections=score_page(scores, page_choices, more_sections).sections,
+        rows=long_rows(scores),
+        write_page=write if scores else None,
+        on_console=False,
+    )
+
+
+def _sts_scores(models: Sequence[EvaluatedModel], data: Path, scoring: ScoringOptions) -> list[ModelScores]:
+    """Return the scores of models on the seven STS tasks of a SentEval folder, compared."""
+    from sentcli.evaluation.score_kinds import SIMILARITY
+    from sentcli.verbs.sts_eval import score_similarity
+
+    tasks = shared.sts_tasks(data)
+    published = scoring.published(SIMILARITY, tasks)
+    measured = [score_similarity(model, tasks) for model in models]
+    return with_comparisons(measured, published, SIMILARITY)
 
 
 def _paper(name: str, targets: Sequence[Path]) -> Result:
@@ -167,7 +178,8 @@ def _paper(name: str, targets: Sequence[Path]) -> Result:
     from sentcli.pages.paper_page import paper_page, script
     from sentcli.pages.write import write_page
 
-    paper, result = load_paper(name), Result("report", on_console=not targets)
+    clock = Clock()
+    paper = load_paper(name)
     page = paper_page([paper], f"{paper.title}: the paper's tables")
     for target in targets:
         write_page(page, target)
@@ -175,10 +187,14 @@ def _paper(name: str, targets: Sequence[Path]) -> Result:
         console.note(f"wrote {', '.join(map(str, targets))}")
     items = [item.model_dump() for item in paper.item]
     about = {"paper": paper.name, "title": paper.title, "reference": paper.reference}
-    result.finish({"files": list(map(str, targets)), **about, "counts": paper.counts(), "items": items})
-    result.sections, result.rows = page.sections, items
-    result.verdict = "\n".join(script(paper))
-    return result
+    results = {"files": list(map(str, targets)), **about, "counts": paper.counts(), "items": items}
+    return Result.of(
+        Record("report", results=results, seconds=clock.seconds),
+        sections=page.sections,
+        rows=items,
+        verdict="\n".join(script(paper)),
+        on_console=not targets,
+    )
 
 
 def _sort(names: Sequence[str]) -> tuple[list[Path], list[Path], list[Path], list[str]]:

@@ -7,17 +7,17 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from itertools import zip_longest
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sentcli import console
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.console import escaped, safe
 from sentcli.errors import InputError
+from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.pages.page import Section
 from sentcli.redaction import without_secrets
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.table import Table
@@ -66,43 +66,44 @@ def search_corpus(
     from sentcli.io.sources import open_source
 
     _check_usage(models, options, overwrite=overwrite)
+    clock = Clock()
     queries: list[Query] = [(None, text) for text in options.query or []]
     if options.queries is not None:
         queries += read_queries(open_source(options.queries, options.query_format))
-    result = Result("retrieve", "bm25")
-    result.ran_on("cpu", "fp32")
-    results: list[dict[str, Any]] = []
-    with open_corpus(options, search, load) as corpus:
-        corpus = _selected(corpus, options, result)
-        if options.has_queries or options.count_by is None:
-            encoder = asking = load_query_encoder(models, corpus, load) if search.by_vectors else None
-            if encoder is not None and search.query_length is not None and not options.like:
-                asking = encoder.with_max_length(search.query_length)
+    record = Record("retrieve", "bm25", environment=environment("cpu", "fp32"))
+    found = Found([], [])
+    with open_corpus(options, search, load) as opened:
+        corpus = _selected(opened, options)
+        protocol: dict[str, Any] = {}
+        if options.where is not None:
+            protocol = {"where": options.where, "rows_searched": len(corpus)}
+        counts = None if options.count_by is None else corpus.counts(options.count_by)
+        if options.has_queries or counts is None:
+            encoder = load_query_encoder(models, corpus, load) if search.by_vectors else None
             corpus, facts = corpus.prepare(search, encoder, options.rescore)
-            _describe(result, search, encoder, facts, len(corpus))
-            result.protocol |= {} if reranker is None else reranker.protocol
+            protocol |= _protocol(search, encoder, facts, len(corpus))
+            if reranker is not None:
+                protocol |= reranker.protocol
+            if encoder is not None:
+                record = replace(record, model=encoder.model, environment=_environment(encoder))
             if options.like:
-                rows = corpus.documents(options.like)
-                if missing := [key for key in options.like if key not in rows]:
-                    raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
-                queries = [(key, rows[key].text) for key in dict.fromkeys(options.like)]
-            prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
-            starts = range(0, len(queries), QUERIES_AT_A_TIME)
-            blocks = [queries[start : start + QUERIES_AT_A_TIME] for start in starts]
-            lists = (
-                (query, hits)
-                for block in (blocks if options.has_queries else _typed_queries())
-                for query, hits in _hits(corpus, block, search, asking, prompt, reranker, alike=bool(options.like))
-            )
-            results = _results(lists, options, search, result, len(queries), keep_all=keep_all)
+                queries = _rows_as_queries(corpus, options.like)
+            asked = _Asked(corpus, search, _asking(encoder, search, options), facts, reranker, options)
+            found = _searched(asked, queries, keep_all=keep_all)
             if encoder is not None and encoder.sent is not None:
                 console.note(f"{encoder.model} was sent {encoder.sent}")
+    note = ""
     if options.hits is None and len(queries) > PRINTED_QUERIES:
         shown = f"the hits of {PRINTED_QUERIES} of {len(queries)} queries are shown"
-        result.note = f"{shown}; --hits FILE or --json FILE has all"
-    facts_and_hits = [({k: v for k, v in line.items() if k != "hits"}, line["hits"]) for line in results]
-    result.rows = [{**of_query, **hit} for of_query, hits in facts_and_hits for hit in hits]
-    return result.finish(results, result.tables)
+        note = f"{shown}; --hits FILE or --json FILE has all"
+    record = replace(record, protocol=protocol, results=found.lines, seconds=clock.seconds)
+    tables = []
+    if counts is not None:
+        tables.append(_counts_table(str(options.count_by), counts))
+        values = [{"value": value, "rows": count} for value, count in counts]
+        as_json = json.loads(json.dumps(values, default=str))
+        record = replace(record, more={"counts": {"column": options.count_by, "values": as_json}})
+    return Result.of(record, tables, rows=_frame_rows(found.lines), listings=found.listings, note=note)
 
 
 def _check_usage(models: Sequence[str], options: CorpusOptions, *, overwrite: bool) -> None:
@@ -183,50 +184,78 @@ def load_query_encoder(models: Sequence[str], corpus: Corpus, options: LoadOptio
     return load_encoder(model, origin.in_their_precision(model, origin.load_options(options)))
 
 
-def _selected(corpus: Corpus, options: CorpusOptions, result: Result) -> Corpus:
-    """Return the rows that meet ``--where``, if it is given, and count them by ``--count-by``."""
+def _selected(corpus: Corpus, options: CorpusOptions) -> Corpus:
+    """Return the rows that meet ``--where``, if it is given.
+
+    Raises:
+        InputError: for a condition that is none, or a column of it or of ``--count-by`` that is not there.
+    """
     from sentcli.search.conditions import check_column, parse_condition
 
     if options.count_by is not None:
         check_column(options.count_by, corpus.schema, corpus.title, "--count-by")
-    if options.where is not None:
-        selected = corpus.select(parse_condition(options.where, corpus.schema, corpus.title))
-        left = len(selected)
-        result.protocol |= {"where": options.where, "rows_searched": left}
-        console.note(f"{left:,} of {len(corpus):,} rows meet the condition")
-        if not left and re.search(r"\bis\s+null\b", options.where, re.IGNORECASE):
-            console.note("an empty cell of a csv column of text is not NULL but an empty text: COLUMN = ''")
-        corpus = selected
-    if options.count_by is not None:
-        counts = corpus.counts(options.count_by)
-        rows = [["(none)" if value is None else str(value), count] for value, count in counts]
-        notes = [f"{len(rows) - 20:,} more values are in the JSON (--json)."] if len(rows) > 20 else []
-        columns = [options.count_by, "rows"]
-        table = Table(f"rows by {options.count_by}", columns, rows[:20], formats={"rows": ",d"}, notes=notes)
-        result.sections = [Section(table.title, table=table)]
-        values = [{"value": value, "rows": count} for value, count in counts]
-        result.more = {"counts": {"column": options.count_by, "values": json.loads(json.dumps(values, default=str))}}
-    return corpus
+    if options.where is None:
+        return corpus
+    selected = corpus.select(parse_condition(options.where, corpus.schema, corpus.title))
+    left = len(selected)
+    console.note(f"{left:,} of {len(corpus):,} rows meet the condition")
+    if not left and re.search(r"\bis\s+null\b", options.where, re.IGNORECASE):
+        console.note("an empty cell of a csv column of text is not NULL but an empty text: COLUMN = ''")
+    return selected
 
 
-def _describe(
-    result: Result, search: SearchOptions, encoder: SentenceEncoder | None, facts: dict[str, Any], rows: int
-) -> None:
-    """Set the model and every choice that moves a score; `facts` are those of the corpus."""
+def _counts_table(column: str, counts: Sequence[tuple[Any, int]]) -> Table:
+    """Return the most frequent values of a column with their rows."""
+    rows = [["(none)" if value is None else str(value), count] for value, count in counts]
+    notes = []
+    if len(rows) > 20:
+        notes.append(f"{len(rows) - 20:,} more values are in the JSON (--json).")
+    return Table(f"rows by {column}", [column, "rows"], rows[:20], formats={"rows": ",d"}, notes=notes)
+
+
+def _protocol(
+    search: SearchOptions, encoder: SentenceEncoder | None, facts: dict[str, Any], rows: int
+) -> dict[str, Any]:
+    """Return every choice that moves a score; `facts` are those of the corpus."""
     from sentcli.search import fusion
 
     top_k = search.top_k or DEFAULT_TOP_K
     if top_k > rows:
         console.detail(f"--top-k {top_k}: there are {rows} rows")
-    result.protocol |= {"search": ",".join(search.ways), "top_k": top_k}
+    protocol: dict[str, Any] = {"search": ",".join(search.ways), "top_k": top_k}
     if encoder is not None:
-        result.model = encoder.model
-        result.ran_on(encoder.backend.device, encoder.backend.precision, revision=encoder.provenance().get("revision"))
-        result.protocol |= encoder.describe() | encoder.provenance()
-        result.protocol |= {"query_length": search.query_length} if search.query_length is not None else {}
-    result.protocol |= facts
+        protocol |= encoder.describe() | encoder.provenance()
+        if search.query_length is not None:
+            protocol["query_length"] = search.query_length
+    protocol |= facts
     for way in search.ways:
-        result.protocol |= fusion.protocol(way, top_k, search.weight)
+        protocol |= fusion.protocol(way, top_k, search.weight)
+    return protocol
+
+
+def _environment(encoder: SentenceEncoder) -> dict[str, Any]:
+    revision = encoder.provenance().get("revision")
+    return environment(encoder.backend.device, encoder.backend.precision, revision=revision)
+
+
+def _asking(encoder: SentenceEncoder | None, search: SearchOptions, options: CorpusOptions) -> SentenceEncoder | None:
+    """Return the encoder of the queries, which may have a maximum length of their own."""
+    if encoder is None or search.query_length is None or options.like:
+        return encoder
+    return encoder.with_max_length(search.query_length)
+
+
+def _rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:
+    """Return the texts of the rows of ``--like`` with their ids.
+
+    Raises:
+        InputError: for an id that no row has.
+    """
+    rows = corpus.documents(keys)
+    missing = [key for key in keys if key not in rows]
+    if missing:
+        raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
+    return [(key, rows[key].text) for key in dict.fromkeys(keys)]
 
 
 def read_queries(source: Source) -> list[tuple[str, str]]:
@@ -246,76 +275,137 @@ def _typed_queries() -> Iterator[Sequence[Query]]:
         yield [(None, text)]
 
 
-def _hits(
-    corpus: Corpus,
-    queries: Sequence[Query],
-    search: SearchOptions,
-    encoder: SentenceEncoder | None,
-    prompt: str,
-    reranker: EvaluatedReranker | None,
-    *,
-    alike: bool,
-) -> Iterator[tuple[Query, dict[str, list[Hit]]]]:
-    """Yield each query with its hits by the way of searching; `alike` ones are rows, and no hits themselves."""
-    from sentcli.search.corpus import search as search_rows
+@dataclass(frozen=True)
+class _Asked:
+    """What queries are asked of, and how."""
 
-    top_k, texts = search.top_k or DEFAULT_TOP_K, [text for _, text in queries]
-    vectors = encoder.encode(texts, prompt=prompt) if encoder is not None else None
-    count = (top_k if reranker is None else max(top_k, reranker.depth)) + alike
-    lists = [search_rows(corpus, way, texts, vectors, count, search.weight) for way in search.ways]
-    if alike:
-        keys = [key for key, _ in queries]
-        others = [zip(keys, hits, strict=True) for hits in lists]
-        lists = [[[hit for hit in hits if hit.row.id != key] for key, hits in of_way] for of_way in others]
-    if reranker is not None:
-        lists = [_reranked(reranker, texts, hits) for hits in lists]
-    for query, *of_query in zip(queries, *lists, strict=True):
-        ranked = ([replace(hit, rank=i) for i, hit in enumerate(hits[:top_k], 1)] for hits in of_query)
-        yield query, dict(zip(search.ways, ranked, strict=True))
+    corpus: Corpus
+    search: SearchOptions
+    encoder: SentenceEncoder | None
+    """Encodes the queries; None where only words are compared."""
+    facts: Mapping[str, Any]
+    """What `Corpus.prepare` said of the corpus, its prompts among it."""
+    reranker: EvaluatedReranker | None
+    options: CorpusOptions
+
+    @property
+    def prompt(self) -> str:
+        """The text in front of each query; a row that is a query has that of the documents."""
+        return self.facts.get("document_prompt" if self.options.like else "query_prompt", "")
+
+    def hits(self, queries: Sequence[Query]) -> Iterator[tuple[Query, dict[str, list[Hit]]]]:
+        """Yield each query with its hits by the way of searching; a row that is a query is no hit of its own."""
+        from sentcli.search.corpus import search as search_rows
+
+        top_k = self.search.top_k or DEFAULT_TOP_K
+        texts = [text for _, text in queries]
+        vectors = None if self.encoder is None else self.encoder.encode(texts, prompt=self.prompt)
+        count = top_k if self.reranker is None else max(top_k, self.reranker.depth)
+        if self.options.like:
+            count += 1
+        lists = [search_rows(self.corpus, way, texts, vectors, count, self.search.weight) for way in self.search.ways]
+        if self.options.like:
+            lists = [_without_themselves(queries, hits) for hits in lists]
+        if self.reranker is not None:
+            lists = [_reranked(self.reranker, texts, hits) for hits in lists]
+        for query, *of_query in zip(queries, *lists, strict=True):
+            ranked = [_ranked(hits[:top_k]) for hits in of_query]
+            yield query, dict(zip(self.search.ways, ranked, strict=True))
+
+
+def _without_themselves(queries: Sequence[Query], lists: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
+    """Return the hits of rows that are queries, each without the row itself."""
+    others = []
+    for (key, _), hits in zip(queries, lists, strict=True):
+        others.append([hit for hit in hits if hit.row.id != key])
+    return others
+
+
+def _ranked(hits: Sequence[Hit]) -> list[Hit]:
+    return [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
 
 
 def _reranked(reranker: EvaluatedReranker, queries: Sequence[str], lists: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
     """Return the hits of each query, the first of them by the scores of the cross-encoder."""
     depth = reranker.depth
-    scores = reranker.scores(
-        [(query, hit.row.text) for query, hits in zip(queries, lists, strict=True) for hit in hits[:depth]]
-    )
-    remaining, reranked = iter(scores.tolist()), []
+    pairs: list[tuple[str, str]] = []
+    for query, hits in zip(queries, lists, strict=True):
+        pairs += [(query, hit.row.text) for hit in hits[:depth]]
+    remaining = iter(reranker.scores(pairs).tolist())
+    reranked = []
     for hits in lists:
         first = [replace(hit, rerank_score=next(remaining)) for hit in hits[:depth]]
         reranked.append([*sorted(first, key=lambda hit: -(hit.rerank_score or 0)), *hits[depth:]])
     return reranked
 
 
-def _results(
-    hits_by_query: Iterable[tuple[Query, dict[str, list[Hit]]]],
-    options: CorpusOptions,
-    search: SearchOptions,
-    result: Result,
-    count: int,
-    *,
-    keep_all: bool,
-) -> list[dict[str, Any]]:
-    """Write or print the hits of all queries, and return those of all, or of the first ones."""
-    results: list[dict[str, Any]] = []
-    counting = console.counting("searching", count) if options.has_queries else nullcontext(lambda count: None)
+@dataclass(frozen=True)
+class Found:
+    """The hits of queries, for the JSON and for the console."""
+
+    lines: list[dict[str, Any]]
+    """The entries of the JSON: of all queries, or of the first ones."""
+    listings: list[Grid]
+    """The hits of the first queries, where no file gets them."""
+
+
+def _searched(asked: _Asked, queries: Sequence[Query], *, keep_all: bool) -> Found:
+    """Search, and write or print the hits as they come.
+
+    Args:
+        asked: the corpus, and how it is searched.
+        queries: none if they are typed at the terminal.
+        keep_all: return the hits of all queries.
+    """
+    options, several = asked.options, len(asked.search.ways) > 1
+    found = Found([], [])
+    blocks: Iterable[Sequence[Query]] = _typed_queries()
+    counting: Any = nullcontext(lambda count: None)
+    if options.has_queries:
+        starts = range(0, len(queries), QUERIES_AT_A_TIME)
+        blocks = [queries[start : start + QUERIES_AT_A_TIME] for start in starts]
+        counting = console.counting("searching", len(queries))
     with counting as progress, _hits_file(options.hits) as file:
-        for number, ((key, text), hits_by_way) in enumerate(hits_by_query):
-            for way, hits in hits_by_way.items():
-                line: dict[str, Any] = {} if key is None else {"id": key}
-                line |= {"query": text, **({"search": way} if len(search.ways) > 1 else {})}
-                line["hits"] = [hit.to_dict() for hit in hits]
-                if keep_all or number < PRINTED_QUERIES:
-                    results.append(line)
-                if file is not None:
-                    written = json.dumps(line, ensure_ascii=False, default=str) + "\n"
-                    file.write(escaped(written) if options.hits == "-" else written)
+        for number, (query, hits_by_way) in enumerate(chain.from_iterable(map(asked.hits, blocks))):
+            lines = [_line(query, way if several else None, hits) for way, hits in hits_by_way.items()]
+            if keep_all or number < PRINTED_QUERIES:
+                found.lines.extend(lines)
+            if file is not None:
+                _write_lines(file, lines, escape=options.hits == "-")
             if not options.has_queries:
-                console.output().print(hits_grid(text, hits_by_way))
+                console.output().print(hits_grid(query[1], hits_by_way))
             elif file is None and number < PRINTED_QUERIES:
-                result.listings.append(hits_grid(text, hits_by_way))
+                found.listings.append(hits_grid(query[1], hits_by_way))
             progress(1)
-    return results
+    return found
+
+
+def _line(query: Query, way: str | None, hits: Sequence[Hit]) -> dict[str, Any]:
+    """Return the entry of the JSON of a query, with the way of searching where there are several."""
+    key, text = query
+    line: dict[str, Any] = {}
+    if key is not None:
+        line["id"] = key
+    line["query"] = text
+    if way is not None:
+        line["search"] = way
+    line["hits"] = [hit.to_dict() for hit in hits]
+    return line
+
+
+def _write_lines(file: TextIO, lines: Iterable[dict[str, Any]], *, escape: bool) -> None:
+    for line in lines:
+        text = json.dumps(line, ensure_ascii=False, default=str) + "\n"
+        file.write(escaped(text) if escape else text)
+
+
+def _frame_rows(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each hit, with what its query has."""
+    rows = []
+    for line in lines:
+        of_query = {key: value for key, value in line.items() if key != "hits"}
+        rows += [{**of_query, **hit} for hit in line["hits"]]
+    return rows
 
 
 @contextmanager

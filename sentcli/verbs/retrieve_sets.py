@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.command.result import Result
-from sentcli.command.scoring import kept_if_interrupted, scores_result
+from sentcli.command.scoring import scores_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
@@ -154,7 +156,7 @@ def _search(
     files: dict[Search, dict[str, Path]] = {}
     if target is not None:
         files = _run_files(target, bench, searches, other_files, overwrite=overwrite)
-    with kept_if_interrupted() as all_scores:
+    with scores_if_interrupted() as all_scores:
         for model, way, second in searches:
             tasks = bench.tasks(way, model, files.get((model, way, second), {}), second)
             choices, read_cache = protocol(bench.options, way, model), target is None
@@ -163,16 +165,30 @@ def _search(
                 scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
             else:
                 scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
-            scores.protocol |= _set_protocol(bench.collections)
-            scores.tasks = bench.joined(scores.tasks)
-            scores.cached = list(dict.fromkeys(name.partition(" ")[0].partition("/")[0] for name in scores.cached))
-            name = scores.model
-            scores.model = name if way in ("dense", "bm25") else f"{name} + bm25"
-            scores.label = name if set(ways) == {"dense"} or way == "bm25" else f"{scores.model}, {way}"
-            if second is not None:
-                scores.model, scores.label = (f"{label} + {second.name}" for label in (scores.model, scores.label))
-            all_scores.append(scores)
+            name, label = _named(scores.model, way, ways, second)
+            whole = replace(
+                scores,
+                model=name,
+                label=label,
+                protocol={**scores.protocol, **_set_protocol(bench.collections)},
+                tasks=tuple(bench.joined(scores.tasks)),
+                cached=tuple(dict.fromkeys(task.partition(" ")[0].partition("/")[0] for task in scores.cached)),
+            )
+            all_scores.append(whole)
     return all_scores
+
+
+def _named(model: str, way: Way, ways: Sequence[Way], reranker: EvaluatedReranker | None) -> tuple[str, str]:
+    """Return the name and the label of a search with a model."""
+    name = model
+    if way in ("rrf", "weighted"):
+        name += " + bm25"
+    label = name
+    if way != "bm25" and set(ways) != {"dense"}:
+        label += f", {way}"
+    if reranker is None:
+        return name, label
+    return f"{name} + {reranker.name}", f"{label} + {reranker.name}"
 
 
 def _run_files(
@@ -277,6 +293,7 @@ def _score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k:
     document_ids, name_counts = set(data.ids), Counter(file.name for file in files)
     scores: dict[str, ModelScores] = {}
     for file in files:
+        started = time.perf_counter()
         run = read_run(file)
         name = file.name if name_counts[file.name] == 1 else str(file)
         if name in scores:
@@ -293,8 +310,8 @@ def _score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k:
         for query in data.own_rows:
             judged.get(query, {}).pop(query, None)
         score = score_run(data, judged, top_k)
-        scores[name] = ModelScores("retrieve", name, protocol, [score], environment(None, None))
-        scores[name].finish()
+        facts, seconds = environment(None, None), time.perf_counter() - started
+        scores[name] = ModelScores("retrieve", name, protocol, (score,), facts, seconds=seconds)
     return list(scores.values())
 
 
@@ -343,7 +360,7 @@ def score_pairs(
         "ties": positives.IN_DOMAIN_TIES,
         "top_k": search.top_k,
     }
-    with kept_if_interrupted() as scores:
+    with scores_if_interrupted() as scores:
         for model, similarity in zip(evaluated, similarities, strict=True):
             task = positives.InDomainTask(table, pairs.exclude, cutoffs, similarity)
             score_model(model, [task], "retrieve", {**protocol, "similarity": similarity}, done=scores)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from sentcli.command.declaration import Group, verb
 from sentcli.command.result import Result
-from sentcli.command.scoring import kept_if_interrupted, names, scores_result
+from sentcli.command.scoring import names, scores_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions, Models
@@ -64,7 +64,7 @@ def senteval(
         **({"regression": relatedness.HEAD_PROTOCOL} if graded else {}),
     }
     models = scoring.models(model, replace(options, normalize=False))
-    with kept_if_interrupted() as scores:
+    with scores_if_interrupted() as scores:
         for evaluated in models:
             score_model(evaluated, all_tasks, "senteval", choices, seed=probe.TOOLKIT_SEED, done=scores)
     return scores_result(scores, published, TRANSFER)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.table import Table
 from sentcli.verbs import training_view
@@ -28,12 +28,14 @@ def check_start(request: TrainRequest) -> Result:
     from sentcli.analysis.gold import surface
     from sentcli.evaluation import sts
     from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.machine import environment
     from sentcli.model.options import LoadOptions
     from sentcli.training.observer import STSB_DEV
     from sentcli.training.prepare import prepare
     from sentcli.training.run import run
 
     assert request.evaluation.eval_data is not None  # the flag needs it
+    clock = Clock()
     name = STSB_DEV[0]
     (pairs,) = subsets = sts.load_tasks(request.evaluation.eval_data, [name], "dev")[name]
     with tempfile.TemporaryDirectory(prefix="sentcli-check-") as folder:
@@ -46,13 +48,14 @@ def check_start(request: TrainRequest) -> Result:
             log=replace(request.log, save_every=0, resume=False, log_to=None),
         )
         prepared = prepare(few_steps)
-        result = Result("train", request.model)
         method, settings = prepared.method.name, prepared.method.settings
         if prepared.model is None:
             raise InputError(f"--check-start trains a few steps, and {method} trains nothing")
-        result.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision)
+        backend = prepared.encoder.backend
+        facts = environment(backend.device, settings.precision, settings.seed, prepared.revision)
         scores = {}
-        for pooling in () if prepared.encoder.local.spec.is_static else RAW_POOLINGS:
+        poolings = () if prepared.encoder.local.spec.is_static else RAW_POOLINGS
+        for pooling in poolings:
             model = EvaluatedModel(request.model, LoadOptions(pooling=pooling, device=request.device))
             scores[f"start, {pooling}"] = model.measure([sts.SimilarityTask(name, subsets)])[0].value
         words = surface(pairs.first, pairs.second)["other_words"]
@@ -68,15 +71,21 @@ def check_start(request: TrainRequest) -> Result:
     table = Table.of_rows("The start on STS-B dev: Spearman times 100", rows)
     best = max((score for label, score in scores.items() if label.startswith("start")), default=dev.start)
     change = f"{STEPS} steps of {method} change {dev.start:.2f} to {dev.final:.2f}"
-    if dev.final > dev.start:
-        result.verdict = f"{change}: the score rises, which is a hint of one run and no result."
+    gains = dev.final > dev.start
+    if gains:
+        verdict = f"{change}: the score rises, which is a hint of one run and no result."
     else:
-        result.exit_code = 3
-        result.verdict = f"{change}: it loses from this start at this rate. "
-        result.verdict += (
-            f"The start's vectors ({best:.2f}) are below a count of shared words ({scores[WORDS]:.2f}), as where "
-            "training has lost before (docs/studies/results.md): train it further with --method mlm, or take another."
-            if best < scores[WORDS]
-            else "Try a lower --learning-rate, or another pooling."
-        )
-    return result.finish({"scores": scores, "steps": STEPS, "gains": dev.final > dev.start}, [table])
+        verdict = f"{change}: it loses from this start at this rate. {_advice(best, scores[WORDS])}"
+    results = {"scores": scores, "steps": STEPS, "gains": gains}
+    record = Record("train", request.model, results=results, environment=facts, seconds=clock.seconds)
+    return Result.of(record, [table], verdict=verdict, exit_code=0 if gains else 3)
+
+
+def _advice(best: float, words: float) -> str:
+    """Return what to do where a few steps lose: `best` is the start's score, `words` that of counting shared words."""
+    if best >= words:
+        return "Try a lower --learning-rate, or another pooling."
+    return (
+        f"The start's vectors ({best:.2f}) are below a count of shared words ({words:.2f}), as where "
+        "training has lost before (docs/studies/results.md): train it further with --method mlm, or take another."
+    )

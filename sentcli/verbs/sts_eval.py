@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Result
-from sentcli.command.scoring import kept_if_interrupted, names, scores_result
+from sentcli.command.scoring import names, scores_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation.options import ScoringOptions
 from sentcli.model.options import LoadOptions, Models
@@ -103,7 +103,7 @@ def sts_eval(
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
     protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
     models = scoring.models(model, options, pairs=not regression)
-    with kept_if_interrupted() as scores:
+    with scores_if_interrupted() as scores:
         for evaluated in models:
             score_model(evaluated, scored_tasks, "sts-eval", protocol, done=scores)
     return scores_result(scores, published, SIMILARITY)

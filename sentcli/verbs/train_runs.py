@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.cluster.pool import open_cluster
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.errors import InputError
+from sentcli.machine import environment
 from sentcli.verbs import training_view
 
 if TYPE_CHECKING:
@@ -34,17 +35,17 @@ def run_one(request: TrainRequest) -> Result:
     from sentcli.training.run_folder import WEIGHTS_FILE
     from sentcli.verbs.training_curve import curve
 
-    outcome = Result("train", request.model, silent=not is_first())
+    clock = Clock()
     if (first := first_stage(request)) is not None:
         with training_view.training(first) as view:
             run(first, view)  # returns at once if it has finished; another run's folder is refused
         request = after_first_stage(request, first)
     prepared = everywhere(lambda: prepare(request))
     settings = prepared.method.settings
-    outcome.protocol = _protocol(prepared)
-    outcome.ran_on(prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision)
+    facts = environment(prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision)
+    record = Record("train", request.model, _protocol(prepared), environment=facts)
     finished = request.log.resume and not request.log.overwrite and (request.output / WEIGHTS_FILE).exists()
-    interrupted = outcome.kept_if_interrupted(lambda: _done_so_far(request.output))
+    interrupted = kept_if_interrupted(record, clock, lambda: _done_so_far(request.output))
     with interrupted, console.resumable(request.output), training_view.training(prepared, finished=finished) as view:
         result = run(prepared, view)
     if finished:
@@ -58,9 +59,12 @@ def run_one(request: TrainRequest) -> Result:
         console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
-    outcome.make_figure = partial(curve, request.output.resolve())
-    outcome.overview = training_view.overview(result, request.output)
-    return outcome.finish(result.to_dict())
+    return Result.of(
+        replace(record, results=result.to_dict(), seconds=clock.seconds),
+        make_figure=partial(curve, request.output.resolve()),
+        overview=training_view.overview(result, request.output),
+        silent=not is_first(),
+    )
 
 
 def _done_so_far(output: Path) -> dict[str, Any]:
@@ -100,7 +104,8 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     points, seeds = varied.points, varied.seeds
     planned = planned_runs(request, varied)
     sweep.check_sweep_folder(request, results)
-    outcome = Result("train", request.model, silent=not is_first())
+    clock = Clock()
+    begun = Record("train", request.model)
     names = {run.name for run in planned}
     replaced = read_results(results) if request.log.overwrite else {}
 
@@ -109,7 +114,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
         done = [key for key, record in records.items() if record.get("run") in names and record != replaced.get(key)]
         return {"runs": len(planned), "runs_done": len(done)}
 
-    interrupted = outcome.kept_if_interrupted(so_far)
+    interrupted = kept_if_interrupted(begun, clock, so_far)
     with interrupted, console.resumable(request.output), ExitStack() as shown:
         view = SweepView(planned, shown)
         if cluster.ray is None:
@@ -117,7 +122,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
         else:
             ran = _run_on_ray(planned, results, view, cluster, request.device, varied.asha)
     if not is_first():
-        return outcome
+        return Result.of(begun, silent=True)
     _say_what_happened(ran, len(planned), results)
     summaries = summarize(ran.records)
     results_by_point = [summary.to_dict() for summary in summaries]
@@ -131,17 +136,23 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
                 | {number.removeprefix("held_out_"): value for number, value in mean.numbers.items()}
                 for mean in means
             ]
-    outcome.protocol = {"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]}
-    outcome.ran_on(request.device, "")
-    title = "runs" if len(points) > 1 else "seeds"
-    outcome.finish(
-        report, [training_view.sweep_table(title, summaries, warmup_notes(ran.records))] if summaries else []
+    tables = []
+    if summaries:
+        title = "runs" if len(points) > 1 else "seeds"
+        tables.append(training_view.sweep_table(title, summaries, warmup_notes(ran.records)))
+    record = replace(
+        begun,
+        protocol={"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]},
+        results=report,
+        environment=environment(request.device, ""),
+        seconds=clock.seconds,
     )
+    result = Result.of(record, tables)
     if ran.failed:
-        outcome.show()
+        result.show()
         others = f"; the others are in {results}" if ran.records else ""
-        raise outcome.failed(f"{len(ran.failed)} of {len(planned)} runs failed{others}")
-    return outcome
+        raise failed(result, f"{len(ran.failed)} of {len(planned)} runs failed{others}")
+    return result
 
 
 def _say_what_happened(ran: SweepResult, planned: int, results: Path) -> None:

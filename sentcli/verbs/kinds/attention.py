@@ -13,7 +13,7 @@ from annotated_types import Ge, Le
 from sentcli import console
 from sentcli.bounds import whole_number
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
@@ -167,12 +167,12 @@ class AttentionInputs:
             "over slices. Cosine: of the vectors that the model gives, with dropout."
         )
 
-    def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Result]:
+    def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Record]:
         """Return the pairs of a model, the slices of the sentence that is shown, and the report."""
         from sentcli.analysis.attention_views import DropoutViews, attention_pairs, slices_of, tree_pairs
         from sentcli.io.weights import has_weights
 
-        report, options, count = Result("analyze", model.name), self.options, len(self.texts)
+        clock, options, count = Clock(), self.options, len(self.texts)
         encoder = model.load()
         if encoder.backend.name != "torch" and not has_weights(encoder.local.spec.folder):
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
@@ -204,7 +204,7 @@ class AttentionInputs:
             "trees": self.parser,
         }
         results = {"texts": count, **pairs.to_dict(), "sentence": sentence}
-        return pairs, slices, shared.finish(report, protocol, results, model, options.seed)
+        return pairs, slices, shared.record(model.name, protocol, results, clock, model, options.seed)
 
     def _layers(self, views: DropoutViews) -> tuple[int, ...]:
         """Return the layers of ``--layers``.

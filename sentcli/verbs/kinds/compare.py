@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Result
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.io.sources import title_of
@@ -81,7 +81,7 @@ def compare(
             counts = f"{len(vectors):,} vectors, {title_of(texts)} has {rows.total:,} texts"
             raise InputError(f"{name} has {counts}: not the same texts")
     lines, positions = rows.texts, [row.position for row in rows.first.values()]
-    reports = [Result("analyze", name) for name in names]
+    clock = Clock()
     first, second = (
         stored[name][positions] if name in stored else shared.vectors_of(models[name], lines).of(lines)
         for name in names
@@ -90,7 +90,8 @@ def compare(
         compared = compare_vectors(first, second, neighbours)
     short = short_names(names).shown
     comparison = ComparedNeighbours(compared, (short[names[0]], short[names[1]]), lines, top)
-    for side, report in enumerate(reports):
+    records = []
+    for side, name in enumerate(names):
         protocol = {
             "kind": "compare",
             "compared_with": names[1 - side],
@@ -98,9 +99,9 @@ def compare(
             "neighbours": compared.k,
             **asdict(rows.sample),
         }
-        shared.finish(report, protocol, comparison.results(side), models.get(report.model))
+        records.append(shared.record(name, protocol, comparison.results(side), clock, models.get(name)))
     note = f"{rows.sample.words} of {title_of(texts)}; their {compared.k} nearest others by cosine."
-    return shared.write("compare", output, comparison.sections(note), reports)
+    return shared.write("compare", output, comparison.sections(note), records)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from sentcli import console
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Result
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
@@ -90,7 +90,7 @@ def duplicates(
     stored = open_stored(corpus, texts, options)
     if stored is None and model is None:
         raise InputError(f"{corpus} holds texts: give the model with -m")
-    report = Result("analyze", model or (stored.origin.model if stored is not None else ""))
+    clock = Clock()
     evaluated = shared.models([model], load, rerun=rerun, kept=[corpus])[0] if model is not None else None
     rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated, search_device(load))
     count = len(rows)
@@ -104,7 +104,6 @@ def duplicates(
     results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
     kind = searcher.protocol()
     protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": kind}
-    shared.finish(report, protocol, results, evaluated)
     how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
     note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
     if write is not None:
@@ -115,9 +114,12 @@ def duplicates(
         console.note(f"{len(kept):,} of {count:,} rows are left -> {write}")
     if pairs.crowded:
         note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
-    result = shared.write("duplicates", output, near_duplicates.sections(note, recall if sample else None), [report])
-    result.make_frame = near_duplicates.listed.copy
-    return result
+    made_by = model
+    if made_by is None:
+        made_by = "" if stored is None else stored.origin.model
+    record = shared.record(made_by, protocol, results, clock, evaluated)
+    sections = near_duplicates.sections(note, recall if sample else None)
+    return shared.write("duplicates", output, sections, [record], make_frame=near_duplicates.listed.copy)
 
 
 def _check_number(searcher: Searcher, least: float) -> None:

@@ -10,7 +10,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
@@ -102,14 +102,14 @@ def geometry(
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = shared.models(names, load, rerun=rerun, kept=[texts])
     inputs = GeometryInputs(tasks, rows, above, neighbours, shared.sts_tasks(data) if data and sts and names else {})
-    reports = [inputs.of_model(evaluated) for evaluated in models]
-    reports += [inputs.of_vectors(Result("analyze", name), vectors) for name, vectors in stored.items()]
+    records = [inputs.of_model(evaluated) for evaluated in models]
+    records += [inputs.of_vectors(name, Clock(), vectors) for name, vectors in stored.items()]
     labels = short_names(list(dict.fromkeys([*names, *stored, *runs]))).shown
-    page_sections = sections({labels[report.model]: report.results for report in reports}, inputs)
+    page_sections = sections({labels[record.model]: record.results for record in records}, inputs)
     for name, run in runs.items():
         if name not in names:
             evaluations = {"evaluations": list(run.evaluations)}
-            reports.append(shared.finish(Result("analyze", name), {"kind": "geometry"}, evaluations))
+            records.append(shared.record(name, {"kind": "geometry"}, evaluations, Clock()))
         if not run.evaluations:
             console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
         elif not run.column("uniformity")[0]:
@@ -117,7 +117,7 @@ def geometry(
     evaluated = {labels[name]: run for name, run in runs.items() if run.evaluations}
     if evaluated:
         page_sections.append(Section("While training", figure=training_curves(evaluated)))
-    return shared.write("geometry", output, page_sections, reports)
+    return shared.write("geometry", output, page_sections, records)
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,12 @@ class GeometryInputs:
             parts.append(f"{'Everything else' if self.pairs else 'Everything'}: {whose}.")
         return " ".join(parts)
 
-    def of_model(self, model: EvaluatedModel) -> Result:
+    def of_model(self, model: EvaluatedModel) -> Record:
         """Measure a model."""
         from sentcli.evaluation import sts
         from sentcli.evaluation.pair_geometry import pair_geometry
 
-        report = Result("analyze", model.name)
+        clock = Clock()
         subsets = [subset for task in self.pairs.values() for subset in task]
         sentences = sts.sentences(subsets)
         with console.encoding("encoding", len({*sentences, *self.texts})) as progress:
@@ -165,20 +165,22 @@ class GeometryInputs:
         average = shared.sts_average(model, self.sts)
         model.release()
         aligned = asdict(pair_geometry(vectors, subsets, self.above)) if subsets else {}
-        return self.of_vectors(report, vectors.of(self.texts or sentences), model, aligned, average)
+        return self.of_vectors(model.name, clock, vectors.of(self.texts or sentences), model, aligned, average)
 
     def of_vectors(
         self,
-        report: Result,
+        name: str,
+        clock: Clock,
         vectors: Any,
         model: EvaluatedModel | None = None,
         aligned: dict[str, Any] | None = None,
         average: float | None = None,
-    ) -> Result:
+    ) -> Record:
         """Measure vectors.
 
         Args:
-            report: receives the numbers.
+            name: of the model or the file.
+            clock: from when the vectors were begun.
             vectors: ``[n, d]``.
             model: that made the vectors; None for vectors from a file.
             aligned: alignment and uniformity of the pairs.
@@ -186,7 +188,7 @@ class GeometryInputs:
         """
         from sentcli.analysis.spectrum import geometry
 
-        with console.working(f"{report.model}: geometry of {len(vectors):,} vectors"):
+        with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
             results = geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
         protocol = {
             "kind": "geometry",
@@ -194,7 +196,7 @@ class GeometryInputs:
             "positives_above": self.above,
             **(asdict(self.rows.sample) if self.rows else {"texts": None}),
         }
-        return shared.finish(report, protocol, results, model)
+        return shared.record(name, protocol, results, clock, model)
 
 
 def sections(rows: dict[str, dict[str, Any]], inputs: GeometryInputs) -> list[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.in_memory import index_of
 from sentcli.io.options import Overwrite
@@ -101,19 +101,26 @@ def map_(
         raise InputError(f"--clusters {clusters}: {title} has only {len(inputs.texts)} distinct texts")
     maps, names = Maps(inputs, settings, whitening), short_names(model or []).shown
     of_file = inputs.vectors is not None and not any(evaluated.made(texts) for evaluated in models)
-    reports = {Path(title).name: maps.add(Path(title).name)} if of_file else {}
-    reports |= {names[evaluated.name]: maps.add(names[evaluated.name], evaluated) for evaluated in models}
+    records_by_name = {}
+    if of_file:
+        records_by_name[Path(title).name] = maps.add(Path(title).name)
+    for evaluated in models:
+        records_by_name[names[evaluated.name]] = maps.add(names[evaluated.name], evaluated)
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
         f"{inputs.sample.words} of {title}.{inputs.repeated} t-SNE of unit vectors, perplexity "
         f"{maps.perplexity:g}; k-means with {clusters} clusters; seed {seed}.{whitened}"
     )
-    for name, report in reports.items():
-        report.results["shared_neighbours"] = maps.shared_with(name)
-    result = shared.write("map", output, maps.sections(note), list(reports.values()))
+    records = []
+    for name, record in records_by_name.items():
+        shared_neighbours = {"shared_neighbours": maps.shared_with(name)}
+        records.append(replace(record, results={**record.results, **shared_neighbours}))
     index = index_of(texts)
-    result.make_frame = lambda: maps.placed(inputs.every_row(), index)
-    return result
+
+    def frame() -> pd.DataFrame:
+        return maps.placed(inputs.every_row(), index)
+
+    return shared.write("map", output, maps.sections(note), records, make_frame=frame)
 
 
 class Maps:
@@ -134,15 +141,16 @@ class Maps:
         """The perplexity of the maps, which is lower than that of the settings for few texts."""
         return next(iter(self.maps.values())).layout.perplexity
 
-    def add(self, name: str, model: EvaluatedModel | None = None) -> Result:
+    def add(self, name: str, model: EvaluatedModel | None = None) -> Record:
         """Map the texts by the vectors of a model, or by their stored ones, and by these whitened."""
-        if model is None:
-            assert self.inputs.vectors is not None
-            made_by = "" if self.inputs.origin is None else self.inputs.origin.model
-            report, vectors = Result("analyze", made_by or name), self.inputs.vectors
+        clock = Clock()
+        if model is not None:
+            made_by, vectors = model.name, self._encoded(model)
         else:
-            report = Result("analyze", model.name)
-            vectors = self._encoded(model)
+            assert self.inputs.vectors is not None
+            made_by, vectors = name, self.inputs.vectors
+            if self.inputs.origin is not None and self.inputs.origin.model:
+                made_by = self.inputs.origin.model
         if self.whitening is not None:
             self.whitening.check(self.inputs.count, vectors.shape[1])
         results = {"texts": self.inputs.count, **self._map(name, vectors).to_dict()}
@@ -159,7 +167,7 @@ class Maps:
             "whitening": str(self.whitening) if self.whitening else None,
             **({} if self.inputs.positives == 1 else {"positives": self.inputs.positives}),
         }
-        return shared.finish(report, protocol, results, model, self.settings.seed)
+        return shared.record(made_by, protocol, results, clock, model, self.settings.seed)
 
     def _encoded(self, model: EvaluatedModel) -> npt.NDArray[Any]:
         """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""

@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
@@ -84,19 +84,21 @@ def objectives(
         raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
     rows = shared.read_rows(texts, text_field, limit, seed=seed) if texts else None
     short = short_names(list(dict.fromkeys([*(model or []), *terms]))).shown
-    reports = {name: Result("analyze", name, {"kind": "objectives"}, run.to_dict()) for name, run in terms.items()}
+    kind = {"kind": "objectives"}
+    records = {name: Record("analyze", name, kind, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
     for evaluated in shared.models(names, load, rerun=rerun, kept=[texts]):
         assert rows is not None
-        report = reports.setdefault(evaluated.name, Result("analyze", evaluated.name, {"kind": "objectives"}, {}))
+        clock = Clock()
+        of_run = records[evaluated.name].results if evaluated.name in records else {}
         vectors = shared.vectors_of(evaluated, rows.texts).of(rows.texts)
         measured = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
-        choices = {**asdict(rows.sample), "groups": len(measured.eigenvalues)}
-        results = report.results | {"whitening": measured.to_dict()}
-        shared.finish(report, report.protocol | choices, results, evaluated, seed)
+        choices = {**kind, **asdict(rows.sample), "groups": len(measured.eigenvalues)}
+        results = {**of_run, "whitening": measured.to_dict()}
+        records[evaluated.name] = shared.record(evaluated.name, choices, results, clock, evaluated, seed)
         spectra[short[evaluated.name]] = measured
-    poolings = dict.fromkeys(r.protocol["pooling"] for r in reports.values() if "pooling" in r.protocol)
+    poolings = dict.fromkeys(r.protocol["pooling"] for r in records.values() if "pooling" in r.protocol)
     if len(poolings) > 1:
         console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
     sections = term_sections({short[name]: run for name, run in terms.items()})
@@ -113,7 +115,7 @@ def objectives(
             Section("Eigenvalues of the whitening groups", figure=_groups_figure(spectra)),
             Section(title, table=Table(title, columns, of_groups, number=".3g"), file="every-group", folded=True),
         ]
-    return shared.write("objectives", output, sections, list(reports.values()))
+    return shared.write("objectives", output, sections, list(records.values()))
 
 
 def term_sections(runs: dict[str, LossTerms]) -> list[Section]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,15 +14,17 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.command.declaration import Flag, Group
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.sources import title_of
+from sentcli.machine import environment
 from sentcli.model.options import MODEL_HELP, LoadOptions
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Page, Section
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pandas as pd
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
@@ -157,27 +159,30 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     return vectors
 
 
-def finish(
-    report: Result,
-    protocol: dict[str, Any],
-    results: dict[str, Any],
+def record(
+    name: str,
+    protocol: Mapping[str, Any],
+    results: Mapping[str, Any],
+    clock: Clock,
     model: EvaluatedModel | None = None,
     seed: int | None = None,
-) -> Result:
-    """Set protocol, environment and results of a report, and stop its clock.
+) -> Record:
+    """Return the JSON object of a model, a run or a file of vectors.
 
     Args:
-        report: of one model, run or file of vectors.
+        name: of the model, run or file.
         protocol: the choices of the analysis.
         results: the numbers.
+        clock: from when it was begun.
         model: the one that was measured; how it was loaded becomes a part of the protocol.
         seed: of the random numbers.
     """
-    described = dict(model.description) if model is not None else {}
-    described |= model.provenance if model is not None else {}
-    report.ran_on(described.pop("device", None), described.get("precision"), seed, described.get("revision"))
-    report.protocol = protocol | described
-    return report.finish(results)
+    described: dict[str, Any] = {}
+    if model is not None:
+        described = {**model.description, **model.provenance}
+    device = described.pop("device", None)
+    facts = environment(device, described.get("precision"), seed, described.get("revision"))
+    return Record("analyze", name, {**protocol, **described}, results, facts, clock.seconds)
 
 
 @dataclass(frozen=True)
@@ -315,8 +320,9 @@ def write(
     kind: str,
     output: Path,
     sections: Sequence[Section],
-    reports: Sequence[Result],
+    records: Sequence[Record],
     summary: Sequence[str] | None = None,
+    make_frame: Callable[[], pd.DataFrame] | None = None,
 ) -> Result:
     """Write the folder of an analysis, which appears complete or not at all.
 
@@ -324,8 +330,9 @@ def write(
         kind: the name of the analysis.
         output: the folder.
         sections: of the page.
-        reports: one for each model or run; they become the JSON.
+        records: the JSON objects, one for each model or run.
         summary: paragraphs at the top of the page; None makes them of the description of the first figure.
+        make_frame: makes the data frame of the result, if it is not its first table.
     """
     from sentcli import __version__
     from sentcli.io.atomic import replacing
@@ -333,9 +340,10 @@ def write(
     from sentcli.pages.figures import save_figure, save_frame
     from sentcli.pages.write import write_page
 
-    analysis = Result("analyze", sections=sections, objects=[report.to_dict() for report in reports], folder=output)
+    objects = [of_model.to_dict() for of_model in records]
+    analysis = Result(objects, sections, folder=output, make_frame=make_frame)
     made = f"Made by sentcli {__version__}: analyze {kind}."
-    names = short_names(report.model for report in reports)
+    names = short_names(of_model.model for of_model in records)
     text = [*(_summary(sections) if summary is None else summary), *names.notes]
     page = Page(f"Analysis: {kind}", sections, text, made)
     with replacing(output) as folder, console.working("drawing"):

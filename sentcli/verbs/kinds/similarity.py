@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli.command.declaration import verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
@@ -111,7 +111,7 @@ class GoldPairs:
         self.results: dict[str, dict[str, Any]] = {}
         """The JSON of each model, by its short name."""
 
-    def measure(self, model: EvaluatedModel, name: str) -> Result:
+    def measure(self, model: EvaluatedModel, name: str) -> Record:
         """Measure a model under its short name; the correlations are those of ``sts-eval``."""
         import numpy as np
 
@@ -119,7 +119,7 @@ class GoldPairs:
         from sentcli.evaluation import sts
         from sentcli.evaluation.score_kinds import AGGREGATIONS
 
-        report = Result("analyze", model.name)
+        clock = Clock()
         vectors = shared.vectors_of(model, [*self.first, *self.second])
         first, second = vectors.of(self.first), vectors.of(self.second)
         mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
@@ -151,7 +151,7 @@ class GoldPairs:
             "aggregation": AGGREGATIONS["all"].title,
             "bins": self.edges.tolist(),
         }
-        return shared.finish(report, protocol, self.results[name], model)
+        return shared.record(model.name, protocol, self.results[name], clock, model)
 
     def sections(self) -> list[Section]:
         """Return figures and tables of all measured models."""

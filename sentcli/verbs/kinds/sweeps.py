@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_doc import Doc
 
 from sentcli.command.declaration import Flag, verb
-from sentcli.command.result import Result
+from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError, nearest
 from sentcli.io.options import Overwrite
 from sentcli.pages import style
@@ -144,7 +144,7 @@ def sweep(
     return shared.write("sweep", output, sections, reports, summary)
 
 
-def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Result:
+def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Record:
     import pandas as pd
 
     curves: dict[str, list[dict[str, Any]]] = {}
@@ -158,7 +158,7 @@ def _report(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choice
         curves.setdefault(point["system"], []).append({"value": point["value"], **scores})
     models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
     results = {"curves": [{"system": system, "points": each} for system, each in curves.items()]}
-    return shared.finish(Result("analyze", models), {"kind": kind, **choices, "runs": len(runs)}, results)
+    return shared.record(models, {"kind": kind, **choices, "runs": len(runs)}, results, Clock())
 
 
 def _scored(points: pd.DataFrame) -> list[str]:

@@ -10,27 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
+from sentcli.evaluation import variants
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.retrieval_tasks import retrieval_tasks
+from sentcli.evaluation.score_kinds import RETRIEVAL
+from sentcli.evaluation.scores import ModelScores
+from sentcli.evaluation.set_manifest import corpus_arguments
+from sentcli.evaluation.variants import LEAST_TO_CHOOSE, Variant, VariantComparison, VariantGrid
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Figure, Section
+from sentcli.pages.parts import Part
+from sentcli.smaller import Smaller
 from sentcli.table import MINUS, Table
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from sentcli.command.result import Result
-    from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
-    from sentcli.evaluation.retrieval import RetrievalSet
-    from sentcli.evaluation.scores import ModelScores
-    from sentcli.evaluation.variants import Variant, VariantComparison, VariantGrid
-    from sentcli.smaller import Smaller
-
 SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
 """What the difference of the score is drawn against."""
 
 
 @dataclass(frozen=True)
-class Savings:
+class Savings(Part):
     """The ways of searching sets with models, compared."""
 
     comparisons: Mapping[tuple[str, str], VariantComparison]
@@ -38,24 +41,10 @@ class Savings:
     sets: Mapping[str, RetrievalSet]
     models: Mapping[str, EvaluatedModel]
 
-    def added(self, result: Result) -> Result:
-        """Return a result with tables, figures, sentences and commands of the comparisons."""
-        sentences = [result.verdict]
-        for number, ((model, name), comparison) in enumerate(self.comparisons.items(), 1):
-            title, sentence = f"What {model} may save on {name}", _sentence(comparison)
-            commands = self.commands(comparison.chosen, model, name)
-            table, figure = _table(comparison, title), _figure(comparison, title, number)
-            result.further.append(Section(title, [sentence], table=table, figure=figure))
-            result.further.append(Section(f"Commands for {model} on {name}", code=commands, level=3))
-            sentences.append("\n  ".join([f"{model} on {name}: {sentence}", *commands]))
-            if self.sets[name].titled:
-                sentences.append("  (The score is of title and text together: encode a column that holds both.)")
-        result.verdict = "\n".join(filter(None, sentences))
-        return result
-
-    def entries(self, model: str, name: str) -> list[dict[str, Any]]:
-        """Return the entry ``variants`` of the JSON of a set."""
-        comparison, entries = self.comparisons[model, name], []
+    def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
+        """Return the ways of searching a set with a model."""
+        comparison = self.comparisons[scores.model, task]
+        entries = []
         for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
             difference = comparison.difference(variant)
             entries.append(
@@ -70,21 +59,43 @@ class Savings:
                     "seconds": variant.seconds,
                     "pareto": on_front,
                     "chosen": variant is comparison.chosen,
-                    "command": " && ".join(self.commands(variant, model, name)),
+                    "command": " && ".join(self.commands(variant, scores.model, task)),
                 }
             )
-        return entries
+        return {"variants": entries}
+
+    def sections(self) -> Sequence[Section]:
+        """Return a table, a figure and the commands of the chosen way, for each model and set."""
+        sections = []
+        for number, ((model, name), comparison) in enumerate(self.comparisons.items(), 1):
+            title = f"What {model} may save on {name}"
+            table, figure = _table(comparison, title), _figure(comparison, title, number)
+            commands = self.commands(comparison.chosen, model, name)
+            sections.append(Section(title, [_sentence(comparison)], table=table, figure=figure))
+            sections.append(Section(f"Commands for {model} on {name}", code=commands, level=3))
+        return sections
+
+    @property
+    def sentence(self) -> str:
+        """What each model saves on each set and loses, with the commands."""
+        sentences = []
+        for (model, name), comparison in self.comparisons.items():
+            commands = self.commands(comparison.chosen, model, name)
+            sentences.append("\n  ".join([f"{model} on {name}: {_sentence(comparison)}", *commands]))
+            if self.sets[name].titled:
+                sentences.append("  (The score is of title and text together: encode a column that holds both.)")
+        return "\n".join(sentences)
 
     def commands(self, variant: Variant, model: str, name: str) -> list[str]:
         """Return the commands that make the vectors of a way, and its index."""
-        from sentcli.evaluation.set_manifest import corpus_arguments
-        from sentcli.smaller import Smaller
-
         storage, folder = variant.storage, f"{name}-vectors"
+        spec = self.models[model].spec
         load = _flags(vars(replace(self.models[model].options, **variant.encoding.options)), vars(LoadOptions()))
-        spec, prompts, prompt = self.models[model].spec, list[str](), list[str]()
+        prompts: list[str] = []
+        prompt: list[str] = []
         if not variant.encoding.prompts:
-            prompts, prompt = ["--query-prompt", "", "--doc-prompt", ""], ["--prompt", ""]
+            prompts = ["--query-prompt", "", "--doc-prompt", ""]
+            prompt = ["--prompt", ""]
         elif any(spec.prompts.values()):
             prompt = ["--prompt", spec.role_prompt("document")]
 
@@ -103,19 +114,15 @@ class Savings:
         return commands
 
 
-def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> VariantGrid | None:
-    """Return what ``--variants`` tries, or None without it.
+def read_grid(name: str, tasks: Sequence[OwnTask]) -> VariantGrid:
+    """Return what ``--variants`` tries.
 
     Raises:
-        InputError: if the file is damaged, or some data are no retrieval set.
+        InputError: if the file is damaged, or some data are no retrieval set or one of few queries.
     """
-    if name is None:
-        return None
-    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
-    from sentcli.evaluation.variants import LEAST_TO_CHOOSE, VariantGrid
-
     for task in retrieval_tasks(tasks, "--variants"):
-        if (count := len(task.data.queries)) < LEAST_TO_CHOOSE:
+        count = len(task.data.queries)
+        if count < LEAST_TO_CHOOSE:
             raise InputError(
                 f"--variants chooses by half of the queries: {LEAST_TO_CHOOSE} at least, {task.name} has {count}"
             )
@@ -123,51 +130,44 @@ def read_grid(name: str | None, tasks: Sequence[OwnTask]) -> VariantGrid | None:
 
 
 def compare_variants(
-    models: Sequence[EvaluatedModel],
-    scores: Sequence[ModelScores],
-    tasks: Sequence[OwnTask],
-    grid: VariantGrid,
-    allow: float,
+    models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], grid: VariantGrid, allow: float
 ) -> Savings:
-    """Search every set in every way with every model; the JSON of the tasks tells it.
+    """Search every set in every way with every model.
 
     Args:
         models: those of the command.
-        scores: of these models.
         tasks: the sets.
         grid: what is tried.
         allow: the loss that is allowed, in units of the metric.
     """
-    from sentcli.evaluation import variants
-    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
-
     sets = {task.name: task.data for task in retrieval_tasks(tasks, "--variants")}
-    comparisons = {
-        (model.name, name): variants.compare(model, data, name, grid, allow)
-        for model in models
-        for name, data in sets.items()
-    }
-    for (model, name), comparison in comparisons.items():
-        if allow >= (score := comparison.value(comparison.variants[0])):
-            console.warn(f"{model} on {name} scores {score:.4f}: --allow {allow:g} lets every way pass")
-    savings = Savings(comparisons, sets, {model.name: model for model in models})
-    for of_model in scores:
-        of_model.tasks = [
-            replace(score, details={**score.details, "variants": savings.entries(of_model.model, score.task)})
-            for score in of_model.tasks
-        ]
-    return savings
+    comparisons = {}
+    for model in models:
+        for name, data in sets.items():
+            comparisons[model.name, name] = variants.compare(model, data, name, grid, allow)
+    for (model_name, name), comparison in comparisons.items():
+        score = comparison.value(comparison.variants[0])
+        if allow >= score:
+            console.warn(f"{model_name} on {name} scores {score:.4f}: --allow {allow:g} lets every way pass")
+    return Savings(comparisons, sets, {model.name: model for model in models})
 
 
 def _flags(options: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     """Return options as words of a command, without those that are as usual."""
-    chosen = {f"--{key.replace('_', '-')}": value for key, value in options.items() if value != usual[key]}
-    return [word for flag, value in chosen.items() for word in ([flag] if value is True else [flag, str(value)])]
+    words = []
+    for key, value in options.items():
+        if value == usual[key]:
+            continue
+        words.append(f"--{key.replace('_', '-')}")
+        if value is not True:
+            words.append(str(value))
+    return words
 
 
 def _sentence(comparison: VariantComparison) -> str:
     """Say what the chosen way loses on the queries that it was not chosen by, and what it saves."""
-    chosen, first, (part, rest) = comparison.chosen, comparison.variants[0], comparison.halves
+    chosen, first = comparison.chosen, comparison.variants[0]
+    part, rest = comparison.halves
     if chosen is first:
         lost = f"a loss of more than {comparison.allow:g} (--allow)"
         return f"nothing may be saved: by {len(part)} queries no cheaper way excludes {lost}"
@@ -176,16 +176,22 @@ def _sentence(comparison: VariantComparison) -> str:
     saved = f"{100 * chosen.bytes_per_vector / first.bytes_per_vector:.0f} % of the bytes"
     if chosen.encoding != first.encoding:
         saved += f" and {100 * chosen.seconds / first.seconds:.0f} % of the time"
-    doubt = "" if difference.low >= -comparison.allow else f"; they do not exclude a loss of {comparison.allow:g}"
+    if difference.low < -comparison.allow:
+        saved += f"; they do not exclude a loss of {comparison.allow:g}"
     title = _title(comparison)
-    return f"{chosen.name}: {title} {numbers} on the {len(rest)} queries that it was not chosen by, {saved}{doubt}"
+    return f"{chosen.name}: {title} {numbers} on the {len(rest)} queries that it was not chosen by, {saved}"
 
 
 def _table(comparison: VariantComparison, title: str) -> Table:
     part, rest = comparison.halves
-    rows, texts = list[list[Any]](), {}
+    rows: list[list[Any]] = []
+    texts = {}
     for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
-        marks = [*(["chosen"] if variant is comparison.chosen else []), *(["front"] if on_front else [])]
+        marks = []
+        if variant is comparison.chosen:
+            marks.append("chosen")
+        if on_front:
+            marks.append("front")
         difference = comparison.difference(variant)
         if variant is not comparison.variants[0]:
             numbers = (_signed(value) for value in difference)
@@ -212,11 +218,14 @@ def _figure(comparison: VariantComparison, title: str, number: int) -> Figure:
     rows = []
     for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
         difference = comparison.difference(variant)
-        series = "chosen" if variant is comparison.chosen else "on the front" if on_front else "not on the front"
+        series = "on the front" if on_front else "not on the front"
+        if variant is comparison.chosen:
+            series = "chosen"
         y = {"y": difference.difference, "low": difference.low, "high": difference.high, "label": variant.name}
         costs = {SIZE: variant.bytes_per_vector, SPEED: variant.texts_per_second, TIME: variant.seconds}
         rows += [{"panel": panel, "series": series, "x": float(x), **y} for panel, x in costs.items()]
-    data, metric = pd.DataFrame(rows), _title(comparison)
+    data = pd.DataFrame(rows)
+    metric = _title(comparison)
     panels = {panel: partial(_draw, data[data["panel"] == panel], metric) for panel in (SIZE, SPEED, TIME)}
     alt = f"Difference of {metric} of {len(comparison.variants)} ways against bytes, speed and time."
     note = "Each point is a way of encoding texts and keeping their vectors, with the 95 % interval of its difference."
@@ -238,8 +247,6 @@ def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
 
 def _title(comparison: VariantComparison) -> str:
     """Return the name of the metric for people."""
-    from sentcli.evaluation.score_kinds import RETRIEVAL
-
     return RETRIEVAL.columns.get(comparison.metric, comparison.metric)
 
 

@@ -1,0 +1,60 @@
+"""Scores of parts of a retrieval set: the queries with each value of a column."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sentcli.errors import InputError
+from sentcli.evaluation import significance
+from sentcli.evaluation.baseline import Baseline
+from sentcli.evaluation.evaluated import OwnTask
+from sentcli.evaluation.retrieval import query_column
+from sentcli.evaluation.retrieval_tasks import RetrievalTask
+from sentcli.evaluation.scores import TaskScore
+
+
+def query_columns(tasks: Sequence[OwnTask], name: str) -> dict[str, dict[str, str]]:
+    """Return a column of the queries of each data set, by the name of the set and the id of the query.
+
+    Raises:
+        InputError: if there is no retrieval set, or a query does not have the column.
+    """
+    sets = {task.name: query_column(task.data, name) for task in tasks if isinstance(task, RetrievalTask)}
+    if not sets:
+        raise InputError(f"--by {name} is of the queries of retrieval sets, and there is none")
+    return sets
+
+
+def slices_of(score: TaskScore, column: Mapping[str, str], baseline: Baseline | None) -> dict[str, dict[str, Any]]:
+    """Return the metric of the queries with each value of a column, the most frequent value first.
+
+    Args:
+        score: of a retrieval set, with the values of its queries.
+        column: the value of each query, by its id.
+        baseline: of an earlier model; the differences from it are ``baseline`` in each entry.
+
+    Returns:
+        ``items``, ``value`` and its 95 % ``interval`` by the value of the column.
+    """
+    values = score.item_values[score.headline[0]]
+    of_query = np.array([column[item] for item in score.items])
+    stream = zlib.crc32(score.task.encode())
+
+    def mean(part: Any) -> dict[str, Any]:
+        draws = significance.mean_draws(part, stream=stream)
+        return {"value": float(part.mean()), "interval": significance.interval(draws)}
+
+    slices: dict[str, dict[str, Any]] = {}
+    for value, count in Counter(of_query.tolist()).most_common():
+        rows = of_query == value
+        slices[value] = {"items": count, **mean(values[rows])}
+        if baseline is not None:
+            before = np.array(baseline.tasks[score.task].values)
+            difference = mean(values[rows] - before[rows])
+            slices[value]["baseline"] = {"difference": difference["value"], "interval": difference["interval"]}
+    return slices

@@ -1,0 +1,201 @@
+"""Whether a model is still as good as a baseline: tables, sentences and exit code of ``evaluate --baseline``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sentcli import console
+from sentcli.console import safe as printable
+from sentcli.errors import InputError
+from sentcli.evaluation.baseline import Baseline, BaselineComparison
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
+from sentcli.evaluation.options import GateOptions
+from sentcli.evaluation.retrieval_tasks import RetrievalTask
+from sentcli.evaluation.score_kinds import SCORE_KINDS
+from sentcli.evaluation.scores import ModelScores
+from sentcli.pages.page import Section
+from sentcli.pages.parts import Part
+from sentcli.table import MINUS, Table
+
+WORSE = 3
+"""The exit code where a loss beyond what is allowed is not excluded."""
+
+
+@dataclass(frozen=True)
+class Gate(Part):
+    """The comparisons of models with a baseline, by model and data set."""
+
+    baseline: Baseline
+    comparisons: Mapping[tuple[str, str], BaselineComparison]
+    queries: Mapping[tuple[str, str], str]
+    """The texts of queries, by data set and id."""
+    titles: Mapping[str, str]
+    """The names of the metrics, by data set."""
+    kinships: Mapping[str, tuple[str, str]]
+    """What each model is to that of the baseline, by its vectors of a few fixed texts: in a word and in a sentence."""
+
+    def _compared(self) -> Table:
+        rows = [
+            [model, task, c.value, c.value + c.difference, c.difference, *c.interval, -c.allow, _judgement(c)]
+            for (model, task), c in self.comparisons.items()
+        ]
+        columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]
+        title = f"Compared with the baseline ({printable(self.baseline.model)})"
+        notes = ["Low and high: the 95 % interval."]
+        return Table(title, columns, rows, formats=dict.fromkeys(columns[2:8], ".4f"), notes=notes)
+
+    def _worst(self, model: str, task: str, comparison: BaselineComparison) -> Table:
+        rows = [
+            [self._text(task, w.item), w.before, w.after, ", ".join(w.hits_before[:5]), ", ".join(w.hits_after[:5])]
+            for w in comparison.worst
+        ]
+        title = f"The queries of {task} on which {model} lost the most"
+        formats, notes = {"before": ".4f", "now": ".4f"}, ["Hits: the first five documents."]
+        columns = ["query", "before", "now", "hits before", "hits now"]
+        return Table(title, columns, rows, formats=formats, notes=notes, wide=("query", "hits before", "hits now"))
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each comparison."""
+        sentences = []
+        for (model, task), comparison in self.comparisons.items():
+            low, high = (_number(end) for end in comparison.interval)
+            difference = f"{self.titles[task]} {_number(comparison.difference)} (95 % {low} to {high})"
+            sentence = (
+                f"On {task}, {model} against {printable(self.baseline.model)} is {_judgement(comparison)}: "
+                f"{difference}, where a loss of {comparison.allow:g} is allowed."
+            )
+            if model in self.kinships:
+                sentence += f" By fixed texts it is {self.kinships[model][1]}."
+            sentences.append(sentence)
+        return sentences
+
+    def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
+        """Return the comparison of a model on a data set."""
+        entry = self.comparisons[scores.label, task].to_dict()
+        if scores.label in self.kinships:
+            entry["model_is"] = self.kinships[scores.label][0]
+        return {"baseline": entry}
+
+    def sections(self) -> Sequence[Section]:
+        """Return the comparisons, and the queries that lost the most where a model is not as good."""
+        compared = self._compared()
+        sections = [Section(compared.title, text=self.sentences(), table=compared)]
+        for (model, task), comparison in self.comparisons.items():
+            if comparison.worst and not comparison.passed:
+                worst = self._worst(model, task, comparison)
+                sections.append(Section(worst.title, table=worst, level=3))
+        return sections
+
+    @property
+    def sentence(self) -> str:
+        """Whether each model is still as good on each data set."""
+        return "\n".join(self.sentences())
+
+    @property
+    def exit_code(self) -> int:
+        """`WORSE` unless all models are still as good on all data sets."""
+        return 0 if all(comparison.passed for comparison in self.comparisons.values()) else WORSE
+
+    def print_for_program(self, form: Literal["github", "junit"]) -> None:
+        """Print the comparisons on standard output: annotations of GitHub, or JUnit's XML."""
+        if form == "github":
+            self._write_commands()
+        else:
+            self._write_xml()
+
+    def _write_commands(self) -> None:
+        """Print the workflow commands of GitHub, which become annotations."""
+        for sentence, comparison in zip(self.sentences(), self.comparisons.values(), strict=True):
+            text = printable(sentence).replace("%", "%25")
+            sys.stdout.write(f"::{'notice' if comparison.passed else 'error'} title=sentcli::{text}\n")
+
+    def _write_xml(self) -> None:
+        """Print the XML of JUnit: a test case for each model and data set."""
+        from xml.etree import ElementTree
+
+        failures = sum(not comparison.passed for comparison in self.comparisons.values())
+        counts = {"tests": str(len(self.comparisons)), "failures": str(failures)}
+        suite = ElementTree.Element("testsuite", {"name": "sentcli evaluate", **counts})
+        for ((model, task), comparison), sentence in zip(self.comparisons.items(), self.sentences(), strict=True):
+            case = ElementTree.SubElement(suite, "testcase", classname=printable(model), name=printable(task))
+            if comparison.passed:
+                ElementTree.SubElement(case, "system-out").text = printable(sentence)
+                continue
+            lost = (f"{self._text(task, w.item)}: {w.before:.4f} -> {w.after:.4f}" for w in comparison.worst)
+            ElementTree.SubElement(case, "failure", message=printable(sentence)).text = "\n".join(map(printable, lost))
+        sys.stdout.write(ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n")
+
+    def _text(self, task: str, item: str) -> str:
+        return self.queries.get((task, item), item)
+
+
+def save_baseline(file: Path, model: EvaluatedModel, scores: ModelScores, tasks: Sequence[OwnTask]) -> None:
+    """Keep the scores and hits of a model in a file, for a later model to be compared with."""
+    Baseline.of_scores(scores, tasks, model.canaries()).write(file)
+    console.note(f"wrote {file}, with which --baseline compares a later model")
+
+
+def compare_with_baseline(
+    models: Sequence[EvaluatedModel],
+    scores: Sequence[ModelScores],
+    tasks: Sequence[OwnTask],
+    baseline: Baseline,
+    options: GateOptions,
+) -> Gate:
+    """Compare models with a baseline.
+
+    Args:
+        models: those of the command.
+        scores: of these models.
+        tasks: the data sets.
+        baseline: what `GateOptions.read` returned.
+        options: the file of the baseline, and the loss that is allowed.
+
+    Raises:
+        InputError: if the baseline is damaged, or kept answers may be those of another model.
+    """
+    assert options.baseline is not None
+    kinships: dict[str, tuple[str, str]] = {}
+    if baseline.canaries is not None:
+        for model in models:
+            kinships[model.name] = _kinship(model, baseline, options.baseline)
+    comparisons = {}
+    titles = {}
+    for of_model in scores:
+        for score in of_model.tasks:
+            comparison = baseline.compare(score, options.allow, options.baseline)
+            comparisons[of_model.label, score.task] = comparison
+            titles[score.task] = SCORE_KINDS[score.kind].columns.get(comparison.metric, comparison.metric)
+    queries = {}
+    for task in tasks:
+        if isinstance(task, RetrievalTask):
+            queries.update({(task.name, key): text for key, text in task.data.queries.items()})
+    return Gate(baseline, comparisons, queries, titles, kinships)
+
+
+def _kinship(model: EvaluatedModel, baseline: Baseline, file: Path) -> tuple[str, str]:
+    """Return what a model is to that of a baseline, by the vectors of a few fixed texts."""
+    assert baseline.canaries is not None
+    kinship = baseline.canaries.compare(model.canaries())
+    model.release()
+    may_be_kept = model.is_served and model.name == baseline.model and not model.rerun
+    if kinship[0] == "another model" and may_be_kept:
+        raise InputError(
+            f"{model.name} is another model than when {file} was written, and its answers may have "
+            "been kept from then: --rerun asks it anew"
+        )
+    return kinship
+
+
+def _judgement(comparison: BaselineComparison) -> str:
+    if comparison.passed:
+        return "still as good"
+    return "worse" if comparison.interval[1] < 0 else "not shown to be as good"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}".replace("-", MINUS)
