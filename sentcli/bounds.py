@@ -10,6 +10,7 @@ import math
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -117,6 +118,23 @@ def one_of(name: str, value: str, choices: tuple[str, ...] | list[str]) -> None:
     """Raise an InputError, which suggests the nearest choice, unless a value is one of the choices."""
     if value not in choices:
         raise InputError(f"{name} {value!r} is unknown{nearest(value, list(choices))}; one of: {', '.join(choices)}")
+
+
+class Holds(Enum):
+    """What the value of an argument is, as a part of its annotation, where its type alone does not say it."""
+
+    TEXT_FILE = "a file of texts or several; from Python also a frame, a table or a list in memory"
+    WORDS = "a text, or the name of something inside a file, and no path"
+    OUTPUT = "a file that is written; - is standard output"
+    PRINTED = "the form of what is printed on standard output"
+    MODEL = "the name or the folder of a model"
+    METHOD = "the name of a training method, or a Python file with one"
+    METHOD_NAME = "the name of a training method"
+    RECIPE = "the name of a recipe, or a file of one"
+    RETRIEVAL_SET = "the name or the folder of a retrieval set"
+    DATA_SET = "the name of a data set"
+    PUBLISHED = "the name of published scores"
+    PAPER = "the name of a paper"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge
 
-from sentcli.bounds import Flag
+from sentcli.bounds import Flag, Holds
 from sentcli.io.options import Format, IdField, Overwrite, TextField
 
 
@@ -27,7 +27,7 @@ class InputOptions:
     text_field: TextField = "text"
     id_field: IdField = None
     input_format: Format | None = None
-    types: Annotated[list[str] | None, Flag(metavar="COLUMN=TYPE,...")] = None
+    types: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="COLUMN=TYPE,...")] = None
     null: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
     on_null: Literal["error", "empty", "skip"] = "error"
     on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"

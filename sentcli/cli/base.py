@@ -20,6 +20,7 @@ from annotated_types import Ge
 from typer.core import TyperCommand
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Argument, Verb, alternatives, data_streams
 from sentcli.errors import SentcliError, broken_library, interruption, lacks_memory, of_memory
 from sentcli.io.digests import CACHE, cache_folder
@@ -62,24 +63,24 @@ def _papers() -> Iterable[str]:
     return paper_names()
 
 
-COMPLETIONS: dict[str, tuple[Callable[[], Iterable[str]], str]] = {
-    "method": (_methods, ".py"),
-    "after": (_methods, ""),
-    "recipe": (_recipes, ".toml"),
-    "model": (_models, "/"),
-    "beir": (lambda: _sets("beir"), "/"),
-    "against": (_published, ""),
-    "paper": (_papers, ""),
-    "names": (_sets, ""),
+COMPLETIONS: dict[Holds, tuple[Callable[[], Iterable[str]], str]] = {
+    Holds.METHOD: (_methods, ".py"),
+    Holds.METHOD_NAME: (_methods, ""),
+    Holds.RECIPE: (_recipes, ".toml"),
+    Holds.MODEL: (_models, "/"),
+    Holds.RETRIEVAL_SET: (lambda: _sets("beir"), "/"),
+    Holds.PUBLISHED: (_published, ""),
+    Holds.PAPER: (_papers, ""),
+    Holds.DATA_SET: (_sets, ""),
 }
-"""For arguments by name: what lists the known names, and how paths end that they take, too, with / for a folder."""
+"""What lists the known names of an argument, and how paths end that it takes, too, with / for a folder."""
 
 
-def completer(argument: str) -> Callable[[str], list[str]] | None:
+def completer(argument: Argument) -> Callable[[str], list[str]] | None:
     """Return what completes the values of an argument, given their beginning; None leaves it to the shell."""
-    if argument not in COMPLETIONS:
+    if argument.holds not in COMPLETIONS:
         return None
-    list_names, end = COMPLETIONS[argument]
+    list_names, end = COMPLETIONS[argument.holds]
 
     def complete(incomplete: str) -> list[str]:
         names = [name for name in list_names() if name.startswith(incomplete)]
@@ -174,7 +175,7 @@ def register(function: Any, group: typer.Typer) -> None:
         arguments.pop("help_all", None)
         # Typer gives an empty list for an option that may be repeated and was left out
         values: dict[str, Any] = {name: None if value == [] else value for name, value in arguments.items()}
-        data_on_stdout = bool(data_streams(values))
+        data_on_stdout = bool(data_streams(verb.arguments, values))
         if data_on_stdout and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
         with console.speaking(quiet=values["quiet"], verbose=values["verbose"], data_on_stdout=data_on_stdout):
@@ -202,7 +203,7 @@ def _annotation(argument: Argument) -> Any:
     """Return the type of an argument, annotated with its Typer option."""
     flag = argument.flag
     settings: dict[str, Any] = {"help": argument.help, "metavar": flag.metavar, "rich_help_panel": flag.panel}
-    settings["autocompletion"] = completer(argument.name)
+    settings["autocompletion"] = completer(argument)
     settings["show_default"] = argument.default is not None and not argument.required
     for bound in argument.bounds:
         settings["min" if isinstance(bound, Ge) else "max"] = bound.ge if isinstance(bound, Ge) else bound.le

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from sentcli.bounds import Flag
+from sentcli.bounds import Flag, Holds
 from sentcli.errors import InputError, nearest
 
 
@@ -35,6 +35,7 @@ class Argument:
     flag: Flag
     help: str
     bounds: tuple[Any, ...]
+    holds: Holds | None = None
     group: str | None = None
     """The parameter of the function whose dataclass has this argument as a field."""
 
@@ -51,16 +52,20 @@ class Argument:
     @property
     def reads_files(self) -> bool:
         """Whether it names files of texts, which may also be frames or lists in memory."""
-        names = {"files", "inputs", "texts", "data", "more_data", "dev", "pairs", "corpus", "queries"}
-        names |= {"in_domain", "eval_text"}
-        return self.name in names and (str in alternatives(self.type) or list[str] in alternatives(self.type))
+        return self.holds is Holds.TEXT_FILE
 
     @property
     def holds_text(self) -> bool:
         """Whether it is a text, or names something inside a file, and no file or folder."""
-        texts = {"query", "like", "where", "prompt", "query_prompt", "doc_prompt", "sentence", "title", "set", "name"}
-        columns = {"by", "count_by", "text_field", "id_field", "title_field", "label_field", "pair_fields", "types"}
-        return self.name in texts | columns | {"collection", "group", "prompt_name", "hold_out"}
+        return self.holds is Holds.WORDS
+
+    def stream(self, value: Any) -> str | None:
+        """Return the option with its value, if it then writes data to standard output."""
+        if self.holds is Holds.OUTPUT and value == "-":
+            return f"{self.long} -"
+        if self.holds is Holds.PRINTED and value is not None:
+            return f"{self.long} {value}"
+        return None
 
     @property
     def required(self) -> bool:

@@ -15,7 +15,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -23,7 +23,7 @@ from typing import Annotated, Any, TypeVar
 from annotated_doc import Doc
 from annotated_types import Ge, Le
 
-from sentcli.bounds import Flag
+from sentcli.bounds import Flag, Holds
 from sentcli.command.arguments import (
     Argument,
     Group,
@@ -56,7 +56,7 @@ class CommonOptions:
         verbose: Say what is loaded and what runs.
     """
 
-    json: Annotated[str | None, Flag(metavar="FILE")] = None
+    json: Annotated[str | None, Holds.OUTPUT, Flag(metavar="FILE")] = None
     report: Annotated[list[Path] | None, Flag(metavar="FILE")] = None
     quiet: Annotated[bool, Flag("-q")] = False
     verbose: Annotated[bool, Flag("-v")] = False
@@ -86,8 +86,8 @@ class Verb:
         common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
         check_rules(self.arguments, {**vars(common), **values})
         texts = {argument.name for argument in self.arguments if argument.holds_text}
-        _check_outputs(common, {name: value for name, value in values.items() if name not in texts})
-        streams = data_streams({**vars(common), **values})
+        streams = data_streams(self.arguments, {**vars(common), **values})
+        _check_outputs(common, {name: value for name, value in values.items() if name not in texts}, streams)
         for name, defaults in self.groups.items():
             fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name and name != COMMON}
             values[name] = common if name == COMMON else dataclasses.replace(defaults, **fields)
@@ -107,18 +107,17 @@ class Verb:
         return result
 
 
-def data_streams(values: Mapping[str, Any]) -> list[str]:
+def data_streams(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:
     """Return the options, with their values, that write data to standard output; tables then go to standard error."""
-    streams = [f"--{name} -" for name in ("json", "output", "hits") if values.get(name) == "-"]
-    return streams + ([f"--format {values['format']}"] if values.get("format") is not None else [])
+    streams = [argument.stream(values[argument.name]) for argument in arguments]
+    return [stream for stream in streams if stream is not None]
 
 
-def _check_outputs(common: CommonOptions, others: Mapping[str, Any]) -> None:
+def _check_outputs(common: CommonOptions, others: Mapping[str, Any], streams: Sequence[str]) -> None:
     """Check before the work that ``--json`` and ``--report`` can be written.
 
     A file that exists is replaced, unless another argument names it.
     """
-    streams = data_streams({"json": common.json, **others})
     if len(streams) > 1:
         raise InputError(f"{' and '.join(streams)} would both write to standard output")
     if streams:
@@ -254,6 +253,7 @@ def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any, helps
         flag=[Flag(), *(item for item in metadata if isinstance(item, Flag))][-1],  # a verb's own replaces a shared one
         help=helps.get(name) or next((item.documentation for item in metadata if isinstance(item, Doc)), ""),
         bounds=tuple(item for item in metadata if isinstance(item, Ge | Le)),
+        holds=next((item for item in metadata if isinstance(item, Holds)), None),
     )
 
 

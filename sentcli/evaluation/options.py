@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge, Le
 
 from sentcli import console
-from sentcli.bounds import Flag
+from sentcli.bounds import Flag, Holds
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 
@@ -41,7 +41,7 @@ class ScoringOptions:
         rerun: Encode and score anew, also what was measured before and is kept.
     """
 
-    against: Annotated[str | None, Flag(metavar="NAME|list", lists=_list_published)] = None
+    against: Annotated[str | None, Holds.PUBLISHED, Flag(metavar="NAME|list", lists=_list_published)] = None
     rerun: bool = False
 
     def models(
@@ -108,7 +108,9 @@ class SetOptions:
         per_query: Write the scores of each query as JSON Lines.
     """
 
-    beir: Annotated[list[Path] | None, Flag(metavar="DIR|NAME", excludes="corpus in_domain")] = None
+    beir: Annotated[list[Path] | None, Holds.RETRIEVAL_SET, Flag(metavar="DIR|NAME", excludes="corpus in_domain")] = (
+        None
+    )
     split: Annotated[str | None, Flag(needs="beir")] = None
     run: Annotated[Path | None, Flag(metavar="FILE", needs="beir", excludes="from_run")] = None
     from_run: Annotated[
@@ -133,12 +135,12 @@ class PairOptions:
     """
 
     in_domain: Annotated[
-        str | None, Flag(metavar="FILE", excludes="search index query_prompt doc_prompt query_length")
+        str | None, Holds.TEXT_FILE, Flag(metavar="FILE", excludes="search index query_prompt doc_prompt query_length")
     ] = None
     exclude: Annotated[Literal["equal-text-except-gold", "own", "equal-text", "s2-only"], Flag(needs="in_domain")] = (
         "equal-text-except-gold"
     )
-    pair_fields: Annotated[str | None, Flag(metavar="A,B[,SCORE]", needs="in_domain")] = None
+    pair_fields: Annotated[str | None, Holds.WORDS, Flag(metavar="A,B[,SCORE]", needs="in_domain")] = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ class GateOptions:
     save_baseline: Annotated[Path | None, Flag(metavar="FILE", excludes="baseline")] = None
     baseline: Annotated[Path | None, Flag(metavar="FILE")] = None
     allow: Annotated[float, Ge(0), Flag(needs="baseline variants")] = 0.01
-    format: Annotated[Literal["github", "junit"] | None, Flag(needs="baseline")] = None
+    format: Annotated[Literal["github", "junit"] | None, Holds.PRINTED, Flag(needs="baseline")] = None
 
     def read(
         self, models: Sequence[str], files: Sequence[str], tasks: Sequence[OwnTask], *, overwrite: bool

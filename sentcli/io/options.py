@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 from annotated_doc import Doc
 
-from sentcli.bounds import Flag
+from sentcli.bounds import Flag, Holds
 
-TextField = Annotated[str, Doc("Column that holds the text.")]
-IdField = Annotated[str | None, Doc("Column that holds the id: id, else _id, else the row number.")]
+TextField = Annotated[str, Holds.WORDS, Doc("Column that holds the text.")]
+IdField = Annotated[str | None, Holds.WORDS, Doc("Column that holds the id: id, else _id, else the row number.")]
 PairFields = Annotated[
     str | None,
+    Holds.WORDS,
     Flag(metavar="A,B[,C]"),
     Doc("Columns of a table: both texts and score or label, or anchor, positive and negatives, or text and label."),
 ]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 from annotated_doc import Doc
 from annotated_types import Ge
 
-from sentcli.bounds import Flag, one_of
+from sentcli.bounds import Flag, Holds, one_of
 from sentcli.errors import InputError
 from sentcli.machine import accelerator_in_sight
 
@@ -18,11 +18,15 @@ MODEL_HELP = "A model folder, a short name (sentcli doctor lists them), or a hub
 SERVED_HELP = "A model folder, a hub id, a short name (sentcli doctor), or URL#NAME"
 """The help where a model may be served, too, as ``http://HOST/v1#NAME``: the texts are sent to an OpenAI-compatible
 address."""
-Models = Annotated[list[str], Flag("-m"), Doc(f"{SERVED_HELP}; several are compared.")]
-Model = Annotated[str, Flag("-m"), Doc(f"{MODEL_HELP}.")]
-OptionalModel = Annotated[str | None, Flag("-m"), Doc(f"{MODEL_HELP}.")]
-QueryPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each query; default: the model's own.")]
-DocPrompt = Annotated[str | None, Flag(panel="Model"), Doc("Text in front of each document; default: the model's own.")]
+Models = Annotated[list[str], Holds.MODEL, Flag("-m"), Doc(f"{SERVED_HELP}; several are compared.")]
+Model = Annotated[str, Holds.MODEL, Flag("-m"), Doc(f"{MODEL_HELP}.")]
+OptionalModel = Annotated[str | None, Holds.MODEL, Flag("-m"), Doc(f"{MODEL_HELP}.")]
+QueryPrompt = Annotated[
+    str | None, Holds.WORDS, Flag(panel="Model"), Doc("Text in front of each query; default: the model's own.")
+]
+DocPrompt = Annotated[
+    str | None, Holds.WORDS, Flag(panel="Model"), Doc("Text in front of each document; default: the model's own.")
+]
 MIN_LENGTH = 3
 """The least maximum length in tokens: one word between two special tokens."""
 

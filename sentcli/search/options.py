@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 from annotated_types import Ge, Le
 
 from sentcli import console
-from sentcli.bounds import Flag
+from sentcli.bounds import Flag, Holds
 from sentcli.errors import InputError, nearest
 from sentcli.io.options import Format
 from sentcli.model.options import LoadOptions
@@ -50,8 +50,8 @@ class SearchOptions:
     index: Annotated[str | None, Flag(metavar="KIND")] = None
     top_k: Annotated[int | None, Ge(1)] = None
     similarity: Similarity | None = None
-    query_prompt: Annotated[str | None, Flag(panel="Model")] = None
-    doc_prompt: Annotated[str | None, Flag(panel="Model")] = None
+    query_prompt: Annotated[str | None, Holds.WORDS, Flag(panel="Model")] = None
+    doc_prompt: Annotated[str | None, Holds.WORDS, Flag(panel="Model")] = None
     query_length: Annotated[int | None, Ge(3)] = None
 
     @property
@@ -126,22 +126,24 @@ class CorpusOptions:
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 
-    corpus: Annotated[str | None, Flag(metavar="FILE|DIR|milvus:URI", excludes="in_domain against")] = None
-    collection: Annotated[
-        str | None, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language id_field")
+    corpus: Annotated[
+        str | None, Holds.TEXT_FILE, Flag(metavar="FILE|DIR|milvus:URI", excludes="in_domain against")
     ] = None
-    query: Annotated[list[str] | None, Flag(metavar="TEXT", needs="corpus")] = None
-    like: Annotated[list[str] | None, Flag(metavar="ID", needs="corpus", excludes="query queries")] = None
-    queries: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+    collection: Annotated[
+        str | None, Holds.WORDS, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language id_field")
+    ] = None
+    query: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="TEXT", needs="corpus")] = None
+    like: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="ID", needs="corpus", excludes="query queries")] = None
+    queries: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", needs="corpus")] = None
     query_format: Annotated[Format | None, Flag(needs="queries")] = None
-    texts: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+    texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", needs="corpus")] = None
     rescore: Annotated[str | None, Flag(metavar="FILE|DIR", needs="corpus")] = None
-    text_field: Annotated[str, Flag(needs="corpus")] = "text"
-    id_field: Annotated[str | None, Flag(needs="corpus")] = None
+    text_field: Annotated[str, Holds.WORDS, Flag(needs="corpus")] = "text"
+    id_field: Annotated[str | None, Holds.WORDS, Flag(needs="corpus")] = None
     vector_field: Annotated[str | None, Flag(metavar="NAME", needs="corpus", excludes="collection")] = None
-    where: Annotated[str | None, Flag(metavar="CONDITION", needs="corpus")] = None
-    count_by: Annotated[str | None, Flag(metavar="COLUMN", needs="corpus")] = None
-    hits: Annotated[str | None, Flag(metavar="FILE", needs="corpus")] = None
+    where: Annotated[str | None, Holds.WORDS, Flag(metavar="CONDITION", needs="corpus")] = None
+    count_by: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", needs="corpus")] = None
+    hits: Annotated[str | None, Holds.OUTPUT, Flag(metavar="FILE", needs="corpus")] = None
 
     @property
     def has_queries(self) -> bool:
@@ -167,8 +169,8 @@ class IndexOptions:
         "flat"
     )
     recall: Annotated[float, Ge(0.01), Le(1)] = 0.95
-    set: Annotated[list[str] | None, Flag(metavar="KEY=N")] = None
-    queries: Annotated[str | None, Flag(metavar="FILE", needs="model")] = None
+    set: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="KEY=N")] = None
+    queries: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", needs="model")] = None
     similarity: Literal["cosine", "dot"] | None = None
     file_rows: Annotated[int | None, Ge(1)] = None
     language: Annotated[str | None, Flag(needs="type=bm25 to")] = None
@@ -193,7 +195,7 @@ class DatabaseOptions:
             excludes="set queries file_rows output query_prompt append check ray",
         ),
     ] = None
-    collection: Annotated[str | None, Flag(metavar="NAME", needs="to")] = None
+    collection: Annotated[str | None, Holds.WORDS, Flag(metavar="NAME", needs="to")] = None
     prune: Annotated[bool, Flag(needs="to")] = False
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
-from sentcli.bounds import Flag
+from sentcli.bounds import Flag, Holds
 from sentcli.errors import InputError
 from sentcli.io.labelled_kinds import Kind
 
@@ -27,11 +27,11 @@ class MethodOptions:
             before.KEY=VALUE.
     """
 
-    recipe: Annotated[str | None, Flag(metavar="NAME|FILE.toml")] = None
-    set: Annotated[list[str] | None, Flag(metavar="KEY=VALUE")] = None
+    recipe: Annotated[str | None, Holds.RECIPE, Flag(metavar="NAME|FILE.toml")] = None
+    set: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="KEY=VALUE")] = None
     stage: str | None = None
     aux_init: Annotated[str | None, Flag(metavar="copy-top|random|DIR")] = None
-    after: Annotated[str | None, Flag(metavar="METHOD")] = None
+    after: Annotated[str | None, Holds.METHOD_NAME, Flag(metavar="METHOD")] = None
 
     @property
     def assignments(self) -> list[tuple[str, Any]]:
@@ -68,10 +68,10 @@ class DataOptions:
         no_leak: Leave out rows of labelled data that hold a text of the dev or test sets.
     """
 
-    text_field: str = "text"
-    pair_fields: Annotated[str | None, Flag(metavar="A,B[,C...]")] = None
+    text_field: Annotated[str, Holds.WORDS] = "text"
+    pair_fields: Annotated[str | None, Holds.WORDS, Flag(metavar="A,B[,C...]")] = None
     text_of: Annotated[str | None, Flag(metavar="TASK,...|each|pairs")] = None
-    hold_out: Annotated[str | None, Flag(metavar="NAME|N/K|topics|K-fold")] = None
+    hold_out: Annotated[str | None, Holds.WORDS, Flag(metavar="NAME|N/K|topics|K-fold")] = None
     score_range: Annotated[str | None, Flag(metavar="LOW,HIGH")] = None
     limit: Annotated[int | None, Ge(1)] = None
     fraction: Annotated[float | None, Ge(0), Le(1)] = None
@@ -118,11 +118,11 @@ class EvaluationOptions:
         check_start: Train 30 steps only and write nothing: does the method gain from this start? Exit code 3 if not.
     """
 
-    dev: Annotated[list[str] | None, Flag(metavar="FILE|DIR")] = None
+    dev: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="FILE|DIR")] = None
     kind: Annotated[Kind | None, Flag(metavar="KIND")] = None
     dev_limit: Annotated[int | None, Ge(10)] = None
     eval_data: Annotated[Path | None, Flag(metavar="DIR")] = None
-    eval_text: Annotated[str | None, Flag(metavar="FILE")] = None
+    eval_text: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE")] = None
     sts: Annotated[bool, Flag(needs="eval_data")] = False
     senteval: Annotated[Path | None, Flag(metavar="DIR")] = None
     senteval_tasks: Annotated[str | None, Flag(metavar="A,B", needs="senteval")] = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_doc import Doc
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result, failed
 from sentcli.errors import InputError, SentcliError, nearest
@@ -33,7 +34,9 @@ DataDir = Annotated[
     Flag(metavar="DIR"),
     Doc("Where data is kept; default: $SENTCLI_DATA_DIR, else $SENTCLI_DATA, else data in the cache of sentcli."),
 ]
-Names = Annotated[list[str] | None, Flag(metavar="[NAME]...", positional=True), Doc("Sets; default: all.")]
+Names = Annotated[
+    list[str] | None, Holds.DATA_SET, Flag(metavar="[NAME]...", positional=True), Doc("Sets; default: all.")
+]
 
 
 @verb("list")
@@ -71,7 +74,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
 
 @verb("get")
 def get(
-    names: Annotated[list[str], Flag(metavar="NAME...", positional=True)],
+    names: Annotated[list[str], Holds.DATA_SET, Flag(metavar="NAME...", positional=True)],
     data_dir: DataDir = None,
     source: Annotated[str | None, Flag(metavar="URL")] = None,
     given: Annotated[Path | None, Flag(name="--from", metavar="FILE")] = None,
@@ -169,7 +172,9 @@ def check(
     pair_fields: PairFields = None,
     kind: Kind | None = None,
     model: OptionalModel = None,
-    id_field: Annotated[str | None, Doc("The column of the ids; default: id or _id, if there is one.")] = None,
+    id_field: Annotated[
+        str | None, Holds.WORDS, Doc("The column of the ids; default: id or _id, if there is one.")
+    ] = None,
 ) -> Result:
     """Say what a table of your own holds, before it trains or scores a model.
 

@@ -12,6 +12,7 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import InputOptions, VectorOptions, WriteOptions
 from sentcli.cluster.options import ClusterOptions
@@ -73,12 +74,12 @@ TAKES_LONG = 50_000
     in_memory=run_in_memory,
 )
 def encode(
-    inputs: Annotated[list[str] | None, Flag(metavar="INPUT...", positional=True)] = None,
+    inputs: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="INPUT...", positional=True)] = None,
     output: Annotated[str | None, Flag("-o", metavar="OUT")] = None,
-    model: Annotated[list[str] | None, Flag("-m"), Doc(f"{SERVED_HELP}; several with --estimate.")] = None,
+    model: Annotated[list[str] | None, Holds.MODEL, Flag("-m"), Doc(f"{SERVED_HELP}; several with --estimate.")] = None,
     reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
-    prompt_name: Annotated[str | None, Flag(panel="Model")] = None,
-    prompt: Annotated[str | None, Flag(panel="Model")] = None,
+    prompt_name: Annotated[str | None, Holds.WORDS, Flag(panel="Model")] = None,
+    prompt: Annotated[str | None, Holds.WORDS, Flag(panel="Model")] = None,
     options: Annotated[LoadOptions, Group("Model")] = LoadOptions(),
     devices: Annotated[str | None, Flag(metavar="A,B", panel="Model", excludes="device ray")] = None,
     batch_tokens: Annotated[int | None, Ge(1), Flag(panel="Model")] = None,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Result
 from sentcli.command.scoring import scores_if_interrupted
@@ -50,14 +51,14 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     ),
 )
 def evaluate(
-    files: Annotated[list[str], Flag(metavar="FILE|DIR...", positional=True)],
+    files: Annotated[list[str], Holds.TEXT_FILE, Flag(metavar="FILE|DIR...", positional=True)],
     model: Models,
     kind: Kind | None = None,
     pair_fields: PairFields = None,
     skip_empty: bool = False,
     group_by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
-    group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None,
-    by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
+    group: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="LABEL=NAME")] = None,
+    by: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN")] = None,
     variants: Annotated[str | None, Flag(metavar="[FILE.toml]", bare="default")] = None,
     draws: Annotated[Path | None, Flag(metavar="FILE", panel="Output")] = None,
     overwrite: Overwrite = False,

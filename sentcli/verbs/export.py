@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError, MissingExtraError
@@ -30,8 +31,8 @@ def export(
     precision: Literal["fp32", "fp16", "int8"] = "fp32",
     verify: bool = True,
     data: Annotated[Path | None, Flag(metavar="DIR")] = None,
-    texts: Annotated[str | None, Flag(metavar="FILE")] = None,
-    text_field: str = "text",
+    texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE")] = None,
+    text_field: Annotated[str, Holds.WORDS] = "text",
     runtime: Literal["onnx", "openvino"] = "onnx",
     layout: Literal["own", "hub"] = "own",
     tokens: bool | None = None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
-from sentcli.bounds import whole_number
+from sentcli.bounds import Holds, whole_number
 from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import TextOptions
 from sentcli.cluster.options import ClusterOptions
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @verb("index", common="inputs output model type recall queries append check to collection prune overwrite json")
 def index(
-    inputs: Annotated[list[str], Flag(metavar="INPUT...", positional=True)],
+    inputs: Annotated[list[str], Holds.TEXT_FILE, Flag(metavar="INPUT...", positional=True)],
     index_options: Annotated[IndexOptions, Group("Index")] = IndexOptions(),
     output: Annotated[Path | None, Flag("-o", metavar="DIR")] = None,
     model: OptionalModel = None,

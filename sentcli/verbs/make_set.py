@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
@@ -31,16 +32,16 @@ JUDGE_TABLE, JUDGE_PAGE = "judge.tsv", "judge.html"
 
 @verb("make-set")
 def make_set(
-    corpus: Annotated[list[str], Flag(metavar="CORPUS...", positional=True)],
+    corpus: Annotated[list[str], Holds.TEXT_FILE, Flag(metavar="CORPUS...", positional=True)],
     output: Annotated[Path, Flag("-o", metavar="SET")],
-    text_field: Annotated[str | None, Flag()] = None,
-    title_field: Annotated[str | None, Flag()] = None,
+    text_field: Annotated[str | None, Holds.WORDS, Flag()] = None,
+    title_field: Annotated[str | None, Holds.WORDS, Flag()] = None,
     limit: Annotated[int, Ge(10)] = 1000,
     seed: int = 0,
     write_with: Annotated[str | None, Flag(metavar="URL#MODEL|MODEL|FILE", excludes="queries judgements")] = None,
-    queries: Annotated[str | None, Flag(metavar="FILE", needs="judge")] = None,
+    queries: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", needs="judge")] = None,
     judge: Annotated[int | None, Ge(1), Flag(metavar="N", needs="model", excludes="judgements")] = None,
-    model: Annotated[list[str] | None, Flag("-m", needs="judge")] = None,
+    model: Annotated[list[str] | None, Holds.MODEL, Flag("-m", needs="judge")] = None,
     judgements: Annotated[str | None, Flag(metavar="FILE")] = None,
     overwrite: Overwrite = False,
 ) -> Result:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.command.scoring import with_comparisons
@@ -58,9 +59,9 @@ class PageOptions:
         only: Tables of scores alone, for another document.
     """
 
-    title: str | None = None
-    group: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None
-    name: Annotated[list[str] | None, Flag(metavar="LABEL=NAME")] = None
+    title: Annotated[str | None, Holds.WORDS] = None
+    group: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="LABEL=NAME")] = None
+    name: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="LABEL=NAME")] = None
     bold: bool = True
     intervals: bool | None = None
     only: Literal["scores"] | None = None
@@ -70,7 +71,9 @@ class PageOptions:
 def report(
     names: Annotated[list[str] | None, Flag(metavar="FILE|RUN|MODEL...", positional=True)] = None,
     output: Annotated[list[Path] | None, Flag("-o", metavar="FILE")] = None,
-    paper: Annotated[str | None, Flag(metavar="NAME", excludes="names data texts group name title")] = None,
+    paper: Annotated[
+        str | None, Holds.PAPER, Flag(metavar="NAME", excludes="names data texts group name title")
+    ] = None,
     choices: Annotated[PageOptions, Group("Page")] = PageOptions(),
     data: shared.Data = None,
     texts: shared.TextsFile = None,

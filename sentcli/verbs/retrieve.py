@@ -6,6 +6,7 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
+from sentcli.bounds import Holds
 from sentcli.command.declaration import CommonOptions, Flag, Group, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError
@@ -27,6 +28,7 @@ from sentcli.verbs.retrieve_corpus import search_corpus
 def retrieve(
     model: Annotated[
         list[str] | None,
+        Holds.MODEL,
         Flag("-m"),
         Doc(
             f"{SERVED_HELP}; --beir and --in-domain compare several. Default: the model that made a corpus of vectors."

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Result
 from sentcli.command.scoring import names, scores_if_interrupted, scores_result
@@ -27,8 +28,8 @@ Split = Literal["test", "dev", "train"]
 def sts_eval(
     model: Models,
     data: Path | None = None,
-    pairs: Annotated[list[str] | None, Flag(metavar="FILE")] = None,
-    pair_fields: Annotated[str | None, Flag(metavar="A,B[,C]", needs="pairs")] = None,
+    pairs: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="FILE")] = None,
+    pair_fields: Annotated[str | None, Holds.WORDS, Flag(metavar="A,B[,C]", needs="pairs")] = None,
     tasks: Annotated[str | None, Flag(needs="data")] = None,
     split: Annotated[Split, Flag(needs="data", excludes="regression")] = "test",
     aggregation: Aggregation = "all",

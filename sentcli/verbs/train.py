@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_doc import Doc
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Result
@@ -39,10 +40,10 @@ METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-
 )
 def train(
     output: Annotated[Path, Flag("-o", metavar="DIR")],
-    method: Annotated[str | None, Flag(metavar="NAME|FILE.py"), Doc(METHODS_HELP)] = None,
+    method: Annotated[str | None, Holds.METHOD, Flag(metavar="NAME|FILE.py"), Doc(METHODS_HELP)] = None,
     model: OptionalModel = None,
-    data: Annotated[list[str] | None, Flag(metavar="FILE...")] = None,
-    more_data: Annotated[list[str] | None, Flag(metavar="FILE", positional=True)] = None,
+    data: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="FILE...")] = None,
+    more_data: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="FILE", positional=True)] = None,
     changes: Annotated[MethodOptions, Group("Method")] = MethodOptions(),
     pooling: Annotated[str | None, Flag(panel="Model")] = None,
     device: Annotated[str, Flag(panel="Model")] = "auto",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import Ge, Le
 
 from sentcli import console
-from sentcli.bounds import whole_number
+from sentcli.bounds import Holds, whole_number
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
@@ -48,7 +48,7 @@ class ViewOptions:
         dropout: Dropout rate of the views, instead of the model's own.
     """
 
-    sentence: Annotated[str | None, Flag(metavar="N|TEXT")] = None
+    sentence: Annotated[str | None, Holds.WORDS, Flag(metavar="N|TEXT")] = None
     layers: Annotated[str, Flag(metavar="auto|FIRST:END")] = "auto"
     slicing: Literal["layer-pairs", "head-pairs"] = "layer-pairs"
     first_head: Annotated[int, Ge(1)] = 1
@@ -59,7 +59,7 @@ class ViewOptions:
 @verb("attention")
 def attention(
     output: shared.Output,
-    texts: Annotated[str | None, Flag(metavar="[TEXTS]", positional=True)] = None,
+    texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="[TEXTS]", positional=True)] = None,
     model: shared.Models = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 200,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Result
 from sentcli.errors import InputError
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 
 @verb("compare")
 def compare(
-    texts: Annotated[str, Flag(metavar="FILE", panel=shared.INPUT)],
+    texts: Annotated[str, Holds.TEXT_FILE, Flag(metavar="FILE", panel=shared.INPUT)],
     output: shared.Output,
     sides: Annotated[list[str] | None, Flag(metavar="[A] [B]", positional=True)] = None,
-    model: Annotated[list[str] | None, Flag("-m")] = None,
+    model: Annotated[list[str] | None, Holds.MODEL, Flag("-m")] = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 50_000,
     seed: shared.Seed = 0,

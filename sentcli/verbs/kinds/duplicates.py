@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Le
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Result
 from sentcli.errors import InputError
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
 
 @verb("duplicates")
 def duplicates(
-    corpus: Annotated[str, Flag(metavar="CORPUS", positional=True)],
+    corpus: Annotated[str, Holds.TEXT_FILE, Flag(metavar="CORPUS", positional=True)],
     output: shared.Output,
-    model: Annotated[str | None, Flag("-m")] = None,
-    texts: Annotated[str | None, Flag(metavar="FILE", panel=shared.INPUT)] = None,
+    model: Annotated[str | None, Holds.MODEL, Flag("-m")] = None,
+    texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", panel=shared.INPUT)] = None,
     text_field: shared.TextField = "text",
-    id_field: Annotated[str | None, Flag(panel=shared.INPUT)] = None,
+    id_field: Annotated[str | None, Holds.WORDS, Flag(panel=shared.INPUT)] = None,
     least: Annotated[float, Ge(-1), Le(1)] = 0.9,
     write: Annotated[str | None, Flag(metavar="FILE")] = None,
     index: Annotated[str | None, Flag(metavar="KIND")] = None,

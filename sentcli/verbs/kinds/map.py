@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
@@ -39,12 +40,12 @@ LARGE = (5.8, 4.9)
 
 @verb("map", common="texts output model clusters perplexity whiten pooling text_field label_field limit overwrite json")
 def map_(
-    texts: Annotated[str, Flag(metavar="TEXTS", positional=True)],
+    texts: Annotated[str, Holds.TEXT_FILE, Flag(metavar="TEXTS", positional=True)],
     output: shared.Output,
     model: shared.Models = None,
     text_field: shared.TextField = "text",
-    id_field: Annotated[str | None, Flag(metavar="COLUMN", panel=shared.INPUT)] = None,
-    label_field: Annotated[str | None, Flag(metavar="COLUMN", panel=shared.INPUT)] = None,
+    id_field: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", panel=shared.INPUT)] = None,
+    label_field: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", panel=shared.INPUT)] = None,
     limit: shared.Limit = 2000,
     clusters: Annotated[int, Ge(2)] = 10,
     perplexity: Annotated[float, Ge(1)] = 30,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge
 
 from sentcli import console
+from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
@@ -37,7 +38,7 @@ PERCENTILES = {"y": 50, "low": 5, "high": 95}
 def objectives(
     runs: Annotated[list[Path], Flag(metavar="RUN...", positional=True)],
     output: shared.Output,
-    model: Annotated[shared.Models, Flag("-m", needs="texts")] = None,
+    model: Annotated[shared.Models, Holds.MODEL, Flag("-m", needs="texts")] = None,
     texts: shared.TextsFile = None,
     text_field: shared.TextField = "text",
     limit: shared.Limit = 10_000,

@@ -13,7 +13,8 @@ from annotated_doc import Doc
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.command.declaration import Flag, Group
+from sentcli.bounds import Flag, Holds
+from sentcli.command.declaration import Group
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError
 from sentcli.io.sources import title_of
@@ -36,7 +37,7 @@ LEAST_ITEMS = 10
 """The least number of distinct texts, vectors or pairs of an analysis."""
 RESULT, PAGE = "analysis.json", "index.html"
 
-Models = Annotated[list[str] | None, Doc(f"{MODEL_HELP}; several are compared."), Flag("-m")]
+Models = Annotated[list[str] | None, Holds.MODEL, Doc(f"{MODEL_HELP}; several are compared."), Flag("-m")]
 Output = Annotated[Path, Doc("A folder for page, figures and tables."), Flag("-o", metavar="DIR")]
 Data = Annotated[
     Path | None,
@@ -45,12 +46,15 @@ Data = Annotated[
 ]
 PairsFile = Annotated[
     str | None,
+    Holds.TEXT_FILE,
     Doc("A table of your own with the columns sentence1, sentence2 and score, instead of --data."),
     Flag(metavar="FILE", panel=INPUT, excludes="data"),
 ]
 Split = Annotated[Literal["dev", "test", "train"], Doc("Split of STS-B."), Flag(panel=INPUT)]
-TextsFile = Annotated[str | None, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)]
-TextField = Annotated[str, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
+TextsFile = Annotated[
+    str | None, Holds.TEXT_FILE, Doc("Texts, one a line or a row of a table."), Flag(metavar="FILE", panel=INPUT)
+]
+TextField = Annotated[str, Holds.WORDS, Doc("Column of a table that holds the text."), Flag(panel=INPUT)]
 Limit = Annotated[int, Ge(LEAST_ITEMS), Doc("Draw so many distinct texts at most."), Flag(panel=INPUT)]
 Seed = Annotated[int, Ge(0), Doc("Seed of the texts that are drawn where there are more than the limit.")]
 Rerun = Annotated[bool, Doc("Encode and score anew, also what was measured before and is kept."), Flag(panel="Output")]
