@@ -109,7 +109,8 @@ class Verb:
 
 def data_streams(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:
     """Return the options, with their values, that write data to standard output; tables then go to standard error."""
-    streams = [argument.stream(values[argument.name]) for argument in arguments]
+    common_first = sorted(arguments, key=lambda argument: argument.group != COMMON)
+    streams = [argument.stream(values[argument.name]) for argument in common_first]
     return [stream for stream in streams if stream is not None]
 
 

@@ -17,6 +17,7 @@ from sentcli.errors import InputError, nearest
 from sentcli.io.digests import file_digest
 from sentcli.io.in_memory import texts_of
 from sentcli.io.served import Served
+from sentcli.machine import environment
 from sentcli.model import encoding, exported, identity
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec, WordWeightsSpec
@@ -416,6 +417,11 @@ class SentenceEncoder:
         from sentcli.model.saving import save_model
 
         save_model(self.on_torch().local, Path(folder), loading.add_beside, overwrite=overwrite)
+
+    def environment(self) -> dict[str, Any]:
+        """Return `machine.environment` with the model's device, precision and commit."""
+        revision = self.provenance().get("revision")
+        return environment(self.backend.device, self.backend.precision, revision=revision)
 
     def fingerprint(self) -> str:
         """Return a hash of what determines a vector: weights, tokenizer, modules and maximum length, not the prompt.

@@ -6,7 +6,8 @@ A kind of corpus is a class with the members of `Corpus`. Conditions, counts, fu
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +17,7 @@ from sentcli.io.forms import finite
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.fusion import depth, fuse
-from sentcli.search.options import SearchOptions, Way
+from sentcli.search.options import CorpusOptions, SearchOptions, Way
 from sentcli.search.rows import Document
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class Corpus(Protocol):
 
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions; one that was deleted since it was found is left out."""
+
+
+OpenBackend = Callable[[str, CorpusOptions, SearchOptions], AbstractContextManager[Corpus]]
+"""Opens a corpus of a backend, given its name on the command line, such as ``milvus:reviews.db``, and the options of
+the corpus and of the search; raises an InputError if there is none, or an option does not go with it."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from sentcli.search.ann import EFFORTS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Comparable, Neighbours, Vectors
 from sentcli.search.milvus import EFFORT, MilvusCollection
+from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
-from sentcli.search.options import SearchOptions
+from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.origin import Origin
 from sentcli.search.rows import Document
 
@@ -197,3 +199,18 @@ class CollectionSearch:
         there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
         found = self.collection.nearest(queries, k)
         return neighbours([[hit for hit in hits if hit[0] in there] for hits in found], there)
+
+
+@contextmanager
+def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Iterator[MilvusCorpus]:
+    """Open a collection, such as ``milvus:reviews.db``; see `corpus.OpenBackend`.
+
+    Raises:
+        InputError: if there is none, or more hits are wanted than Milvus finds.
+    """
+    if options.collection is None:
+        raise InputError("--corpus milvus:URI needs --collection NAME")
+    if (search.top_k or 0) > MilvusCorpus.deepest:
+        raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.deepest:,}")
+    with connect(name) as client:
+        yield MilvusCorpus(MilvusCollection.open(client, name, options.collection))

@@ -129,7 +129,7 @@ def encode(
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
     from sentcli.io.writers import output_kind
-    from sentcli.machine import environment, threads
+    from sentcli.machine import threads
     from sentcli.smaller import Smaller
 
     if not inputs or not model or (output is None and not estimate):
@@ -187,8 +187,7 @@ def encode(
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
         results = _summarise(summary, encoder, reading.on_long)
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
-        revision = encoder.provenance().get("revision")
-        facts = environment(encoder.backend.device, encoder.backend.precision, revision=revision)
+        facts = encoder.environment()
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
-from sentcli.bounds import Holds, whole_number
+from sentcli.bounds import Holds
 from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import TextOptions
 from sentcli.cluster.options import ClusterOptions
 from sentcli.cluster.pool import open_cluster
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
+from sentcli.corpora.filling import TextInput, fill, read_texts
+from sentcli.corpora.indexing import build_index, folder_of_vectors, index_request, with_queries
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.machine import environment
 from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
-from sentcli.search.options import DatabaseOptions, IndexOptions, search_device
+from sentcli.search.options import DatabaseOptions, IndexOptions
 from sentcli.search.recall import recall_table
-from sentcli.verbs.index_input import TextInput, fill, read_texts
-from sentcli.verbs.retrieve_corpus import read_queries
 
 if TYPE_CHECKING:
     from sentcli.cluster.pool import Pool
+    from sentcli.corpora.collections import CollectionUpdating
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
-    from sentcli.search.store import IndexManifest, Store
+    from sentcli.search.store import Store
 
 
 @verb("index", common="inputs output model type recall queries append check to collection prune overwrite json")
@@ -78,16 +77,16 @@ def index(
     from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store
 
     if database.to is not None:
-        from sentcli.verbs.index_collection import CollectionInput, index_collection
+        from sentcli.corpora.collections import CollectionInput, CollectionUpdating
 
         corpus = CollectionInput(inputs, index_options, model, text, doc_prompt, options)
-        return index_collection(corpus, database, overwrite=overwrite)
+        return write_collection(CollectionUpdating(corpus, database, overwrite=overwrite))
     place = local_place(inputs[0]) if len(inputs) == 1 else None
     is_directory = place is not None and place.path.is_dir() and not is_table(place.path)
     folder = place.path if place is not None and is_directory else None
     if (folder is None) == (output is None):
         raise InputError("give a directory that encode wrote, or files of text or of vectors with -o DIR")
-    request = _request(index_options, query_prompt, options, overwrite=overwrite)
+    request = index_request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
     _check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
@@ -95,7 +94,7 @@ def index(
     copy = place if isinstance(place, FolderCopy) else None
     with (
         copy.making(INDEXES) if copy is not None else nullcontext(),
-        _folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
+        folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
     ):
         texts = None
         if output is not None:
@@ -122,6 +121,37 @@ def index(
     return result
 
 
+def write_collection(updating: CollectionUpdating) -> Result:
+    """Write rows into a collection, and say how many."""
+    from sentcli.io.dataset import CANARIES
+
+    clock = Clock()
+    begun = Record("index", environment=environment("cpu", "fp32"))
+    with kept_if_interrupted(begun, clock, updating.so_far):
+        update = updating.run()
+    counts, record = update.counts, update.record
+    console.note(
+        f"{update.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
+        f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"
+    )
+    protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
+    protocol |= {key: value for key, value in record.settings.items() if key != CANARIES}
+    precision = "int8" if update.in_int8 else "fp32"
+    of_collection = {"to": updating.address, "collection": updating.name, "kind": record.kind, "recall": record.recall}
+    tables = []
+    if record.recall is not None:
+        tables.append(recall_table(record.kind, record.recall))
+    written = replace(
+        begun,
+        model=update.model,
+        protocol=protocol,
+        results={**of_collection, **counts},
+        environment=environment("cpu", precision, revision=record.settings.get("revision")),
+        seconds=clock.seconds,
+    )
+    return Result.of(written, tables)
+
+
 def _loading(
     model: str | None,
     texts: TextInput | None,
@@ -138,57 +168,6 @@ def _loading(
         return nullcontext((load_encoder(model, options), None))
     shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
     return open_encoder(model, options, cluster, most=shards)
-
-
-@contextmanager
-def _folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
-    """Yield the folder of the vectors, or what replaces it after the block, when vectors and index are complete."""
-    from sentcli.io.dataset import ShardShare
-    from sentcli.io.folder import open_folder
-
-    place = open_folder(folder)
-    if not replaced or not place.holds(ShardShare()):
-        yield folder
-        return
-    yield place.successor().path
-    place.succeed()
-
-
-def _request(
-    options: IndexOptions, query_prompt: str | None, load: LoadOptions, *, overwrite: bool
-) -> IndexRequest | None:
-    """Return the request for an index of vectors, or None for one of words, whose libraries are there.
-
-    Raises:
-        InputError: for a setting that is no ``KEY=N``, or an unknown language.
-    """
-    from sentcli.search.bm25 import LANGUAGE, check_language, require_bm25s
-    from sentcli.search.faiss_border import require_faiss
-    from sentcli.search.index import IndexRequest
-
-    if options.type == "bm25":
-        require_bm25s()
-        check_language(options.language or LANGUAGE)
-        return None
-    settings = {}
-    for setting in options.set or []:
-        key, _, value = setting.partition("=")
-        number = whole_number(value)
-        if not number:
-            raise InputError(f"--set {setting}: expected KEY=N with a whole number, such as efConstruction=200")
-        settings[key.strip()] = number
-    device = search_device(load) if require_faiss().get_num_gpus() else "cpu"
-    kind, similarity = options.type, options.similarity
-    return IndexRequest(
-        kind,
-        similarity,
-        query_prompt,
-        settings,
-        options.file_rows,
-        options.recall,
-        overwrite=overwrite,
-        device=device,
-    )
 
 
 def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
@@ -243,7 +222,7 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
             most = -(-len(store.blocks) // (request.file_rows or 1))
             _, workers = stack.enter_context(open_cluster(cluster, most=most, on_cpu=True))
             pool = stack.enter_context(Pool(workers))
-        manifest = _build(store, request, pool)
+        manifest = build_index(store, request, pool)
     protocol = {
         **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
         "target": request.target,
@@ -264,49 +243,6 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
         tables.append(recall_table(manifest.kind, manifest.recall))
     record = replace(begun, protocol=protocol, results=results, seconds=clock.seconds)
     return Result.of(record, tables, overview={**shown, "similarity": manifest.similarity, "size": size})
-
-
-def with_queries(
-    request: IndexRequest, store: Store, encoder: SentenceEncoder, doc_prompt: str | None, queries: Source | None
-) -> IndexRequest:
-    """Return a request with the vectors of the queries of ``--queries``, after comparing the model with the vectors."""
-    origin = store.origin
-    origin.check_encoder(encoder, (origin.prompt or "") if doc_prompt is None else doc_prompt, store.dimension)
-    if queries is None:
-        return request
-    prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
-    vectors = encoder.encode([text for _, text in read_queries(queries)], prompt=prompt)
-    return replace(request, queries=origin.fitted(vectors, normalized=bool(encoder.spec.normalizes)))
-
-
-def _build(store: Store, request: IndexRequest, pool: Pool | None) -> IndexManifest:
-    from sentcli.search import ann
-    from sentcli.search.index import GROWN, build
-
-    if request.of(store.origin).similarity == "dot" and request.kind == "hnsw":
-        console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
-    if repeated := store.rows.repeated_ids():
-        console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")
-    rows = len(store.blocks)
-    with console.counting(f"indexing ({request.kind})", rows) as progress:
-        manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"), pool)
-    if manifest.kind == ann.FLAT:
-        console.note(f"{store.origin.name}: {rows} rows are searched exactly; nothing had to be built")
-        return manifest
-    before = f" of {manifest.rows}" if added != manifest.rows else ""
-    console.note(
-        f"{store.origin.name}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
-        f"{manifest.bytes / 1e6:,.1f} MB"
-    )
-    recall = manifest.recall
-    if recall is not None and recall["chosen"]["recall"] < request.target:
-        console.warn(
-            f"recall@{recall['k']} is {recall['chosen']['recall']:.3f}, not the {request.target:g} aimed at; "
-            "another kind, or a factory string with more clusters or longer codes, may reach it"
-        )
-    if manifest.rows > GROWN * manifest.built_for:
-        console.warn(f"the index was made for {manifest.built_for} rows: build it again with --overwrite")
-    return manifest
 
 
 def check_indexes(folder: Path) -> Result:

@@ -13,13 +13,13 @@ from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_values import label_words, repeating, value_kind
 from sentcli.io.places import without_address_secrets
 from sentcli.io.weights import _first_line
+from sentcli.pages.hits import hits_grid
 from sentcli.pages.write import latex_text, markdown_text
 from sentcli.search.words import TOKEN, in_pairs
 from sentcli.testset.documents import SENTENCE, Documents, _front_matter, _sections
 from sentcli.testset.judging import _one_line, _unquoted
 from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, without, words
 from sentcli.testset.written import _query
-from sentcli.verbs.retrieve_corpus import hits_grid
 
 
 def repeated(part, before="", after=""):

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
 from sentcli import SentenceEncoder
+from sentcli.corpora.opening import load_query_encoder, open_corpus
 from sentcli.errors import InputError
 from sentcli.evaluation.retrieval import SetRows, load_set
 from sentcli.model.options import LoadOptions
@@ -18,7 +19,6 @@ from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import WAYS, CorpusOptions, SearchOptions
 from sentcli.search.origin import Origin
-from sentcli.verbs.retrieve_corpus import load_query_encoder, open_corpus
 from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus
 

@@ -13,15 +13,10 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.bounds import one_of
-from sentcli.command.result import Clock, Result, kept_if_interrupted
-from sentcli.command.result import Record as JsonRecord
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.dataset import CANARIES
 from sentcli.io.readers import BLOCK_ROWS, Block
-from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.search.recall import recall_table
 
 if TYPE_CHECKING:
     from sentcli.bulk.options import TextOptions
@@ -79,53 +74,77 @@ SENT_ROWS = 1024
 """The rows that are encoded and then sent, which an interruption may lose."""
 
 
-def index_collection(corpus: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> Result:
-    """Write the rows that are new or have changed into a collection, and measure its recall.
+@dataclass(frozen=True)
+class CollectionUpdate:
+    """What a collection holds after rows were written."""
+
+    title: str
+    model: str
+    """The model that made its vectors."""
+    record: Record
+    counts: Mapping[str, int]
+    """How many rows were ``written``, ``unchanged`` and ``deleted``, and how many ``rows`` there are."""
+    in_int8: bool
+    """Whether the model computed in int8, as far as it is known."""
+
+
+class CollectionUpdating:
+    """Writes the rows that are new or have changed into a collection, and measures its recall.
+
+    Args:
+        corpus: the rows.
+        database: the address and the name of the collection.
+        overwrite: make the collection anew; the old one stays until the new one is whole.
 
     Raises:
-        InputError: if the corpus or the collection cannot be used, before anything is encoded or written.
+        InputError: if the address, the name or the kind of the index is none of Milvus's.
     """
-    from sentcli.search.milvus import MilvusCollection
-    from sentcli.search.milvus_client import connect
 
-    address, name = str(database.to), str(database.collection)
-    _check_names(address, name, corpus.index.type)
-    clock = Clock()
-    rows = _stored(corpus) or _texts(corpus)
-    hashes = _id_hashes(rows)
-    with connect(address, to_write=True) as client:
-        replaces = overwrite and MilvusCollection.is_there(client, address, name)
-        collection = _begun(client, address, name, rows, replaces=replaces)
-        collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
-        counts = {"written": 0, "unchanged": 0}
-        begun = JsonRecord("index", environment=environment("cpu", "fp32"))
-        interrupted = kept_if_interrupted(begun, clock, lambda: _rows_so_far(counts, rows.rows))
-        with interrupted, console.resumable(f"{address} {name}", how="sends the rows that are not there yet"):
-            _write(collection, rows, counts)
-        counts["deleted"] = _prune(collection, hashes, prune=database.prune or replaces)
-        collection.flush()
-        counts["rows"] = collection.count()
-        if collection.record.recall is None or counts["written"] or counts["deleted"]:
-            collection = _tuned(collection, corpus.index.recall)
-        collection = collection.with_record(rows=counts["rows"])
-    if replaces:
-        with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
-            collection = MilvusCollection.open(client, address, collection.name).succeed()
-    model = str(rows.record.settings.get("model") or corpus.model)
-    record = collection.record
-    protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
-    protocol |= {key: value for key, value in record.settings.items() if key != CANARIES}
-    in_int8 = VectorFacts.read(collection.title, record.settings).in_int8
-    facts = environment("cpu", "int8" if in_int8 else "fp32", revision=record.settings.get("revision"))
-    console.note(
-        f"{collection.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
-        f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"
-    )
-    results = {"to": address, "collection": name, "kind": record.kind, "recall": record.recall, **counts}
-    tables = []
-    if record.recall is not None:
-        tables.append(recall_table(record.kind, record.recall))
-    return Result.of(JsonRecord("index", model, protocol, results, facts, clock.seconds), tables)
+    def __init__(self, corpus: CollectionInput, database: DatabaseOptions, *, overwrite: bool) -> None:
+        self.corpus, self.database, self.overwrite = corpus, database, overwrite
+        self.address, self.name = str(database.to), str(database.collection)
+        self.counts = {"written": 0, "unchanged": 0}
+        self.total = 0
+        _check_names(self.address, self.name, corpus.index.type)
+
+    def so_far(self) -> dict[str, int]:
+        """Return how many rows are there; nothing if none is."""
+        done = self.counts["written"] + self.counts["unchanged"]
+        return {"rows_done": done, "rows_total": self.total} if done else {}
+
+    def run(self) -> CollectionUpdate:
+        """Do the work.
+
+        Raises:
+            InputError: if the corpus or the collection cannot be used, before anything is encoded or written.
+        """
+        from sentcli.search.milvus import MilvusCollection
+        from sentcli.search.milvus_client import connect
+
+        address, name = self.address, self.name
+        rows = _stored(self.corpus) or _texts(self.corpus)
+        self.total = rows.rows
+        hashes = _id_hashes(rows)
+        with connect(address, to_write=True) as client:
+            replaces = self.overwrite and MilvusCollection.is_there(client, address, name)
+            collection = _begun(client, address, name, rows, replaces=replaces)
+            collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
+            with console.resumable(f"{address} {name}", how="sends the rows that are not there yet"):
+                _write(collection, rows, self.counts)
+            counts = dict(self.counts)
+            counts["deleted"] = _prune(collection, hashes, prune=self.database.prune or replaces)
+            collection.flush()
+            counts["rows"] = collection.count()
+            if collection.record.recall is None or counts["written"] or counts["deleted"]:
+                collection = _tuned(collection, self.corpus.index.recall)
+            collection = collection.with_record(rows=counts["rows"])
+        if replaces:
+            with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
+                collection = MilvusCollection.open(client, address, collection.name).succeed()
+        record = collection.record
+        model = str(rows.record.settings.get("model") or self.corpus.model)
+        in_int8 = bool(VectorFacts.read(collection.title, record.settings).in_int8)
+        return CollectionUpdate(collection.title, model, record, counts, in_int8)
 
 
 def _check_names(address: str, name: str, kind: str) -> None:
@@ -269,12 +288,6 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
 
     record = corpus.record(VectorFacts.of(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
     return CollectionRows(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
-
-
-def _rows_so_far(counts: Mapping[str, int], total: int) -> dict[str, int]:
-    """Return how many rows are there; nothing if none is."""
-    done = sum(counts.values())
-    return {"rows_done": done, "rows_total": total} if done else {}
 
 
 def _write(collection: MilvusCollection, rows: CollectionRows, counts: dict[str, int]) -> None:

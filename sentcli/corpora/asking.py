@@ -1,0 +1,134 @@
+"""Queries to a corpus: encoded, searched in every way that is asked for, reranked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sentcli.errors import InputError
+from sentcli.search import fusion
+from sentcli.search.corpus import Corpus, Hit
+from sentcli.search.corpus import search as search_rows
+from sentcli.search.options import SearchOptions
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.evaluation.reranking import EvaluatedReranker
+    from sentcli.io.sources import Source
+
+Query = tuple[str | None, str]
+"""The id of a query, if it has one, and its text."""
+DEFAULT_TOP_K = 10
+"""Hits of each query unless another number is given."""
+
+
+@dataclass(frozen=True)
+class CorpusSearch:
+    """A corpus, and how queries are put to it."""
+
+    corpus: Corpus
+    """As `Corpus.prepare` returned it."""
+    options: SearchOptions
+    encoder: SentenceEncoder | None
+    """The model; None where only words are compared."""
+    asking: SentenceEncoder | None
+    """Encodes the queries: the model, perhaps with another maximum length."""
+    facts: Mapping[str, Any]
+    """What `Corpus.prepare` said of the corpus."""
+    prompt: str = ""
+    """The text in front of each query."""
+    reranker: EvaluatedReranker | None = None
+    """Orders the first hits anew."""
+    alike: bool = False
+    """Whether the queries are rows of the corpus, which are no hits of their own."""
+
+    @property
+    def top_k(self) -> int:
+        """Hits of each query."""
+        return self.options.top_k or DEFAULT_TOP_K
+
+    def protocol(self) -> dict[str, Any]:
+        """Return every choice that moves a score."""
+        options = self.options
+        protocol: dict[str, Any] = {"search": ",".join(options.ways), "top_k": self.top_k}
+        if self.encoder is not None:
+            protocol |= self.encoder.describe() | self.encoder.provenance()
+            if options.query_length is not None:
+                protocol["query_length"] = options.query_length
+        protocol |= self.facts
+        for way in options.ways:
+            protocol |= fusion.protocol(way, self.top_k, options.weight)
+        if self.reranker is not None:
+            protocol |= self.reranker.protocol
+        return protocol
+
+    def hits(self, queries: Sequence[Query]) -> Iterator[tuple[Query, dict[str, list[Hit]]]]:
+        """Yield each query with its hits by the way of searching, best first."""
+        texts = [text for _, text in queries]
+        vectors = None if self.asking is None else self.asking.encode(texts, prompt=self.prompt)
+        count = self.top_k
+        if self.reranker is not None:
+            count = max(count, self.reranker.depth)
+        if self.alike:
+            count += 1
+        lists = []
+        for way in self.options.ways:
+            of_way = search_rows(self.corpus, way, texts, vectors, count, self.options.weight)
+            if self.alike:
+                of_way = _without_themselves(queries, of_way)
+            if self.reranker is not None:
+                of_way = _reranked(self.reranker, texts, of_way)
+            lists.append(of_way)
+        for query, *of_query in zip(queries, *lists, strict=True):
+            ranked = [_ranked(hits[: self.top_k]) for hits in of_query]
+            yield query, dict(zip(self.options.ways, ranked, strict=True))
+
+
+def rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:
+    """Return the texts of the rows of ``--like`` with their ids.
+
+    Raises:
+        InputError: for an id that no row has.
+    """
+    rows = corpus.documents(keys)
+    missing = [key for key in keys if key not in rows]
+    if missing:
+        raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
+    return [(key, rows[key].text) for key in dict.fromkeys(keys)]
+
+
+def read_queries(source: Source) -> list[tuple[str, str]]:
+    """Return the ids and texts of a file of queries."""
+    from sentcli.io.readers import ReadOptions, blocks
+
+    queries = [row for block in blocks([source], ReadOptions()) for row in zip(block.ids, block.texts, strict=True)]
+    if not queries:
+        raise InputError(f"{source.name}: the file is empty: there is no query")
+    return queries
+
+
+def _without_themselves(queries: Sequence[Query], lists: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
+    """Return the hits of rows that are queries, each without the row itself."""
+    others = []
+    for (key, _), hits in zip(queries, lists, strict=True):
+        others.append([hit for hit in hits if hit.row.id != key])
+    return others
+
+
+def _ranked(hits: Sequence[Hit]) -> list[Hit]:
+    return [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
+
+
+def _reranked(reranker: EvaluatedReranker, queries: Sequence[str], lists: Sequence[Sequence[Hit]]) -> list[list[Hit]]:
+    """Return the hits of each query, the first of them by the scores of the cross-encoder."""
+    depth = reranker.depth
+    pairs: list[tuple[str, str]] = []
+    for query, hits in zip(queries, lists, strict=True):
+        pairs += [(query, hit.row.text) for hit in hits[:depth]]
+    remaining = iter(reranker.scores(pairs).tolist())
+    reranked = []
+    for hits in lists:
+        first = [replace(hit, rerank_score=next(remaining)) for hit in hits[:depth]]
+        reranked.append([*sorted(first, key=lambda hit: -(hit.rerank_score or 0)), *hits[depth:]])
+    return reranked

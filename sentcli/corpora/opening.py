@@ -1,0 +1,94 @@
+"""Opening a corpus by its name: a file of texts, what `encode` wrote, or a place of a backend, as ``milvus:URI``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from sentcli import console
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.search.corpus import OpenBackend
+from sentcli.search.options import CorpusOptions, SearchOptions
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.search.corpus import Corpus
+    from sentcli.search.exact import Vectors
+
+BACKENDS = "sentcli.corpora"
+"""The group of entry points of backends: the name of each is its scheme, its value an `OpenBackend`."""
+SCHEME = re.compile(r"([a-z][a-z0-9]+):(?!//|\\\\)")
+"""A scheme in front of a place, as in ``milvus:reviews.db``; ``s3://`` is a store and ``C:`` a drive."""
+
+
+def backend_of(name: str) -> OpenBackend | None:
+    """Return what opens a corpus of a backend, by the scheme in front of its name; None for a file or a folder."""
+    scheme = SCHEME.match(name)
+    if scheme is None:
+        return None
+    for entry in entry_points(group=BACKENDS, name=scheme[1]):
+        backend: OpenBackend = entry.load()
+        return backend
+    return None
+
+
+@contextmanager
+def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions) -> Iterator[Corpus]:
+    """Open a corpus; nothing is encoded yet.
+
+    Raises:
+        InputError: if there is none, or an option does not go with its kind.
+    """
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.local_corpus import LocalCorpus
+    from sentcli.search.rows import read_rows
+    from sentcli.search.vector_file import open_stored
+
+    name = str(options.corpus)
+    backend = backend_of(name)
+    if backend is not None:
+        with backend(name, options, search) as corpus:
+            yield corpus
+        return
+    read_options = ReadOptions(options.text_field, options.id_field)
+    stored = open_stored(name, options.texts, read_options, field=options.vector_field)
+    if stored is not None:
+        yield LocalCorpus(name, stored.rows, stored)
+        return
+    if options.rescore is not None:
+        raise InputError(f"--rescore goes with a --corpus of smaller vectors; {name} holds texts")
+
+    def encode(encoder: SentenceEncoder, prompt: str, texts: Sequence[str]) -> Vectors:
+        """Take vectors from the cache, and make the others."""
+        from sentcli.encoder.announce import warn_truncated
+        from sentcli.evaluation.evaluated import EvaluatedModel
+
+        with console.encoding("encoding", len(set(texts))) as bar:
+            encoded = EvaluatedModel.of(encoder, load).encode(texts, bar, prompt=prompt)
+        beyond = encoded.beyond[[encoded.rows[text] for text in texts]]
+        warn_truncated(encoder.spec.max_length, int((beyond > 0).sum()), int(beyond.sum()))
+        return encoded.of(texts)
+
+    yield LocalCorpus(name, read_rows([name], read_options), encode=encode)
+
+
+def load_query_encoder(models: Sequence[str], corpus: Corpus, options: LoadOptions) -> SentenceEncoder:
+    """Load the model that was given, or the one that made the vectors of the corpus."""
+    from sentcli.encoder.announce import load_encoder
+
+    origin = corpus.origin
+    if models:
+        if origin is not None and not origin.known:
+            console.note(f"{corpus.title} does not say which model made its vectors; it has to be {models[0]}")
+        if origin is not None:
+            options = origin.in_their_precision(models[0], options)
+        return load_encoder(models[0], options)
+    if origin is None:
+        raise InputError(f"{corpus.title} holds texts, which are encoded first: give the model with -m")
+    model = origin.named_model()
+    console.detail(f"{corpus.title} was encoded with {model}, which is taken")
+    return load_encoder(model, origin.in_their_precision(model, origin.load_options(options)))

@@ -1,0 +1,94 @@
+"""The hits of a query on the console, several ways of searching side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from sentcli.console import safe
+from sentcli.redaction import without_secrets
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from sentcli.search.corpus import Hit
+
+Shown = dict[tuple[Any, str], int]
+"""The rank at which a title and a text were shown first."""
+
+
+def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
+    """Return the hits of a query for the console, several ways side by side.
+
+    A hit has its rank, id, score, and the beginning of its title and text with the words of the query marked, also
+    with other endings. A text that several hits share is shown with the first of them.
+    """
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    several = len(hits_by_way) > 1
+    table = Grid(title=Text(_beginning(query)), title_justify="left")
+    table.add_column("rank", justify="right")
+    for way in hits_by_way:
+        table.add_column(f"{way}: id" if several else "id", overflow="fold")
+        table.add_column("score", justify="right")
+        table.add_column("text", overflow="fold", ratio=1)
+    words = _marked_words(query)
+    shown_of_ways: list[Shown] = [{} for _ in hits_by_way]
+    for hits in zip_longest(*hits_by_way.values()):
+        cells: list[str | Text] = []
+        rank = 0
+        for hit, shown in zip(hits, shown_of_ways, strict=True):
+            if hit is None:
+                cells += ["", "", ""]
+                continue
+            rank = hit.rank
+            text = _text_of(hit, shown)
+            if not several:
+                _add_columns(text, hit)
+            if words is not None:
+                text.highlight_regex(words, "bold yellow")
+            score = hit.score if hit.rerank_score is None else hit.rerank_score
+            cells += [Text(safe(hit.row.id)), f"{score:.4f}", text]
+        table.add_row(str(rank), *cells)
+    return table
+
+
+def _marked_words(query: str) -> re.Pattern[str] | None:
+    """Return what finds the longer words of a query, also with other endings; None if it has none."""
+    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= 4}
+    if not words:
+        return None
+    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    either = "|".join(map(re.escape, longest_first))
+    return re.compile(rf"\b(?:{either})\w*", re.IGNORECASE)
+
+
+def _text_of(hit: Hit, shown: Shown) -> Text:
+    """Return title and text of a hit, or where the same stands already."""
+    from rich.text import Text
+
+    title = hit.row.columns.get("title")
+    first = shown.setdefault((title, hit.row.text), hit.rank)
+    if first < hit.rank:
+        return Text(f"the same text as rank {first}", "dim not bold")
+    text = Text(f"{_beginning(str(title))}\n" if title else "", "bold")
+    text.append(_beginning(hit.row.text), "not bold")
+    return text
+
+
+def _add_columns(text: Text, hit: Hit) -> None:
+    """Add the other columns of a hit that hold something."""
+    for name, value in hit.row.columns.items():
+        if name != "title" and value is not None and value != "":
+            text.append(f"\n{safe(name)}: {_beginning(str(value))}", "dim not bold")
+
+
+def _beginning(text: str) -> str:
+    text = without_secrets(text)
+    if len(text) > 300:
+        text = f"{text[:300].rstrip()} [...]"
+    return safe(text)
