@@ -18,7 +18,7 @@ from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
 from sentcli.evaluation.reranking import EvaluatedReranker
-from sentcli.evaluation.retrieval import Collection, RetrievalSet, SetRows
+from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
@@ -320,48 +320,6 @@ def retrieval_tasks(tasks: Sequence[OwnTask], option: str) -> list[RetrievalTask
     if others := [task.name for task in tasks if not isinstance(task, RetrievalTask)]:
         raise InputError(f"{option} is for retrieval sets, and {others[0]} is none: leave one of them out")
     return [task for task in tasks if isinstance(task, RetrievalTask)]
-
-
-class Bench:
-    """Sets on which models are scored.
-
-    Args:
-        collections: the sets.
-        options: how they are searched.
-    """
-
-    def __init__(self, collections: Sequence[Collection], options: SearchOptions) -> None:
-        self.collections, self.options = collections, options
-        self.searches: dict[str, SetSearch] = {}
-        """The search of each set; a forum is named as ``cqadupstack/android``."""
-        for collection in collections:
-            several = bool(collection.facts.forums) and len(collection.members) > 1
-            for name, data in collection.members.items():
-                self.searches[f"{collection.name}/{name}" if several else collection.name] = SetSearch(data, options)
-
-    def tasks(
-        self,
-        way: Way,
-        model: EvaluatedModel | None,
-        files: Mapping[str, Path],
-        reranker: EvaluatedReranker | None = None,
-    ) -> list[RetrievalTask]:
-        """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
-        choices = protocol(self.options, way, model)
-        tasks = [
-            RetrievalTask(f"{name} {way}", search, way, choices, files.get(name))
-            for name, search in self.searches.items()
-        ]
-        return tasks if reranker is None else [task.reranked(reranker) for task in tasks]
-
-    def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
-        """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""
-        remaining, joined = iter(scores), []
-        for collection in self.collections:
-            parts = list(islice(remaining, len(collection.members)))
-            several = len(parts) > 1
-            joined.append(mean_of(collection.name, parts) if several else replace(parts[0], task=collection.name))
-        return joined
 
 
 @dataclass(frozen=True)

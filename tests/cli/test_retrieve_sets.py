@@ -376,12 +376,12 @@ def test_each_set_has_its_own_index_and_one_that_is_no_help_is_not_used(make_ran
 )
 def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
     from sentcli.errors import InputError
-    from sentcli.verbs.retrieve_sets import _check_factory
+    from sentcli.evaluation.searched_sets import check_factory
 
     if known:
-        return _check_factory(factory, "cosine")
+        return check_factory(factory, "cosine")
     with pytest.raises(InputError, match=f"'{factory}'"):
-        _check_factory(factory, "cosine")
+        check_factory(factory, "cosine")
 
 
 def test_the_depth_of_a_search_by_index_is_part_of_what_is_kept(tiny_bert):

@@ -1,0 +1,361 @@
+"""Retrieval sets scored with models, with BM25, with their fusions and rerankers, or by runs of other tools."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sentcli import console
+from sentcli.data import located
+from sentcli.errors import InputError
+from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
+from sentcli.evaluation.reranking import EvaluatedReranker
+from sentcli.evaluation.retrieval import Collection, RetrievalSet, canonical, load_collection
+from sentcli.evaluation.retrieval_metrics import Run, check_ids, read_run
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, mean_of, protocol, score_run
+from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.io.atomic import check_output, replacing
+from sentcli.machine import environment
+from sentcli.model.options import LoadOptions
+from sentcli.model.spec import Similarity
+from sentcli.search import ann
+from sentcli.search.options import SearchOptions, Way
+
+DIMENSIONS = (64, 384, 768)
+"""Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
+
+
+class Retriever(NamedTuple):
+    """What finds documents: a model and a way of searching with it, and what orders its hits anew."""
+
+    model: EvaluatedModel | None
+    """None for BM25."""
+    way: Way
+    reranker: EvaluatedReranker | None = None
+
+    def names(self, ways: Sequence[Way]) -> tuple[str, str]:
+        """Return the name and, among other ways of searching, the label."""
+        name = "bm25" if self.model is None else self.model.name
+        if self.way in ("rrf", "weighted"):
+            name += " + bm25"
+        label = name
+        if self.way != "bm25" and set(ways) != {"dense"}:
+            label += f", {self.way}"
+        if self.reranker is None:
+            return name, label
+        return f"{name} + {self.reranker.name}", f"{label} + {self.reranker.name}"
+
+
+def load_sets(paths: Sequence[Path], split: str | None) -> list[Collection]:
+    """Read all sets before anything is encoded, and print what is wrong in their files.
+
+    Args:
+        paths: folders in BEIR layout, or names of sets that were fetched.
+        split: of the judgements; None is the usual one of each set.
+
+    Raises:
+        InputError: if two sets have one name; DataError for a file that cannot be read.
+    """
+    collections: list[Collection] = []
+    for path in paths:
+        folder_or_name = path if path.exists() else Path(canonical(str(path)))
+        collection = load_collection(located(folder_or_name), split)
+        if any(collection.name == other.name for other in collections):
+            raise InputError(f"--beir {path}: there is a set {collection.name} already; rename the folder")
+        collections.append(collection)
+    for collection in collections:
+        _say_facts(collection)
+    return collections
+
+
+def _say_facts(collection: Collection) -> None:
+    """Say how a set is scored, and what is wrong in its files."""
+    facts = collection.facts
+    own = "own documents left out" if facts.self_hits == "removed" else "own documents kept"
+    note = f"; {facts.note}" if facts.note else ""
+    console.detail(f"{collection.name}: {facts.title}, split {collection.split}, {own}{note}")
+    for member, data in collection.members.items():
+        name = f"{collection.name}/{member}" if len(collection.members) > 1 else member
+        for problem in data.problems:
+            console.warn(f"{name}: {problem}")
+        if data.trust:
+            console.note(f"{name}: {data.trust}")
+        unjudged = data.unjudged_queries
+        if unjudged:
+            console.detail(f"{name}: {unjudged} queries have no judgement in {data.split} and are left out")
+
+
+class SearchedSets:
+    """Sets on which retrievers are scored.
+
+    Args:
+        collections: the sets.
+        options: how they are searched.
+    """
+
+    def __init__(self, collections: Sequence[Collection], options: SearchOptions) -> None:
+        self.collections, self.options = collections, options
+        self.searches: dict[str, SetSearch] = {}
+        """The search of each set; a forum is named as ``cqadupstack/android``."""
+        for collection in collections:
+            several = bool(collection.facts.forums) and len(collection.members) > 1
+            for name, data in collection.members.items():
+                full_name = f"{collection.name}/{name}" if several else collection.name
+                self.searches[full_name] = SetSearch(data, options)
+
+    def tasks(
+        self,
+        way: Way,
+        model: EvaluatedModel | None,
+        files: Mapping[str, Path],
+        reranker: EvaluatedReranker | None = None,
+    ) -> list[RetrievalTask]:
+        """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
+        choices = protocol(self.options, way, model)
+        tasks = []
+        for name, search in self.searches.items():
+            task = RetrievalTask(f"{name} {way}", search, way, choices, files.get(name))
+            tasks.append(task if reranker is None else task.reranked(reranker))
+        return tasks
+
+    def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
+        """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""
+        remaining, joined = iter(scores), []
+        for collection in self.collections:
+            parts = list(islice(remaining, len(collection.members)))
+            if len(parts) > 1:
+                joined.append(mean_of(collection.name, parts))
+            else:
+                joined.append(replace(parts[0], task=collection.name))
+        return joined
+
+    def score(self, retriever: Retriever, files: Mapping[str, Path], *, rerun: bool, read_cache: bool) -> ModelScores:
+        """Search and score the sets with a retriever.
+
+        Args:
+            retriever: finds the documents.
+            files: the runs to write, by the name of the search.
+            rerun: search and score anew, also what is kept of BM25.
+            read_cache: take scores from the cache.
+        """
+        model, way, reranker = retriever
+        tasks = self.tasks(way, model, files, reranker)
+        choices = protocol(self.options, way, model)
+        if reranker is not None:
+            choices |= reranker.protocol
+        if model is None:
+            scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
+        else:
+            scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
+        name, label = retriever.names(self.options.ways)
+        cached = [task.partition(" ")[0].partition("/")[0] for task in scores.cached]
+        return replace(
+            scores,
+            model=name,
+            label=label,
+            protocol={**scores.protocol, **set_protocol(self.collections)},
+            tasks=tuple(self.joined(scores.tasks)),
+            cached=tuple(dict.fromkeys(cached)),
+        )
+
+    def check(self, model_options: LoadOptions) -> None:
+        """Check before anything is encoded that the libraries are installed and the index can be built.
+
+        Raises:
+            InputError: if the index cannot be built over a set.
+        """
+        from sentcli.search.bm25 import require_bm25s
+        from sentcli.search.faiss_border import require_faiss
+        from sentcli.search.searcher import scan_refused
+
+        options = self.options
+        if options.by_words:
+            require_bm25s()
+        if options.needs_faiss:
+            require_faiss()
+        if options.index == ann.SCANNED and model_options.on_cpu:
+            raise scan_refused("cpu")
+        if options.index is None or options.exact:
+            return
+        for name, search in self.searches.items():
+            recipe = ann.recipe(options.index, len(search.data.ids), 8)  # no kind of index depends on the dimension
+            if recipe.kind not in (*ann.KINDS, ann.SCANNED):
+                check_factory(recipe.factory, options.similarity or "cosine")
+            if search.finds_all:
+                reason = f"of its {len(search.data.ids)} documents the best {search.depth} are wanted"
+                console.note(f"{name} is searched exactly, without the index: {reason}")
+
+
+def retrievers(
+    models: Sequence[EvaluatedModel], ways: Sequence[Way], reranker: EvaluatedReranker | None
+) -> list[Retriever]:
+    """Return each model with each way of searching, and BM25 alone once; each also reranked."""
+    searched: Sequence[EvaluatedModel | None] = models or [None]
+    found: dict[Retriever, None] = {}
+    for model in searched:
+        for way in ways:
+            plain = Retriever(None if way == "bm25" else model, way)
+            found[plain] = None
+            if reranker is not None:
+                found[plain._replace(reranker=reranker)] = None
+    return list(found)
+
+
+def run_files(
+    target: Path, sets: SearchedSets, wanted: Sequence[Retriever], other_files: Sequence[Path], *, overwrite: bool
+) -> dict[Retriever, dict[str, Path]]:
+    """Return the file of the run of each retriever and set.
+
+    Args:
+        target: the file if there is a single run, else a folder of files.
+        sets: the sets.
+        wanted: the retrievers.
+        other_files: files that are written beside the runs.
+        overwrite: replace runs that exist.
+
+    Raises:
+        InputError: if the target exists or cannot be written, if two runs or a run and one of `other_files` have the
+            same path, or if a TREC run cannot hold an id.
+    """
+    single = len(wanted) * len(sets.searches) == 1
+    models = {retriever.model for retriever in wanted if retriever.model is not None}
+    check_output(target, overwrite=overwrite, folder=not single)
+    others = {file.resolve() for file in other_files}
+    runs_by_path: dict[Path, str] = {}
+    files: dict[Retriever, dict[str, Path]] = {}
+    for retriever in wanted:
+        for name in sets.searches:
+            path = target if single else target / _run_name(retriever, name, with_model=len(models) > 1)
+            run = name if retriever.model is None else f"{retriever.model.name} of {name}"
+            if path.resolve() in others:
+                raise InputError(f"{path}: one of the runs is written there; choose another file")
+            if path in runs_by_path:
+                both = f"the runs of {runs_by_path[path]} and of {run}"
+                raise InputError(f"--run: {both} would both be {path.name}; write one of them another time")
+            runs_by_path[path] = run
+            files.setdefault(retriever, {})[name] = path
+    for search in sets.searches.values():
+        check_ids(search.data.queries)
+        check_ids(search.data.ids)
+    return files
+
+
+def _run_name(retriever: Retriever, name: str, *, with_model: bool) -> str:
+    """Return the name of the file of a run in a folder of several."""
+    parts = [name]
+    if with_model and retriever.model is not None:
+        parts.append(retriever.model.name)
+    parts.append(retriever.way)
+    if retriever.reranker is not None:
+        parts.append("reranked")
+    parts.append("trec")
+    return ".".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts)
+
+
+def check_factory(factory: str, similarity: Similarity) -> None:
+    """Raise an InputError for a factory string that faiss accepts for no dimension that is tried.
+
+    A product quantiser of m parts needs a multiple of m.
+    """
+    # the greatest number of parts of a product quantiser that a factory string is tried with
+    multiples = [4 * min(int(m), 1024) for m in re.findall(r"PQ(\d+)", factory) if int(m)]
+    *dimensions, last = (*multiples, *DIMENSIONS)
+    for dimension in dimensions:
+        with suppress(InputError):
+            ann.FaissIndex.empty(factory, dimension, similarity)
+            return
+    ann.FaissIndex.empty(factory, last, similarity)
+
+
+def set_protocol(collections: Sequence[Collection]) -> dict[str, Any]:
+    """Return the protocol of the sets; where they differ, ``sets`` has what is not usual of each."""
+    protocols = {collection.name: collection.protocol() for collection in collections}
+    first, *others = protocols.values()
+    if all(other == first for other in others):
+        return first
+    usual = {"split": "test", "own_document": "kept"}
+    unusual = {}
+    for name, of_set in protocols.items():
+        choices = {key: value for key, value in of_set.items() if usual.get(key) != value}
+        if choices:
+            unusual[name] = choices
+    return {**usual, "sets": unusual}
+
+
+def score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k: int) -> list[ModelScores]:
+    """Score TREC runs on one set; hits of queries without judgements are left out, which is printed.
+
+    Raises:
+        InputError: if there are several sets, a run is given twice, or it is one of another set.
+    """
+    (collection,) = collections
+    if len(collection.members) > 1:
+        raise InputError(
+            f"--from-run scores runs of one set; {collection.name} has {len(collection.members)}: name one"
+        )
+    (data,) = collection.members.values()
+    choices = {"search": "run", "top_k": top_k, **set_protocol(collections)}
+    document_ids = set(data.ids)
+    name_counts = Counter(file.name for file in files)
+    scores: dict[str, ModelScores] = {}
+    for file in files:
+        started = time.perf_counter()
+        name = file.name if name_counts[file.name] == 1 else str(file)
+        if name in scores:
+            raise InputError(f"--from-run {file} is given twice")
+        run = read_run(file)
+        judged = {query: dict(hits) for query, hits in run.items() if query in data.qrels}
+        if not judged:
+            raise InputError(f"{file}: none of its {len(run)} queries is judged in {data.name}; a run of another set?")
+        _say_unusual(name, run, judged, data, document_ids)
+        for query in data.own_rows:
+            judged.get(query, {}).pop(query, None)
+        score = score_run(data, judged, top_k)
+        seconds = time.perf_counter() - started
+        scores[name] = ModelScores("retrieve", name, choices, (score,), environment(None, None), seconds=seconds)
+    return list(scores.values())
+
+
+def _say_unusual(name: str, run: Run, judged: Run, data: RetrievalSet, document_ids: set[str]) -> None:
+    """Say which queries and documents of a run are not those of its set."""
+    if len(run) > len(judged):
+        console.note(f"{name}: {len(run) - len(judged)} queries are not judged in {data.name} and were left out")
+    unknown = 0
+    for hits in judged.values():
+        unknown += sum(document not in document_ids for document in hits)
+    if unknown:
+        console.warn(f"{name}: {unknown} hits are documents that are not in the corpus")
+    missing = sum(query not in judged for query in data.qrels)
+    if missing:
+        console.warn(f"{name}: {missing} of {len(data.qrels)} judged queries are not in the run: they score 0")
+
+
+def write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
+    """Write a line of JSON for each query of each set: the values of its metrics."""
+    with replacing(target) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        for of_model in scores:
+            for name, task in _searched_sets(of_model).items():
+                for row, query in enumerate(task.items):
+                    values = {metric: float(by_query[row]) for metric, by_query in task.item_values.items()}
+                    search = of_model.protocol["search"]
+                    line = {"model": of_model.model, "search": search, "set": name, "query": query}
+                    handle.write(json.dumps({**line, **values}, ensure_ascii=False) + "\n")
+
+
+def _searched_sets(scores: ModelScores) -> dict[str, TaskScore]:
+    """Return the scores of a model on single sets; a forum is named as ``cqadupstack/android``."""
+    sets: dict[str, TaskScore] = {}
+    for task in scores.tasks:
+        sets.update({f"{task.task}/{part.task}": part for part in task.parts})
+    for task in scores.tasks:
+        if not task.parts:
+            sets[task.task] = task
+    return sets
