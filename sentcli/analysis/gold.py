@@ -1,9 +1,6 @@
-"""Cosines of sentence pairs against gold scores: bins, rank differences, and correlations with surface features."""
+"""Cosines of sentence pairs against gold scores: bins, densities and rank differences."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +11,6 @@ Values = npt.NDArray[np.float64]
 BINS = 5
 DENSITY_POINTS = 200
 """The number of points at which a density is computed."""
-WORD = re.compile(r"\w+")
 
 
 def edges(gold: Values) -> Values:
@@ -90,37 +86,3 @@ def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]
     """
     order = np.argsort(np.abs(differences), kind="stable")
     return [int(i) for i in order[::-1][:count]], [int(i) for i in order[:count]]
-
-
-def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Values]:
-    """Return features of the surface of pairs, not of their meaning, each ``[n]`` and greater for more similar pairs.
-
-    ``length`` is the negated difference in words; ``first_word`` is 1 if it is the same; ``function_words`` and
-    ``other_words`` are the Jaccard similarity of the sets of lower-cased words in and outside of scikit-learn's list of
-    English stop words, and 1 for two empty sets.
-    """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    words = [[WORD.findall(text.lower()) for text in side] for side in (first, second)]
-    pairs = list(zip(*words, strict=True))
-    sets = [(set(a), set(b)) for a, b in pairs]
-    return {
-        "length": np.array([-abs(len(a) - len(b)) for a, b in pairs], dtype=np.float64),
-        "first_word": np.array([a[:1] == b[:1] for a, b in pairs], dtype=np.float64),
-        "function_words": np.array([_jaccard(a & ENGLISH_STOP_WORDS, b & ENGLISH_STOP_WORDS) for a, b in sets]),
-        "other_words": np.array([_jaccard(a - ENGLISH_STOP_WORDS, b - ENGLISH_STOP_WORDS) for a, b in sets]),
-    }
-
-
-def followed(values: Values, features: dict[str, Values]) -> dict[str, float | None]:
-    """Return Spearman's correlation, times 100, of values ``[n]`` with each feature; None if either is constant."""
-    from scipy.stats import spearmanr
-
-    return {
-        name: 100 * float(spearmanr(values, feature).statistic) if np.ptp(values) and np.ptp(feature) else None
-        for name, feature in features.items()
-    }
-
-
-def _jaccard(one: set[str] | frozenset[str], other: set[str] | frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one or other else 1.0

@@ -129,18 +129,23 @@ def encode(
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
     from sentcli.io.writers import output_kind
-    from sentcli.machine import threads
+    from sentcli.machine import environment, threads
     from sentcli.smaller import Smaller
 
     if not inputs or not model or (output is None and not estimate):
         missing = "INPUT..." if not inputs else "--model / -m" if not model else "--output / -o"
         raise InputError(f"missing {missing}; see sentcli encode --help")
     if output is None:
-        from sentcli.verbs.estimate import estimate as measured
+        from sentcli.evaluation.estimate import estimate_encoding
 
+        clock = Clock()
         files, shard_rows = _read_inputs(inputs, "vectors", reading, writing)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
-        return measured(model, options, files, shard_rows, smaller, (prompt_name, prompt))
+        estimates = estimate_encoding(model, options, files, shard_rows, smaller, (prompt_name, prompt))
+        protocol = {"estimate": True, "sample": len(estimates.sample.texts), **smaller.protocol()}
+        ran_on = environment(estimates.models[0].device, None)
+        record = Record("encode", ", ".join(model), protocol, estimates.to_dict(), ran_on, clock.seconds)
+        return Result.of(record, estimates.tables())
     name = _single(model)
     directory = output_kind(output) == "directory"
     if cluster.ray is not None:

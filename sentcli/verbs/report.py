@@ -231,7 +231,7 @@ def _sweep_name(path: Path) -> str:
 
 def _sweep_section(name: str, points: Sequence[Summary]) -> Section:
     """Return the table of a sweep, which `train` prints at its end: mean and standard deviation of each point."""
-    from sentcli.verbs.training_view import sweep_table
+    from sentcli.training.view import sweep_table
 
     runs = sum(len(point.runs) for point in points)
     return Section(f"Sweep {name}", table=sweep_table(f"Sweep {name}: {runs:,} runs", points))

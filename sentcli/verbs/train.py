@@ -93,11 +93,10 @@ def train(
     from sentcli.methods.method_file import load_method_file, naming_the_line
     from sentcli.methods.recipes import load_recipe
     from sentcli.processes import is_first, together
+    from sentcli.training.planned import sweep_of
     from sentcli.training.records import RESULTS_FILE
     from sentcli.training.request import AUTO, TrainRequest, methods_for
-    from sentcli.verbs.dry_run import dry_run
-    from sentcli.verbs.start_check import check_start
-    from sentcli.verbs.train_runs import planned_runs, run_many, run_one, sweep_of
+    from sentcli.verbs.train_runs import check_start, dry_run, run_many, run_one
 
     recipe = None if changes.recipe is None else load_recipe(changes.recipe)
     files = input_files(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
@@ -145,7 +144,7 @@ def train(
         if evaluation.check_start:
             return check_start(request)
         if runs.dry_run:
-            return dry_run(request, planned_runs(request, sweep) if sweep.points else [])
+            return dry_run(request, sweep)
         if sweep.points:
             return run_many(request, sweep, runs.results or output / RESULTS_FILE, cluster)
         return run_one(request)

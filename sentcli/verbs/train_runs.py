@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,27 +11,50 @@ from typing import TYPE_CHECKING, Any
 from sentcli import console
 from sentcli.cluster.pool import open_cluster
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
-from sentcli.errors import InputError
 from sentcli.machine import environment
-from sentcli.verbs import training_view
+from sentcli.training import view as training_view
+from sentcli.training.view import SweepView
 
 if TYPE_CHECKING:
     from sentcli.cluster.options import ClusterOptions
-    from sentcli.training.observer import Observer
-    from sentcli.training.options import DataOptions, SweepOptions
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
     from sentcli.training.sweep import Asha, Sweep, SweepResult, SweepRun
 
 
+def check_start(request: TrainRequest) -> Result:
+    """Say whether a few steps gain from the start; the exit code is 3 if they do not."""
+    from sentcli.training import start_check
+
+    clock = Clock()
+    check = start_check.check_start(request)
+    record = Record(
+        "train", request.model, results=check.to_dict(), environment=check.environment, seconds=clock.seconds
+    )
+    return Result.of(record, [check.table()], verdict=check.sentence(), exit_code=0 if check.gains else 3)
+
+
+def dry_run(request: TrainRequest, varied: Sweep) -> Result:
+    """Say what a run or the runs of a sweep will take."""
+    from sentcli.training.dry_run import MEASURED_STEPS, estimate_training
+    from sentcli.training.planned import planned_runs
+
+    clock = Clock()
+    estimate = estimate_training(request, planned_runs(request, varied) if varied.points else [])
+    protocol = {"dry_run": True, "measured_steps": MEASURED_STEPS}
+    facts = environment(request.device, None)
+    record = Record("train", request.model, protocol, estimate.to_dict(), facts, clock.seconds)
+    return Result.of(record, [estimate.table()], verdict=estimate.sentence())
+
+
 def run_one(request: TrainRequest) -> Result:
     """Train once, and print and return the results."""
+    from sentcli.analysis.training_curve import curve
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare
     from sentcli.training.run import after_first_stage, first_stage, run
     from sentcli.training.run_folder import WEIGHTS_FILE
-    from sentcli.verbs.training_curve import curve
 
     clock = Clock()
     if (first := first_stage(request)) is not None:
@@ -85,20 +106,11 @@ def _done_so_far(output: Path) -> dict[str, Any]:
     return {}
 
 
-def planned_runs(request: TrainRequest, varied: Sweep) -> list[SweepRun]:
-    """Return the runs of a sweep, each of which has been checked as far as it can be before it starts."""
-    from sentcli.training import sweep
-
-    try:
-        return sweep.plan(request, varied.points, varied.seeds)
-    except InputError as error:
-        raise InputError(f"{varied.file}: {error}" if varied.file else str(error)) from error
-
-
 def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: ClusterOptions) -> Result:
     """Run those points of a sweep that have not been run, and return the table of all."""
     from sentcli.processes import is_first
     from sentcli.training import sweep
+    from sentcli.training.planned import planned_runs
     from sentcli.training.records import parts_means, read_results, summarize, warmup_notes
 
     points, seeds = varied.points, varied.seeds
@@ -187,64 +199,6 @@ def _run_on_ray(
             return run_all_on_ray(planned, results, view, pool, device, asha)
 
 
-class SweepView:
-    """Prints which run of a sweep starts, and shows its steps until the next one starts.
-
-    Args:
-        runs: of the sweep.
-        views: closes the view of the run that is shown.
-    """
-
-    def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
-        self.runs, self.views = runs, views
-        self.said: dict[str, float] = {}
-        self.began: dict[str, float] = {}
-        """When each run began that this process has made; one with ``--after`` trains twice."""
-
-    def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
-        """Print which run starts, and show its steps."""
-        now, number = time.monotonic(), self.runs.index(run)
-        left = ""
-        if earlier := [began for name, began in self.began.items() if name != run.name]:
-            of_one = (now - earlier[0]) / len(earlier)
-            left = f"; about {console.duration(of_one * (len(self.runs) - number))} left, if all take as long as so far"
-        self.began.setdefault(run.name, now)
-        console.note(f"{self._title(run)}{left}")
-        return self.views.enter_context(training_view.training(prepared))
-
-    def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
-        """Print scores and, as often as for one run, the terms of the loss."""
-        now, is_step = time.monotonic(), "loss" in line
-        every = line["step"] % training_view.LOG_EVERY == 0
-        if is_step and not every and now - self.said.setdefault(run.name, now) <= console.EVERY:
-            return
-        self.said[run.name] = now
-        hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")
-        shown = {key: value for key, value in line.items() if key not in hidden and not key.startswith("share_")}
-        values = {key: value for key, value in shown.items() if isinstance(value, int | float)}
-        numbers = (f"{key} {training_view.loss_text(value)}" for key, value in values.items())
-        best = " (best so far)" if line.get("best") and line["step"] else ""
-        console.note(f"{self._title(run)}, step {line['step']}: {', '.join(numbers)}{best}")
-
-    def finished(self, run: SweepRun, record: Mapping[str, Any]) -> None:
-        """Print that another process has made a run."""
-        early = f" early, at step {record['results']['steps']}" if record["results"].get("ended_early") else ""
-        console.note(f"{self._title(run)}: finished{early}")
-
-    def skipped(self, run: SweepRun) -> None:
-        """Print that a run has finished before."""
-        console.note(f"{self._title(run)}: finished before")
-
-    def failed(self, run: SweepRun, message: str) -> None:
-        """Print why a run ended."""
-        console.warn(f"{self._title(run)}: {message}")
-
-    def _title(self, run: SweepRun) -> str:
-        """Close the view of the last run, and return the number and the name of this one."""
-        self.views.close()
-        return f"run {self.runs.index(run) + 1} of {len(self.runs)}, {run.name}"
-
-
 def _protocol(prepared: Prepared) -> dict[str, Any]:
     """Return every choice on which the result of a run depends."""
     encoder, method = prepared.encoder, prepared.method
@@ -262,38 +216,3 @@ def _protocol(prepared: Prepared) -> dict[str, Any]:
         **({} if prepared.request.data.hold_out is None else {"hold_out": prepared.request.data.hold_out}),
         **({} if prepared.request.first_stage is None else {"first_stage": prepared.request.first_stage}),
     }
-
-
-def sweep_of(options: SweepOptions, data: DataOptions, files: Sequence[str]) -> Sweep:
-    """Return what several runs vary; for a single run there are no points.
-
-    Args:
-        options: the grid and the seeds.
-        data: of which ``--hold-out`` topics and 10-fold and ``--text-of`` each make several points.
-        files: the data, whose topics are held out.
-
-    Raises:
-        InputError: if the seeds are no whole numbers, or one is repeated; as `read_sweep`.
-    """
-    from sentcli.evaluation.transfer import AVERAGED
-    from sentcli.training.inputs import EACH
-    from sentcli.training.pairs import every_hold_out
-    from sentcli.training.sweep import Sweep, read_sweep
-
-    sweep = Sweep([], []) if options.sweep is None else read_sweep(options.sweep)
-    points, seeds = sweep.points, sweep.seeds
-    if options.seeds is not None:
-        try:
-            seeds = [int(seed) for seed in options.seeds.split(",")]
-        except ValueError as error:
-            raise InputError(f"--seeds {options.seeds}: expected whole numbers, such as 48,49,50") from error
-        if len(set(seeds)) < len(seeds):
-            raise InputError(f"--seeds {options.seeds}: a seed stands twice")
-        points = points or [{}]
-    for key, parts in (
-        ("hold_out", every_hold_out(data.hold_out, files) if data.hold_out else []),
-        ("text_of", list(AVERAGED) if data.text_of == EACH else []),
-    ):
-        if len(parts) > 1:
-            points = [{**point, key: part} for point in points or [{}] for part in parts]
-    return replace(sweep, points=points, seeds=seeds)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sentcli.analysis.gold import followed, surface
+from sentcli.evaluation.pair_surface import followed, surface
 
 
 def test_features_of_pairs():

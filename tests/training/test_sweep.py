@@ -11,10 +11,10 @@ from filelock import FileLock
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.transfer import AVERAGED
 from sentcli.training import sweep
+from sentcli.training import view as training_view
 from sentcli.training.data import Subset, read_corpus
 from sentcli.training.records import append_record, over_runs, read_results, summarize
 from sentcli.training.request import TrainRequest
-from sentcli.verbs import training_view
 from tests.evaluation.conftest import write_downstream
 
 

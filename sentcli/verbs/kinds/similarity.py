@@ -96,6 +96,7 @@ class GoldPairs:
         import numpy as np
 
         from sentcli.analysis import gold
+        from sentcli.evaluation.pair_surface import surface
 
         self.name, self.subsets, self.top = name, subsets, top
         self.gold = np.concatenate([subset.gold for subset in subsets])
@@ -103,7 +104,7 @@ class GoldPairs:
             raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {shared.LEAST_ITEMS}")
         self.first = [text for subset in subsets for text in subset.first]
         self.second = [text for subset in subsets for text in subset.second]
-        self.features = {"gold": self.gold, **gold.surface(self.first, self.second)}
+        self.features = {"gold": self.gold, **surface(self.first, self.second)}
         self.edges = gold.edges(self.gold)
         self.bin_names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
         self.cosines: dict[str, Values] = {}
@@ -117,6 +118,7 @@ class GoldPairs:
 
         from sentcli.analysis import gold
         from sentcli.evaluation import sts
+        from sentcli.evaluation.pair_surface import followed
         from sentcli.evaluation.score_kinds import AGGREGATIONS
 
         clock = Clock()
@@ -140,7 +142,7 @@ class GoldPairs:
             "spearman": score.metrics["spearman"],
             "pearson": score.metrics["pearson"],
             "bins": bins.astype(object).where(bins.notna(), None).to_dict("records"),
-            "follows": {"raw": gold.followed(cosines, self.features), "centred": gold.followed(centred, self.features)},
+            "follows": {"raw": followed(cosines, self.features), "centred": followed(centred, self.features)},
             "least_agreed": least,
             "most_agreed": most,
         }
@@ -202,7 +204,7 @@ class GoldPairs:
         return Table.of_rows(title, rows, formats=formats, notes=("Correlations times 100.",))
 
     def _follows(self) -> Table:
-        from sentcli.analysis.gold import followed
+        from sentcli.evaluation.pair_surface import followed
 
         rows = {
             f"{name}{end}": results["follows"][key]

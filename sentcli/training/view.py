@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sentcli.training.observer import Observer, OtherStart, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
     from sentcli.training.records import Summary
+    from sentcli.training.sweep import SweepRun
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
@@ -175,6 +176,64 @@ def _introduce(prepared: Prepared) -> None:
         console.warn(note)
     if prepared.corpus.blank:
         console.warn(f"{prepared.corpus.blank} blank rows were left out")
+
+
+class SweepView:
+    """Prints which run of a sweep starts, and shows its steps until the next one starts.
+
+    Args:
+        runs: of the sweep.
+        views: closes the view of the run that is shown.
+    """
+
+    def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
+        self.runs, self.views = runs, views
+        self.said: dict[str, float] = {}
+        self.began: dict[str, float] = {}
+        """When each run began that this process has made; one with ``--after`` trains twice."""
+
+    def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
+        """Print which run starts, and show its steps."""
+        now, number = time.monotonic(), self.runs.index(run)
+        left = ""
+        if earlier := [began for name, began in self.began.items() if name != run.name]:
+            of_one = (now - earlier[0]) / len(earlier)
+            left = f"; about {console.duration(of_one * (len(self.runs) - number))} left, if all take as long as so far"
+        self.began.setdefault(run.name, now)
+        console.note(f"{self._title(run)}{left}")
+        return self.views.enter_context(training(prepared))
+
+    def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
+        """Print scores and, as often as for one run, the terms of the loss."""
+        now, is_step = time.monotonic(), "loss" in line
+        every = line["step"] % LOG_EVERY == 0
+        if is_step and not every and now - self.said.setdefault(run.name, now) <= console.EVERY:
+            return
+        self.said[run.name] = now
+        hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")
+        shown = {key: value for key, value in line.items() if key not in hidden and not key.startswith("share_")}
+        values = {key: value for key, value in shown.items() if isinstance(value, int | float)}
+        numbers = (f"{key} {loss_text(value)}" for key, value in values.items())
+        best = " (best so far)" if line.get("best") and line["step"] else ""
+        console.note(f"{self._title(run)}, step {line['step']}: {', '.join(numbers)}{best}")
+
+    def finished(self, run: SweepRun, record: Mapping[str, Any]) -> None:
+        """Print that another process has made a run."""
+        early = f" early, at step {record['results']['steps']}" if record["results"].get("ended_early") else ""
+        console.note(f"{self._title(run)}: finished{early}")
+
+    def skipped(self, run: SweepRun) -> None:
+        """Print that a run has finished before."""
+        console.note(f"{self._title(run)}: finished before")
+
+    def failed(self, run: SweepRun, message: str) -> None:
+        """Print why a run ended."""
+        console.warn(f"{self._title(run)}: {message}")
+
+    def _title(self, run: SweepRun) -> str:
+        """Close the view of the last run, and return the number and the name of this one."""
+        self.views.close()
+        return f"run {self.runs.index(run) + 1} of {len(self.runs)}, {run.name}"
 
 
 def summary(result: TrainResult, output: Path) -> None:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli import console
-from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.served import Served
-from sentcli.machine import environment, threads
+from sentcli.machine import threads
 from sentcli.model.options import LoadOptions, Precision
 from sentcli.table import Table
 from sentcli.waiting import busy_note
@@ -104,9 +103,53 @@ def read_sample(files: Inputs, shard_rows: int) -> Sample:
         return Sample(texts, distinct, round(file.stat().st_size * survey.rows / max(weighed, 1)))
 
 
-def estimate(
+@dataclass(frozen=True)
+class Estimates:
+    """What encoding a corpus takes with each model."""
+
+    models: Sequence[Estimate]
+    sample: Sample
+    rows: int
+    shard_rows: int
+    """The rows of a shard, within which equal texts are encoded once."""
+    busy: str | None
+    """That the machine is busy with something else, in words."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What is known of the corpus."""
+        distinct = self.sample.distinct
+        return {
+            "rows": self.rows,
+            "distinct": distinct,
+            "duplicates": self.rows - distinct,
+            "rows_bytes": self.sample.rows_bytes,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as JSON."""
+        return {**self.counts, "models": [asdict(entry) for entry in self.models]}
+
+    def tables(self) -> list[Table]:
+        """Return what encoding takes, and what an index takes besides where one is worth it."""
+        repeated, size = self.rows - self.sample.distinct, len(self.sample.texts)
+        notes = [
+            f"{self.rows:,} rows, of which {repeated:,} repeat another one of the same {self.shard_rows:,} and are not "
+            f"encoded again; measured on {size:,} of them, on this machine as it is busy now. Nothing was written.",
+            f"A directory has about {_megabytes(self.sample.rows_bytes)} of ids, texts and other columns besides; "
+            "a .parquet has the same in one file, somewhat compressed.",
+        ]
+        if self.busy is not None:
+            notes.append(f"{self.busy.capitalize()}.")
+        tables = [_table(self.models, notes)]
+        if any(entry.index_bytes for entry in self.models):
+            tables.append(_index_table(self.models))
+        return tables
+
+
+def estimate_encoding(
     models: Sequence[str], options: LoadOptions, files: Inputs, shard_rows: int, smaller: Smaller, prompt: Prompt
-) -> Result:
+) -> Estimates:
     """Return what encoding takes with each model, in the precision that is asked for, else in fp32 and int8.
 
     Args:
@@ -120,44 +163,28 @@ def estimate(
     Raises:
         InputError: for a model that is served, or a corpus without texts.
     """
-    clock = Clock()
-    for served in filter(None, map(Served.parse, models)):
-        raise served.lacks("--estimate, which measures this machine")
+    for model in models:
+        served = Served.parse(model)
+        if served is not None:
+            raise served.lacks("--estimate, which measures this machine")
     sample = read_sample(files, shard_rows)
     if not sample.texts:
         raise InputError("no row has a text: there is nothing to estimate")
-    rows, distinct, size = files.survey.rows, sample.distinct, len(sample.texts)
-    counts = {"rows": rows, "distinct": distinct, "duplicates": rows - distinct, "rows_bytes": sample.rows_bytes}
-    estimates: list[Estimate] = []
-    busy = busy_note(threads())
+    corpus = Estimates([], sample, files.survey.rows, shard_rows, busy_note(threads()))
     precisions: Sequence[Precision] = [options.precision]
     if options.precision == "auto" and options.on_cpu:
         precisions = ["fp32", "int8"]
+    measured = []
     for model in models:
         for precision in precisions:
+            load = replace(options, precision=precision)
             try:
-                load = replace(options, precision=precision)
-                estimates.append(_measure(model, load, sample.texts, counts, smaller, prompt))
+                measured.append(_measure(model, load, sample.texts, corpus.counts, smaller, prompt))
             except SentcliError as error:
                 if precision != "int8" or options.precision != "auto":
                     raise
                 console.note(f"{model}: no int8 here ({error})")
-    notes = [
-        f"{rows:,} rows, of which {rows - distinct:,} repeat another one of the same {shard_rows:,} and are not "
-        f"encoded again; measured on {size:,} of them, on this machine as it is busy now. Nothing was written.",
-        f"A directory has about {_megabytes(sample.rows_bytes)} of ids, texts and other columns besides; "
-        "a .parquet has the same in one file, somewhat compressed.",
-    ]
-    if busy is not None:
-        notes.append(f"{busy.capitalize()}.")
-    models_json = [asdict(entry) for entry in estimates]
-    tables = [_table(estimates, notes)]
-    if any(entry.index_bytes for entry in estimates):
-        tables.append(_index_table(estimates))
-    protocol = {"estimate": True, "sample": size, **smaller.protocol()}
-    results = {**counts, "models": models_json}
-    facts = environment(estimates[0].device, None)
-    return Result.of(Record("encode", ", ".join(models), protocol, results, facts, clock.seconds), tables)
+    return replace(corpus, models=measured)
 
 
 def _measure(
