@@ -48,52 +48,73 @@ def run_all_on_ray(
     Raises:
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
-    known = pool.ray.put(read_results(results))
-    judge = None
-    if asha is not None:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        # on the node of this process, so that the judge ends with the sweep and not before
-        here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
-        judge = pool.ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
+    records = pool.ray.put(read_results(results))
+    judge = None if asha is None else _start_judge(pool, asha)
     waiting = deque(replace(run, request=replace(run.request, device=device)) for run in planned)
-    runs, read = {run.name: run for run in planned}, {run.name: _new_lines(run, None)[1] for run in planned}
+    logs = {run.name: _Log(run) for run in planned}
     added: set[str] = set()
     ended: dict[str, dict[str, Any]] = {}
     outcome = SweepResult()
-    for event in pool.run_each(waiting, _make_record, known, str(Path.cwd()), judge):
-        for item in [*pool.items, *([event.item] if event.item else [])]:
-            lines, read[item.name] = _new_lines(item, read[item.name])
-            for line in lines:
-                observer.logged(runs[item.name], line)
+    for event in pool.run_each(waiting, _make_record, records, str(Path.cwd()), judge):
+        started = list(pool.items)
+        if event.item:
+            started.append(event.item)
+        for item in started:
+            log = logs[item.name]
+            for line in log.new_lines():
+                observer.logged(log.run, line)
         if event.kind in ("failed", "died"):
             if not isinstance(event.value, SentcliError):
                 raise event.value
             is_first = event.kind == "failed" and event.item.name == planned[0].name
-            _refused(runs[event.item.name], event.value, outcome, observer, is_first=is_first)
+            _refused(logs[event.item.name].run, event.value, outcome, observer, is_first=is_first)
         elif event.kind == "done":
-            run, (record, is_new) = runs[event.item.name], event.value
-            if is_new and record["digest"] not in added:
-                append_record(results, record)
-                added.add(record["digest"])
-            if is_new:
-                observer.finished(run, record)
-            else:
+            run = logs[event.item.name].run
+            record, is_new = event.value
+            if not is_new:
                 observer.skipped(run)
+            else:
+                if record["digest"] not in added:
+                    append_record(results, record)
+                    added.add(record["digest"])
+                observer.finished(run, record)
             ended[run.name] = {**record, "run": run.name, "point": run.point}
     outcome.records = [ended[run.name] for run in planned if run.name in ended]
     return outcome
 
 
-def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
-    """Return the whole lines in the metrics of a run from a byte on, and the byte behind them; None is the end."""
-    path = run.request.output / METRICS_FILE
-    data = path.read_bytes() if path.is_file() else b""
-    begin, end = min(len(data) if begin is None else begin, len(data)), data.rfind(b"\n") + 1
-    try:
-        return parsed(data[begin:end], path), max(begin, end)
-    except DataError:  # the file was begun anew
-        return [], end
+def _start_judge(pool: Pool, asha: Asha) -> Any:
+    """Start the `Judge` on the node of this process, so that it ends with the sweep and not before."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
+    return pool.ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
+
+
+class _Log:
+    """The metrics of a run, which another process writes, from now on."""
+
+    def __init__(self, run: SweepRun) -> None:
+        self.run = run
+        self.path = run.request.output / METRICS_FILE
+        self.end = len(self._data())
+        """How many bytes have been read."""
+
+    def new_lines(self) -> list[dict[str, Any]]:
+        """Return the whole lines that were added since the last call."""
+        data = self._data()
+        begin = min(len(data), self.end)
+        end = data.rfind(b"\n") + 1
+        try:
+            lines = parsed(data[begin:end], self.path)
+        except DataError:  # the file was begun anew
+            self.end = end
+            return []
+        self.end = max(begin, end)
+        return lines
+
+    def _data(self) -> bytes:
+        return self.path.read_bytes() if self.path.is_file() else b""
 
 
 class Judge:
@@ -120,7 +141,7 @@ class Judge:
         while step >= asha.grace_period * asha.reduction_factor ** (rung + 1):
             rung += 1
         if rung >= 0 and run not in self.rungs[rung]:
-            others = [*self.rungs[rung].values()]
+            others = list(self.rungs[rung].values())
             self.rungs[rung][run] = score
             if others and score < np.quantile(others, 1 - 1 / asha.reduction_factor):
                 self.ended.setdefault(run, step)
@@ -141,11 +162,14 @@ class _Reporting:
     """
 
     def __init__(self, judge: Any, run: SweepRun) -> None:
-        self.judge, self.run, self.key = judge, run, ""
+        self.judge = judge
+        self.run = run
+        self.key = ""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> _Reporting | None:
         """Return the observer of a training, which is not that of ``--after``."""
-        if self.judge is None or not prepared.inputs.dev or prepared.request.output != run.request.output:
+        is_first_stage = prepared.request.output != run.request.output
+        if self.judge is None or is_first_stage or not prepared.inputs.dev:
             return None
         self.key = prepared.inputs.dev[0].key
         return self
@@ -161,10 +185,13 @@ class _Reporting:
             DataError: for a damaged line.
         """
         path = self.run.request.output / METRICS_FILE
-        lines = parsed(path.read_bytes() if path.is_file() else b"", path)
-        scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
-        numbers = [(step, score) for step, score in scores if isinstance(score, int | float)]
-        require_ray().get(self.judge.take.remote(self.run.name, numbers))
+        data = path.read_bytes() if path.is_file() else b""
+        scores = []
+        for line in parsed(data, path):
+            keys = [key for key in line if key.startswith("dev_")]
+            if keys and isinstance(line[keys[0]], int | float):
+                scores.append((line["step"], line[keys[0]]))
+        require_ray().get(self.judge.take.remote(self.run.name, scores))
 
     def other_start(self, other: OtherStart) -> None:
         """Do nothing."""

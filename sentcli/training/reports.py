@@ -50,8 +50,11 @@ class StepReports:
     def __init__(
         self, folder: RunFolder, observer: Observer | None, progress: Progress, gradients: Gradients, total: int
     ) -> None:
-        self.folder, self.observer, self.progress, self.total = folder, observer, progress, total
-        self.behind, self.overflow = gradients.behind, gradients.scaler.is_enabled()
+        self.folder = folder
+        self.observer = observer
+        self.progress = progress
+        self.total = total
+        self.gradients = gradients
         self.waiting: list[Step] = []
         self.checked: list[tuple[Step, dict[str, float], float]] = []
 
@@ -62,13 +65,13 @@ class StepReports:
             SentcliError: if its loss or its gradient is not finite.
         """
         self.waiting.append(step)
-        self._check(self.behind)
+        self._check(self.gradients.behind)
 
     def log(self) -> None:
         """Report the steps that have been checked."""
         for step, values, norm in self.checked:
-            self.progress.add(step.batches, step.numbers.shares)
             shares = step.numbers.shares
+            self.progress.add(step.batches, shares)
             info = StepInfo(step.number, self.total, values, shares, step.rate, norm, self.progress.speed)
             self.folder.log(info.line())
             if self.observer is not None:
@@ -90,7 +93,7 @@ class StepReports:
         while len(self.waiting) > behind:
             step = self.waiting.pop(0)
             values, norm = step.numbers.read()
-            stop_if_not_finite(step, values, norm, self.folder, overflow=self.overflow)
+            stop_if_not_finite(step, values, norm, self.folder, overflow=self.gradients.scaler.is_enabled())
             self.checked.append((step, values, norm))
 
 
@@ -107,10 +110,13 @@ def stop_if_not_finite(step: Step, values: dict[str, float], norm: float, folder
     Raises:
         SentcliError: if the loss, or without `overflow` the gradient, is not finite.
     """
-    finite = math.isfinite(values["loss"])
-    if finite and (overflow or norm < math.inf):
+    if not math.isfinite(values["loss"]):
+        problem = f"the loss is {values['loss']}"
+    elif not overflow and not norm < math.inf:
+        problem = f"the norm of the gradient is {norm}"
+    else:
         return
-    rows, views = [list(batch.rows) for batch in step.batches], [batch.texts.views for batch in step.batches]
+    rows = [list(batch.rows) for batch in step.batches]
+    views = [batch.texts.views for batch in step.batches]
     path = folder.keep_failed({"step": step.number, **values, "grad_norm": norm, "rows": rows, "views": views})
-    problem = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
     raise SentcliError(f"step {step.number}: {problem}; the sentences are in {path}; try a lower --learning-rate")

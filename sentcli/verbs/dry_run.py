@@ -95,7 +95,8 @@ def _costly(point: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measure(request: TrainRequest, settings: str, runs: int) -> Kind:
     """Run a few steps with an evaluation before and after them, and scale the times to the whole run."""
-    from sentcli.training.prepare import WARM_UP, prepare
+    from sentcli.training.notes import WARM_UP
+    from sentcli.training.prepare import prepare
     from sentcli.training.run import run
 
     if request.after is not None:
