@@ -61,7 +61,8 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
         f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
     ]
     files = "\n".join(file_lines)
-    rows = "\n".join([f"| {name} | {value} |" for name, value in _settings(method, settings).items()])
+    named = _settings(method, settings)
+    rows = "\n".join([f"| {name} | {value} |" for name, value in named.items()])
     head = ""
     if settings and method["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."

@@ -156,17 +156,13 @@ def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Sco
     return Progress(**facts["progress"]), Scores(**facts["scores"])
 
 
+@dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run folder, and the best weights that they refer to.
+    """The checkpoints of one run folder, and the best weights that they refer to."""
 
-    Args:
-        folder: the folder of the run.
-        best_digests: the SHA-256 of the best weights by step, as far as it has been computed; it is filled.
-    """
-
-    def __init__(self, folder: Path, best_digests: dict[int, str]) -> None:
-        self.folder = folder
-        self.best_digests = best_digests
+    folder: Path
+    best_digests: dict[int, str]
+    """The SHA-256 of the best weights by step, as far as it has been computed; it is filled."""
 
     def keep_best(self, model: nn.Module, step: int) -> None:
         """Write the current weights as the best so far; older best weights stay while a checkpoint refers to them."""

@@ -63,28 +63,22 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     Raises:
         InputError: if two of them have the same name, or as `labelled_data.load_tasks`.
     """
-    sets: list[DevSet] = []
     evaluation = request.evaluation
+    tasks: list[OwnTask] = []
     for file in evaluation.dev or []:
         fields = _fields(request.data.pair_fields, file)
-        for task in load_tasks([file], kind=evaluation.kind, fields=fields, draws=0):
-            metric = task.kind.main
-            sets.append(DevSet(task.name, metric, _key(sets, task.name, metric), task, tested_texts(task)))
+        tasks += load_tasks([file], kind=evaluation.kind, fields=fields, draws=0)
     if evaluation.eval_data is not None:
-        name, metric = STSB_DEV
-        stsb = sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name])
-        sets.append(DevSet(name, metric, _key(sets, name, metric), stsb, stsb.texts))
-    names: set[str] = set()
-    for dev in sets:
-        if dev.name in names:
-            raise InputError(f"--dev: two sets are called {dev.name}: rename one")
-        names.add(dev.name)
-    return tuple(sets)
-
-
-def _key(earlier: list[DevSet], name: str, metric: str) -> str:
-    """Return the name of a score in ``metrics.jsonl``: that of the first set is ``dev``, whatever its name."""
-    return f"{name}_{metric}" if earlier else f"dev_{metric}"
+        name, _ = STSB_DEV
+        tasks.append(sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name]))
+    sets: dict[str, DevSet] = {}
+    for task in tasks:
+        if task.name in sets:
+            raise InputError(f"--dev: two sets are called {task.name}: rename one")
+        metric = task.kind.main
+        key = f"{task.name}_{metric}" if sets else f"dev_{metric}"
+        sets[task.name] = DevSet(task.name, metric, key, task, tested_texts(task))
+    return tuple(sets.values())
 
 
 def _fields(fields: str | None, file: str) -> str | None:

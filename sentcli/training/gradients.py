@@ -190,20 +190,19 @@ class Gradients:
             norms[name] = 0.0
             if term.requires_grad:
                 weighted = self.scaler.scale(self.model.weights[name] * term)
-                norms[name] = _norm(torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True))
+                gradients = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True)
+                parts = [gradient.norm() for gradient in gradients if gradient is not None]
+                if parts:
+                    norms[name] = float(torch.stack(parts).norm())
         total = sum(norms.values())
-        return {name: norm / total for name, norm in norms.items()} if total > 0 else {}
+        if not total > 0:
+            return {}
+        return {name: norm / total for name, norm in norms.items()}
 
 
 def trained_parameters(module: nn.Module) -> list[nn.Parameter]:
     """Return the parameters of a module that are trained."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
-
-
-def _norm(gradients: Sequence[Tensor | None]) -> float:
-    """Return the norm of all gradients together; those that are None count as 0."""
-    norms = [gradient.norm() for gradient in gradients if gradient is not None]
-    return float(torch.stack(norms).norm()) if norms else 0.0
 
 
 def random_states(device: torch.device) -> list[Tensor]:
@@ -230,8 +229,10 @@ def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimize
     decayed: list[nn.Parameter] = []
     undecayed: list[nn.Parameter] = []
     for parameter in trained_parameters(model):
-        is_decayed = settings.decay_all or parameter.ndim >= 2
-        (decayed if is_decayed else undecayed).append(parameter)
+        if settings.decay_all or parameter.ndim >= 2:
+            decayed.append(parameter)
+        else:
+            undecayed.append(parameter)
     groups: list[dict[str, Any]] = []
     if decayed:
         groups.append({"params": decayed, "weight_decay": settings.weight_decay})

@@ -78,7 +78,12 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     transfer = read_transfer(request)
     leaked: list[int] = []
     if len(corpus.texts) > 1 or corpus.scores is not None:
-        leaked = leaked_rows(corpus, _tested_texts(test, dev))
+        tested: list[str] = []
+        for dev_set in dev:
+            tested += dev_set.texts
+        for subsets in (test or {}).values():
+            tested += sts.sentences(subsets)
+        leaked = leaked_rows(corpus, tested)
     if request.data.no_leak:
         corpus = without_rows(corpus, leaked)
         if not corpus.sentences:
@@ -94,16 +99,6 @@ def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None
     for objective in method.objectives.values():
         places += objective.reads()
     return places
-
-
-def _tested_texts(test: Tasks | None, dev: Sequence[DevSet]) -> list[str]:
-    """Return the texts of the dev and test sets."""
-    texts: list[str] = []
-    if test is not None:
-        texts += sts.sentences(list(chain.from_iterable(test.values())))
-    for dev_set in dev:
-        texts += dev_set.texts
-    return texts
 
 
 def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:

@@ -21,7 +21,7 @@ and views follow from (seed, step), all other random numbers from the states tha
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -146,29 +146,22 @@ def run_order(model: TrainingModel, settings: Settings, sentences: int) -> Order
     return Order(sentences, settings.batch_size, settings.seed, model.least_rows, process_count())
 
 
+@dataclass
 class BestKeeper:
     """Scores the encoder during training and keeps the best weights on disk, those of the better one of two encoders.
 
     With several processes, the first one scores and the others wait.
     """
 
-    def __init__(
-        self,
-        model: TrainingModel,
-        folder: RunFolder,
-        score: Score | None,
-        observer: Observer | None,
-        settings: Settings,
-        dev: DevSet | None,
-        scores: Scores | None = None,
-    ) -> None:
-        self.model = model
-        self.folder = folder
-        self.score = score
-        self.observer = observer
-        self.settings = settings
-        self.dev = dev
-        self.scores = scores or Scores()
+    model: TrainingModel
+    folder: RunFolder
+    score: Score | None
+    """Scores an encoder; None keeps the last weights."""
+    observer: Observer | None
+    settings: Settings
+    dev: DevSet | None
+    """The dev set that decides which weights are best."""
+    scores: Scores = field(default_factory=Scores)
 
     def evaluate(self, step: int) -> None:
         """Score the encoder and keep its weights if they are the best so far."""

@@ -206,11 +206,11 @@ class TrainResult:
 TRACKERS = ("tensorboard", "wandb")
 
 
+@dataclass(frozen=True)
 class Tracker:
     """An `Observer` that sends numbers by name."""
 
-    def __init__(self, send: Send) -> None:
-        self.send = send
+    send: Send
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Do nothing: the steps after the checkpoint are sent again."""

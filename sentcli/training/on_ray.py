@@ -6,9 +6,9 @@ Where a sweep asks for it, one actor hears the scores of all runs and ends those
 from __future__ import annotations
 
 import os
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,9 @@ import numpy as np
 
 from sentcli.cluster import require_ray
 from sentcli.cluster_pool import Pool
-from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.errors import DataError, SentcliError
 from sentcli.training import sweep
 from sentcli.training.records import METRICS_FILE, append_record, parsed, read_results
-from sentcli.training.run_folder import LockedError
 from sentcli.training.sweep import Asha, SweepObserver, SweepResult, SweepRun
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def run_all_on_ray(
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
     records = pool.ray.put(read_results(results))
-    judge = None if asha is None else _start_judge(pool, asha)
+    judge = _start_judge(pool, asha)
     waiting = deque(replace(run, request=replace(run.request, device=device)) for run in planned)
     logs = {run.name: _Log(run) for run in planned}
     added: set[str] = set()
@@ -67,7 +66,7 @@ def run_all_on_ray(
             if not isinstance(event.value, SentcliError):
                 raise event.value
             is_first = event.kind == "failed" and event.item.name == planned[0].name
-            _refused(logs[event.item.name].run, event.value, outcome, observer, is_first=is_first)
+            sweep.keep_error(logs[event.item.name].run, event.value, outcome, observer, is_first=is_first)
         elif event.kind == "done":
             run = logs[event.item.name].run
             record, is_new = event.value
@@ -83,8 +82,10 @@ def run_all_on_ray(
     return outcome
 
 
-def _start_judge(pool: Pool, asha: Asha) -> Any:
-    """Start the `Judge` on the node of this process, so that it ends with the sweep and not before."""
+def _start_judge(pool: Pool, asha: Asha | None) -> Any:
+    """Start the `Judge` on the node of this process, so that it ends with the sweep and not before, if there is one."""
+    if asha is None:
+        return None
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
@@ -117,32 +118,30 @@ class _Log:
         return self.path.read_bytes() if self.path.is_file() else b""
 
 
+@dataclass
 class Judge:
     """The actor that ends runs which are behind.
 
     This is asynchronous successive halving (Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys
     2020, algorithm 2) as Ray Tune's ASHA scheduler decides it: at each rung a run goes on if its score is not below the
     quantile 1 - 1 / reduction_factor of the scores that other runs have had there before.
-
-    Args:
-        asha: its settings.
     """
 
-    def __init__(self, asha: Asha) -> None:
-        self.asha = asha
-        self.rungs: dict[int, dict[str, float]] = defaultdict(dict)
-        """The scores of the runs by the number of the rung, from 0."""
-        self.ended: dict[str, int] = {}
-        """The step at which each run was ended."""
+    asha: Asha
+    rungs: dict[int, dict[str, float]] = field(default_factory=dict)
+    """The scores of the runs by the number of the rung, from 0."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """The step at which each run was ended."""
 
     def ends(self, run: str, step: int, score: float) -> bool:
         """Take the score of a run, and tell whether the run ends here."""
         asha, rung = self.asha, -1
         while step >= asha.grace_period * asha.reduction_factor ** (rung + 1):
             rung += 1
-        if rung >= 0 and run not in self.rungs[rung]:
-            others = list(self.rungs[rung].values())
-            self.rungs[rung][run] = score
+        scores = self.rungs.setdefault(rung, {})
+        if rung >= 0 and run not in scores:
+            others = list(scores.values())
+            scores[run] = score
             if others and score < np.quantile(others, 1 - 1 / asha.reduction_factor):
                 self.ended.setdefault(run, step)
         return run in self.ended and step >= self.ended[run]  # a run that is made again comes by earlier steps
@@ -153,18 +152,15 @@ class Judge:
             self.ends(run, step, score)
 
 
+@dataclass
 class _Reporting:
-    """The observer of a run in a worker, which reports its scores to a `Judge`.
+    """The observer of a run in a worker, which reports its scores to a `Judge`."""
 
-    Args:
-        judge: the handle of the actor; None reports nothing.
-        run: the run.
-    """
-
-    def __init__(self, judge: Any, run: SweepRun) -> None:
-        self.judge = judge
-        self.run = run
-        self.key = ""
+    judge: Any
+    """The handle of the actor; None reports nothing."""
+    run: SweepRun
+    key: str = ""
+    """The name of the score that is reported."""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> _Reporting | None:
         """Return the observer of a training, which is not that of ``--after``."""
@@ -202,23 +198,6 @@ class _Reporting:
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool:
         """Report a score, and tell whether the run ends here."""
         return bool(require_ray().get(self.judge.ends.remote(self.run.name, step, values[self.key])))
-
-
-def _refused(
-    run: SweepRun, error: SentcliError, outcome: SweepResult, observer: SweepObserver, *, is_first: bool = False
-) -> None:
-    """Keep the error of a run.
-
-    Raises:
-        InputError: if it is the error of the first run, which is most likely that of all.
-    """
-    if isinstance(error, LockedError):
-        outcome.locked.append(run.name)
-        return
-    if isinstance(error, InputError) and is_first:
-        raise error
-    outcome.failed[run.name] = str(error)
-    observer.failed(run, str(error))
 
 
 def _make_record(

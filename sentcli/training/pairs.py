@@ -50,7 +50,8 @@ def _corpus(
         raise InputError(f"no pair to train on in {', '.join(part.name for part in parts)}")
     numbers = np.setdiff1d(np.arange(len(rows)), np.array(held_out, np.int64))
     chosen = numbers[(subset or Subset()).rows(len(numbers))]
-    columns = [list(column) for column in zip(*(rows[i] for i in chosen), strict=True)]
+    chosen_rows = [rows[number] for number in chosen]
+    columns = list(map(list, zip(*chosen_rows, strict=True)))
     scores = columns.pop() if values else None
     files = [(Path(part.name).name, part.path) for part in parts]
     facts = file_facts(files, [len(part.rows) for part in parts], chosen)
@@ -102,20 +103,24 @@ def read_pairs(
     rows = _all_rows(parts)
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(files)}")
-    if score_range is None:
-        is_stsb = all(Path(part.name).name == sts.STSB_TRAIN.name for part in parts)
-        score_range = STSB_RANGE if is_stsb else range_of([row[-1] for row in rows])
-    low, high = score_range
+    low, high = score_range or _told_range(parts)
     for part in parts:
         part.rows = [(first, second, (score - low) / (high - low)) for first, second, score in part.rows]
     held_out = _held_out(hold_out, parts)
     if len(held_out) == len(rows):
         raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
-    corpus = replace(_corpus(parts, subset, held_out, values=True), score_range=score_range)
+    corpus = replace(_corpus(parts, subset, held_out, values=True), score_range=(low, high))
     if hold_out is None:
         return corpus, None
     scaled = _all_rows(parts)
     return corpus, sts.scored(hold_out, [scaled[i] for i in held_out])
+
+
+def _told_range(parts: Sequence[_Rows]) -> tuple[float, float]:
+    """Return the range of the scores: that of STS-B for its own files, else the one that the scores tell."""
+    if all(Path(part.name).name == sts.STSB_TRAIN.name for part in parts):
+        return STSB_RANGE
+    return range_of([row[-1] for row in _all_rows(parts)])
 
 
 def _check_scores(part: _Rows, low: float, high: float) -> None:

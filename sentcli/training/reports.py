@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sentcli.errors import SentcliError
@@ -32,31 +32,27 @@ class Step:
     numbers: StepNumbers
 
 
+@dataclass
 class StepReports:
     """Checks the steps of a run in their order, and reports them to the folder and the observer.
 
     The numbers of a step are looked at when `Gradients.behind` further steps have been queued, at the latest by
     `finish`. Weights never become NaN: without steps in between, `add` comes before the optimiser's step, and with
     them the optimiser has looked itself.
-
-    Args:
-        folder: receives a line for each step, and the batch of a step that failed.
-        observer: is told of each step.
-        progress: counts the steps that were reported.
-        gradients: those of the run.
-        total: the number of steps of the run.
     """
 
-    def __init__(
-        self, folder: RunFolder, observer: Observer | None, progress: Progress, gradients: Gradients, total: int
-    ) -> None:
-        self.folder = folder
-        self.observer = observer
-        self.progress = progress
-        self.total = total
-        self.gradients = gradients
-        self.waiting: list[Step] = []
-        self.checked: list[tuple[Step, dict[str, float], float]] = []
+    folder: RunFolder
+    """Receives a line for each step, and the batch of a step that failed."""
+    observer: Observer | None
+    progress: Progress
+    """Counts the steps that were reported."""
+    gradients: Gradients
+    total: int
+    """The number of steps of the run."""
+    waiting: list[Step] = field(default_factory=list)
+    """Steps that have been queued and not been checked."""
+    checked: list[tuple[Step, dict[str, float], float]] = field(default_factory=list)
+    """Steps that have not been reported, with their loss and its terms and the norm of the gradient."""
 
     def add(self, step: Step) -> None:
         """Take a step, and check the one that is due.

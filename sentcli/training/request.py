@@ -99,7 +99,11 @@ class TrainRequest:
         layout = self.layout(method)
         if takes_text and layout is not None and layout.kind in ("pairs", "triplets"):
             return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
-        views = self._views()
+        settings: dict[str, Any] = {}
+        if self.recipe is not None:
+            settings.update(self.recipe.assignments)
+        settings.update(self.assignments)
+        views = settings.get("views")
         if layout is not None and views is None:
             is_plain = takes_text and self.without_labels(layout)
             if not is_plain and not method.takes(layout.kind):
@@ -107,18 +111,10 @@ class TrainRequest:
                 raise InputError(f"{self.files[0]} holds {_in_words(layout)}, and {needs}")
         if views is None or not takes_text or not self.files:
             return method
-        kind = VIEWS.get(views)
+        kind = VIEWS.get(str(views))
         if kind is None or not kind.different_texts():
             return method
         return method.on_texts(kind())
-
-    def _views(self) -> str | None:
-        """Return the last value of ``--set views=...``, or of the recipe's, if there is one."""
-        assignments = list(self.assignments)
-        if self.recipe is not None:
-            assignments = [*self.recipe.assignments, *assignments]
-        views = [str(value) for key, value in assignments if key == "views"]
-        return views[-1] if views else None
 
     def layout(self, method: Method) -> Layout | None:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""

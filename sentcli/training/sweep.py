@@ -71,6 +71,9 @@ class Sweep:
     """The file that says them, if there is one."""
 
 
+NO_GRID = "it needs [[grid]] tables with settings in them"
+
+
 class SweepFile(BaseModel, extra="forbid"):
     """The form of a sweep file."""
 
@@ -88,8 +91,11 @@ class SweepFile(BaseModel, extra="forbid"):
     @field_validator("grid", mode="before")
     @classmethod
     def _lists_of_values(cls, grids: Any) -> Any:
-        if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) and grid for grid in grids):
-            raise ValueError("it needs [[grid]] tables with settings in them")
+        if not isinstance(grids, list) or not grids:
+            raise ValueError(NO_GRID)
+        for grid in grids:
+            if not isinstance(grid, dict) or not grid:
+                raise ValueError(NO_GRID)
         for grid in grids:
             for key, value in grid.items():
                 _check_values(key, value)
@@ -240,7 +246,9 @@ def _name(settings: Mapping[str, Any]) -> str:
     """Return the name of a run's folder, which may have 255 bytes."""
     text = ",".join(f"{key}={value}" for key, value in settings.items())
     name = re.sub(r"[^\w=,.+-]", "_", text) or "run"
-    return name if len(name) <= 200 else f"{name[:191]}-{_short_hash(text)}"
+    if len(name) > 200:
+        name = f"{name[:191]}-{_short_hash(text)}"
+    return name
 
 
 def _short_hash(text: str) -> str:
@@ -337,16 +345,28 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
                 append_record(results, record)
             else:
                 observer.skipped(run)
-        except LockedError:
-            outcome.locked.append(run.name)
         except SentcliError as error:
-            if isinstance(error, InputError) and outcome == SweepResult():
-                raise  # most likely wrong for all of them, and seen at once
-            outcome.failed[run.name] = str(error)
-            observer.failed(run, str(error))
+            keep_error(run, error, outcome, observer, is_first=outcome == SweepResult())
         else:
             outcome.records.append({**record, "run": run.name, "point": run.point})  # another sweep may have run it
     return outcome
+
+
+def keep_error(
+    run: SweepRun, error: SentcliError, outcome: SweepResult, observer: SweepObserver, *, is_first: bool
+) -> None:
+    """Keep the error of a run in the outcome, and tell the observer.
+
+    Raises:
+        InputError: if it is the error of the first run, which is most likely that of all, and is seen at once.
+    """
+    if isinstance(error, LockedError):
+        outcome.locked.append(run.name)
+        return
+    if isinstance(error, InputError) and is_first:
+        raise error
+    outcome.failed[run.name] = str(error)
+    observer.failed(run, str(error))
 
 
 def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver) -> tuple[dict[str, Any], bool]:

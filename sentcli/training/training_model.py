@@ -304,7 +304,9 @@ class TrainingModel(nn.Module):
 
     def products(self, candidate: int) -> nn.ModuleDict:
         """Return the modules whose weights are saved: an encoder, the head, and the kept parts of objectives."""
-        encoder = self.second if candidate and self.second is not None else self.encoder
+        encoder = self.encoder
+        if candidate and self.second is not None:
+            encoder = self.second
         return nn.ModuleDict({"encoder": encoder, "head": self.head, "kept": nn.ModuleDict(self.kept())})
 
     def kept(self) -> dict[str, nn.Module]:
