@@ -144,6 +144,12 @@ class Views:
             return None
         return self.projected[2:]
 
+    @property
+    def required_labels(self) -> Tensor:
+        """The labels ``[B]``, for objectives that only take data that has them."""
+        assert self.labels is not None
+        return self.labels
+
     @cached_property
     def mask(self) -> Tensor:
         """1 for the real tokens of each view ``[m, B, T]``."""

@@ -158,7 +158,8 @@ def equal_texts(texts: Tensor, rows: Tensor) -> Tensor:
     Returns:
         ``[A, (1 + k) * N]``, for the positives and then the hard negatives.
     """
-    anchor, positive, candidates = texts[0][rows], texts[1][rows], texts[1:].flatten()
+    anchor, positive = texts[0][rows], texts[1][rows]
+    candidates = texts[1:].flatten()
     twins: Tensor = (candidates == anchor) | (candidates == positive)
     twins[:, : texts.shape[1]] |= texts[0] == anchor
     return twins
@@ -167,7 +168,9 @@ def equal_texts(texts: Tensor, rows: Tensor) -> Tensor:
 def cosines(first: Tensor, second: Tensor) -> Tensor:
     """Return the cosines ``[A, B]`` of the rows of ``[A, d]`` and ``[B, d]``, in full precision also under autocast."""
     with torch.autocast(first.device.type, enabled=False):
-        return functional.normalize(widened(first), dim=-1) @ functional.normalize(widened(second), dim=-1).T
+        first = functional.normalize(widened(first), dim=-1)
+        second = functional.normalize(widened(second), dim=-1)
+        return first @ second.T
 
 
 LARGEST_QUEUE = 10_000_000

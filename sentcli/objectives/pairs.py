@@ -80,8 +80,7 @@ class CosineRegression(Objective, name="regression"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
-        return cosine_regression_loss(views.pooled[0], views.pooled[1], views.labels)
+        return cosine_regression_loss(views.pooled[0], views.pooled[1], views.required_labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +96,8 @@ class PairScore(Objective, name="pair-score"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
         logits = views.pooled[0, :, 0]
-        return functional.binary_cross_entropy_with_logits(logits, views.labels.to(logits.dtype))
+        return functional.binary_cross_entropy_with_logits(logits, views.required_labels.to(logits.dtype))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +130,9 @@ class SoftmaxLoss(StatefulObjective):
 
     def forward(self, views: Views) -> Tensor:
         """Return the loss in nats."""
-        assert views.labels is not None
         first, second = views.pooled[0], views.pooled[1]
         logits = self.layer(torch.cat([first, second, (first - second).abs()], dim=1))
-        return functional.cross_entropy(widened(logits), views.labels.long())
+        return functional.cross_entropy(widened(logits), views.required_labels.long())
 
 
 def ranking_loss(similarities: Tensor, scores: Tensor, scale: float = 20.0) -> Tensor:
@@ -187,8 +184,7 @@ class CoSENT(Objective, name="cosent"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
-        return ranking_loss(self.similarities(views.pooled[0], views.pooled[1]), views.labels, self.scale)
+        return ranking_loss(self.similarities(views.pooled[0], views.pooled[1]), views.required_labels, self.scale)
 
     def similarities(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the similarity of each pair ``[B]``, given their vectors ``[B, d]``."""
@@ -240,8 +236,7 @@ class OnlineContrastive(Objective, name="online-contrastive"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
-        return online_contrastive_loss(views.pooled[0], views.pooled[1], views.labels, self.margin)
+        return online_contrastive_loss(views.pooled[0], views.pooled[1], views.required_labels, self.margin)
 
 
 Form = Literal["mse-normalized", "l2-normalized", "l2-raw"]

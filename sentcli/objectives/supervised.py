@@ -63,7 +63,6 @@ class SupervisedContrastive(Objective, name="supcon"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
         return supervised_contrastive_loss(
-            views.projected, views.labels, self.temperature, cross_device=self.cross_device
+            views.projected, views.required_labels, self.temperature, cross_device=self.cross_device
         )
