@@ -87,7 +87,9 @@ def get(
             forbidden = "--offline or one of SENTCLI_OFFLINE and HF_HUB_OFFLINE forbids the network"
             raise InputError(f"{forbidden}, and {instructions(dataset, folder, files)}")
         else:
-            job.fetch(redirected(dataset, source) if source else dataset)
+            if source:
+                dataset = redirected(dataset, source)
+            job.fetch(dataset)
         shutil.rmtree(job.work, ignore_errors=True)
         return result
 

@@ -109,13 +109,16 @@ class DataSet:
         """Whether an archive is tried before single files, because it can be checked or they cannot all be had."""
         if not self.archives:
             return False
-        return self.archives[0].pin.checks or not all(file.sources and file.pin.checks for file in self.files)
+        if self.archives[0].pin.checks:
+            return True
+        return not all(file.sources and file.pin.checks for file in self.files)
 
 
 @cache
 def registry() -> dict[str, DataSet]:
     """Return all data sets by name."""
-    tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "datasets.toml").read_text("utf-8"))
+    text = (models_folder() / "datasets.toml").read_text("utf-8")
+    tables: dict[str, dict[str, Any]] = tomllib.loads(text)
     sets: dict[str, DataSet] = {}
     for name, table in tables.items():
         if "part_of" in table:
@@ -131,7 +134,8 @@ def registry() -> dict[str, DataSet]:
 def _part(whole: DataSet, name: str, table: dict[str, Any]) -> DataSet:
     """Return a data set that has some files of another one."""
     files = tuple(file for file in whole.files if _matches(file.path, table["only"]))
-    return replace(whole, name=name, files=files, title=table["title"], licence=table["licence"], note=table["note"])
+    facts = {key: table[key] for key in ("title", "licence", "note")}
+    return replace(whole, name=name, files=files, **facts)
 
 
 def _matches(path: str, patterns: list[str]) -> bool:
@@ -228,7 +232,9 @@ def presence(dataset: DataSet, folder: Path) -> str:
     absent = len(missing(dataset, folder))
     if absent == 0:
         return "yes"
-    return "no" if absent == len(dataset.files) else "partly"
+    if absent == len(dataset.files):
+        return "no"
+    return "partly"
 
 
 def locate(name: str, folder: Path | None = None) -> Path:
@@ -274,7 +280,9 @@ def located(path: Path) -> Path:
 
 def located_name(name: str) -> str:
     """Return what `located` does as text; the name of a file elsewhere, such as ``s3://bucket/file``, is unchanged."""
-    return name if is_remote(name) else str(located(Path(name)))
+    if is_remote(name):
+        return name
+    return str(located(Path(name)))
 
 
 def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
@@ -308,11 +316,14 @@ def addresses(dataset: DataSet, files: list[File]) -> list[str]:
     archives: list[str] = []
     for archive in dataset.archives:
         archives += archive.sources
-    single: dict[str, None] = {}
+    single: list[str] = []
     for file in files:
         for source in file.sources:
-            single[_folder_of(source, file.path) if len(files) > 1 else source] = None
-    return [*archives, *single] if dataset.archive_first else [*single, *archives]
+            single.append(_folder_of(source, file.path) if len(files) > 1 else source)
+    single = list(dict.fromkeys(single))
+    if dataset.archive_first:
+        return archives + single
+    return single + archives
 
 
 def _folder_of(source: str, path: str) -> str:

@@ -196,12 +196,15 @@ def _checked(members: Iterable[Member], archive: Path) -> list[Member]:
             raise ArchiveError(f"{archive.name} holds more than {MOST_MEMBERS:,} files")
         paths = accumulate(parts, "{}/{}".format)  # those of the folders above it, and its own
         keys = [unicodedata.normalize("NFC", path).casefold() for path in paths]
-        own_key = keys.pop() if keys and member.kind == "file" else None
-        if own_key in files or own_key in folders or any(key in files for key in keys):
-            raise ArchiveError(f"{archive.name} holds two things of the same name: {member.name!r}")
-        folders.update(keys)
-        if own_key is not None:
+        twin = f"{archive.name} holds two things of the same name: {member.name!r}"
+        if any(key in files for key in keys):
+            raise ArchiveError(twin)
+        if keys and member.kind == "file":
+            own_key = keys.pop()
+            if own_key in folders:
+                raise ArchiveError(twin)
             files[own_key] = replace(member, name="/".join(parts))
+        folders.update(keys)
     if sum(member.size for member in files.values()) > limit(archive):
         raise _too_much(archive)
     return list(files.values())

@@ -47,7 +47,8 @@ def load_method_file(path: Path) -> Method:
         raise InputError(f"--method {path}: it is not UTF-8 text") from error
     if "\0" in source:
         raise InputError(f"--method {path}: it holds NUL characters")
-    name = f"sentcli_method_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    digest_of_path = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
+    name = f"sentcli_method_file_{digest_of_path[:16]}"
     _forget(name)
     module = ModuleType(name)
     module.__file__ = str(path.resolve())

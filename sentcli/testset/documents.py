@@ -215,10 +215,12 @@ def _columns(source: Source, names: Sequence[str], text_field: str | None, title
     if title_field:
         structure = TITLE_FIELDS.get(title_field.lower(), "title")
     else:
+        title_field = None
         others = [name for name in summaries if name != text]
-        title_field = _single(source, "--title-field", others, names) if others else None
-    ids = [name for name in ("id", "_id") if name in names]
-    return _Columns(text, title_field, structure, ids[0] if ids else None)
+        if others:
+            title_field = _single(source, "--title-field", others, names)
+    id_field = next((name for name in ("id", "_id") if name in names), None)
+    return _Columns(text, title_field, structure, id_field)
 
 
 def _columns_called(known: Iterable[str], names: Sequence[str], other: str | None) -> list[str]:

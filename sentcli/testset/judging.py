@@ -178,12 +178,14 @@ def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, st
         if document not in places:
             raise wrong(f"there is no document {document!r} in the corpus")
         relevance = record["relevance"]
-        text_of_grade = "" if relevance is None else str(relevance).strip()
-        if not re.fullmatch(r"(\d{1,9}(\.0)?)?", text_of_grade):  # a spreadsheet has fractions alone
-            raise wrong(f"the relevance {text_of_grade!r} is no whole number from 0")
-        grade = int(float(text_of_grade)) if text_of_grade else None
-        if grade is not None and earlier.setdefault((query, document), grade) != grade:
-            raise wrong(f"the document {document!r} has another relevance for the query {query!r} in a row before")
+        relevance = "" if relevance is None else str(relevance).strip()
+        if not re.fullmatch(r"(\d{1,9}(\.0)?)?", relevance):  # a spreadsheet has fractions alone
+            raise wrong(f"the relevance {relevance!r} is no whole number from 0")
+        grade = None
+        if relevance:
+            grade = int(float(relevance))
+            if earlier.setdefault((query, document), grade) != grade:
+                raise wrong(f"the document {document!r} has another relevance for the query {query!r} in a row before")
         yield query, text, document, grade
 
 

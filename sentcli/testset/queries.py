@@ -231,10 +231,15 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
     from sentcli.search.searcher import build
 
     hashing = HashingVectorizer(analyzer=words, n_features=WORD_VECTOR, dtype=np.float32)
-    blocks = [hashing.transform(texts[start : start + BLOCK]).toarray() for start in range(0, len(texts), BLOCK)]
-    searcher = build("flat", np.concatenate(blocks))
-    expected = expected_pairs(searcher, LEAST_COSINE)
-    least = expected.proposed if expected.pairs > MOST_PAIRS else LEAST_COSINE
+    vectors = []
+    for start in range(0, len(texts), BLOCK):
+        block = texts[start : start + BLOCK]
+        vectors.append(hashing.transform(block).toarray())
+    searcher = build("flat", np.concatenate(vectors))
+    least = LEAST_COSINE
+    expected = expected_pairs(searcher, least)
+    if expected.pairs > MOST_PAIRS:
+        least = expected.proposed
     with console.counting("comparing", len(texts)) as progress:
         pairs = pairs_above(searcher, least, progress)
     near: dict[int, set[int]] = defaultdict(set)

@@ -66,7 +66,8 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
     keys = drawn([key for key, text in texts.items() if text], limit, seed)
     digests = {key: _digest(texts[key]) for key in keys}
     name = str(writer)
-    cache = cache_folder("answers") / f"{_digest(json.dumps([name, PROMPT, seed]))[:32]}.jsonl"
+    key_of_cache = _digest(json.dumps([name, PROMPT, seed]))[:32]
+    cache = cache_folder("answers") / f"{key_of_cache}.jsonl"
     queries = _cached(cache)
     missing = [key for key in keys if digests[key] not in queries]
     already = len(keys) - len(missing)
@@ -169,7 +170,8 @@ def _cached(path: Path) -> dict[str, str]:
 def _read(file: str, texts: Mapping[str, str]) -> Iterator[Answer]:
     source = open_source(file)
     for line, record in records(source):
-        if set(record) != {"document", "sha256", "query"} or not all(isinstance(v, str) for v in record.values()):
+        are_texts = all(isinstance(value, str) for value in record.values())
+        if set(record) != {"document", "sha256", "query"} or not are_texts:
             raise DataError(source.name, "an answer has document, sha256 and query", line=line)
         answer = Answer(**record)
         if answer.document not in texts:
