@@ -90,9 +90,9 @@ def info_nce(
             twins = functional.pad(twins, (0, len(candidates) - twins.shape[1]))
             logits = logits.masked_fill(twins, -torch.inf)
         if hard_negative_weight != 1.0:
-            own = target + everyone * torch.arange(1, len(columns), device=target.device)
-            addend = torch.full_like(logits[:, : own.shape[1]], math.log(hard_negative_weight))
-            logits = logits.scatter_add(1, own, addend)
+            own_columns = target + everyone * torch.arange(1, len(columns), device=target.device)
+            addend = torch.full_like(logits[:, : own_columns.shape[1]], math.log(hard_negative_weight))
+            logits = logits.scatter_add(1, own_columns, addend)
         if positives_only:
             logits = torch.zeros_like(logits).scatter(1, target, logits.gather(1, target))
         return functional.cross_entropy(logits, target[:, 0], reduction="sum")
@@ -140,10 +140,10 @@ def printed_info_nce(
     if cross_device:
         others = gather(others)
         first = len(anchors) * rank()
-    own = torch.arange(first, first + len(anchors), device=anchors.device)[:, None]
+    itself = torch.arange(first, first + len(anchors), device=anchors.device)[:, None]
     candidates = others if negatives is None else torch.cat([others, negatives])
     logits = cosines(anchors, candidates) / temperature
-    logits = logits.scatter(1, own, -torch.inf)
+    logits = logits.scatter(1, itself, -torch.inf)
     positive = functional.cosine_similarity(widened(anchors), widened(positives), dim=-1) / temperature
     return (logits.logsumexp(dim=1) - positive).sum()
 
@@ -271,8 +271,8 @@ def text_numbers(views: Views, *, cross_device: bool) -> Tensor:
         start = rows * rank()
         ids = gather(widest(ids))
     _, numbers = torch.unique(ids, dim=0, return_inverse=True)
-    own: Tensor = numbers[start : start + rows]
-    return own.view(views.projected.shape[:2])
+    own_rows: Tensor = numbers[start : start + rows]
+    return own_rows.view(views.projected.shape[:2])
 
 
 class MomentumContrastive(StatefulObjective):

@@ -286,10 +286,10 @@ def jensen_shannon_terms(
     owner, place = mask.nonzero(as_tuple=True)
     scores = discriminator(tokens[owner, place], sentences)
     # columns by number, because on a GPU each selection by a mask waits for their number
-    own = owner[:, None]
-    others = torch.arange(len(sentences) - 1, device=own.device).expand(len(own), -1)
-    others = others + (others >= own)
-    positive = math.log(2) - functional.softplus(-scores.gather(1, own))
+    own_column = owner[:, None]
+    others = torch.arange(len(sentences) - 1, device=own_column.device).expand(len(own_column), -1)
+    others = others + (others >= own_column)
+    positive = math.log(2) - functional.softplus(-scores.gather(1, own_column))
     negative = functional.softplus(scores.gather(1, others)) - math.log(2)
     return positive.mean(), negative.mean()
 

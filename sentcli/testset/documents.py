@@ -53,7 +53,7 @@ class Documents:
     texts: list[str] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     origins: list[dict[str, Any]] = field(default_factory=list)
-    """Name, size and SHA-256 of each file."""
+    """The name, the size and the SHA-256 of each file that was read."""
     taken: list[str] = field(default_factory=list)
     """What columns and files were taken for."""
     names: list[str] = field(default_factory=list)
@@ -223,10 +223,10 @@ def _columns(source: Source, names: Sequence[str], text_field: str | None, title
     return _Columns(text, title_field, structure, id_field)
 
 
-def _columns_called(known: Iterable[str], names: Sequence[str], other: str | None) -> list[str]:
-    """Return the columns that have a known name in any case, but for one that is used otherwise."""
+def _columns_called(usual: Iterable[str], names: Sequence[str], other: str | None) -> list[str]:
+    """Return the columns that have a usual name in any case, but for one that is used otherwise."""
     lower = {name.lower(): name for name in names}
-    return [lower[name] for name in known if name in lower and lower[name] != other]
+    return [lower[name] for name in usual if name in lower and lower[name] != other]
 
 
 def _single(source: Source, option: str, choices: Sequence[str], names: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ class Pooled:
 
     query: Query
     documents: list[tuple[str, str]]
-    """Id and text of each."""
+    """The id and the text of each document."""
 
 
 def read_queries(file: str) -> list[Query]:

@@ -110,8 +110,8 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
     neighbours = near_equal(documents.texts)
     queries: list[Query] = []
     for answer, positions in zip(usable, hits.tolist(), strict=True):
-        own = documents.places[answer.document]
-        relevant = {own} | neighbours.get(own, set())
+        place = documents.places[answer.document]
+        relevant = {place} | neighbours.get(place, set())
         if relevant.isdisjoint(positions):
             left_out[f"not among the first {ROUND_TRIP} by BM25"] += 1
             continue
@@ -219,7 +219,7 @@ def _by_seq2seq(name: str, seed: int) -> Any:
                 torch.manual_seed(seed)
                 with torch.inference_mode():
                     output = model.generate(**tokens, max_new_tokens=64, do_sample=True, top_k=10)
-                made = tokenizer.batch_decode(output, skip_special_tokens=True)
-            yield from made
+                queries = tokenizer.batch_decode(output, skip_special_tokens=True)
+            yield from queries
 
     return write

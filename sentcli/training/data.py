@@ -31,7 +31,7 @@ class Subset:
     fraction: float | None = None
     """The share of all rows that is taken, at least one row."""
     seed: int | None = None
-    """Draws the rows at random, so that a smaller subset is part of a larger one; None takes the first rows."""
+    """The seed that draws the rows, so that a smaller subset is part of a larger one; None takes the first rows."""
 
     def __post_init__(self) -> None:
         """Check the bounds under the names that users give: the seed is ``subset_seed`` to them."""

@@ -115,8 +115,8 @@ class Gradients:
         norm = nn.utils.clip_grad_norm_(self.trained, self.settings.clip_norm or math.inf)
         assert sums is not None
         means = sums / len(batches)
-        own = torch.stack([*means, norm.to(means.dtype)])
-        numbers = gather(own[None])
+        numbers = torch.stack([*means, norm.to(means.dtype)])
+        numbers = gather(numbers[None])
         if self.behind and not self.scaler.is_enabled():
             # a fused optimiser leaves out its step where this is 1, as it does for a scaler of half precision
             self.optimizer.found_inf = 1 - numbers.isfinite().all().float()  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ class RunInputs:
 
     corpus: TrainingSentences
     subset: Subset
-    """Which rows of the data it has."""
+    """Which rows of the data the corpus has."""
     held_out: sts.Pairs | None
     """Pairs that are not trained on and scored at the end."""
     dev: tuple[DevSet, ...]

@@ -131,7 +131,7 @@ class TrainResult:
     """The results of a run."""
 
     dev: DevScores | None
-    """None without a dev set."""
+    """The scores on the dev set that decides; None without a dev set."""
     best_step: int
     """The step of the weights that are kept."""
     steps: int

@@ -201,7 +201,7 @@ class _Reporting:
 
 
 def _make_record(
-    _: None, run: SweepRun, known: Mapping[str, Any], folder: str, judge: Any
+    _: None, run: SweepRun, records: Mapping[str, Any], folder: str, judge: Any
 ) -> tuple[dict[str, Any], bool]:
     """Make a run in a worker, in the folder that relative paths of the command begin at."""
     import torch
@@ -212,7 +212,7 @@ def _make_record(
     except OSError as error:
         raise SentcliError(f"{folder}: {error.strerror} on a node; all nodes have to see it") from None
     reporting = _Reporting(judge, run)
-    record, is_new = sweep.make_record(run, known, reporting)
+    record, is_new = sweep.make_record(run, records, reporting)
     if judge is not None and not is_new:
         reporting.had_before()
     return record, is_new

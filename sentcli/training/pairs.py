@@ -36,7 +36,7 @@ class _Rows:
     rows: list[tuple[Any, ...]]
     """The texts of each row, and its score or class if there is one."""
     taken: str = ""
-    """What the table was taken for."""
+    """What the table was taken for, as `LabelledTable.taken` says it."""
     blank: int = 0
     """The number of rows that were left out for an empty text."""
 

@@ -75,10 +75,11 @@ def pooling_of(request: TrainRequest, method: Method) -> PoolingChoice:
         return choice
     earlier = encoder["pooling"]
     finished = finished_encoder(request.model)
-    own = None if finished is None else finished.pooling
-    if earlier == (own if choice.name == OWN else choice.name):
+    start_pooling = None if finished is None else finished.pooling
+    chosen = start_pooling if choice.name == OWN else choice.name
+    if earlier == chosen:
         return choice
-    if earlier == own:
+    if earlier == start_pooling:
         return PoolingChoice(OWN, "the run began with it")
     if earlier in POOLINGS:
         return PoolingChoice(earlier, "the run began with it")

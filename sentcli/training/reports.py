@@ -25,7 +25,7 @@ class Step:
     """One step whose gradient has been queued."""
 
     number: int
-    """From 1."""
+    """The number of the step, from 1."""
     rate: float
     """The learning rate."""
     batches: Sequence[Batch]

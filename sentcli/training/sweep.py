@@ -61,7 +61,7 @@ class Asha(BaseModel, extra="forbid", frozen=True):
 
 @dataclass(frozen=True)
 class Sweep:
-    """What makes several runs."""
+    """The points and the seeds whose combinations are the runs."""
 
     points: list[dict[str, Any]]
     """The values that vary, for each run of a seed; a single run has no points."""
@@ -185,7 +185,7 @@ class SweepRun:
     """One run of a sweep, before it starts."""
 
     name: str
-    """The name of its folder."""
+    """The name of the folder of the run."""
     point: dict[str, Any]
     """The values that the sweep varies, without the seed."""
     request: TrainRequest
@@ -369,12 +369,12 @@ def keep_error(
     observer.failed(run, str(error))
 
 
-def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver) -> tuple[dict[str, Any], bool]:
+def make_record(run: SweepRun, records: Mapping[str, Any], observer: StartObserver) -> tuple[dict[str, Any], bool]:
     """Make a run, unless it has a record.
 
     Args:
         run: the run.
-        known: the records by digest.
+        records: those of the finished runs, by digest.
         observer: makes the observer of each training.
 
     Returns:
@@ -388,8 +388,8 @@ def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver
     prepared = prepare(request)
     key = digest(prepared.identity(changed_only=True))
     starts_anew = request.log.overwrite and not request.log.resume
-    if key in known and not starts_anew and not prepared.inputs.lacks_scores(known[key]["results"]):
-        return known[key], False
+    if key in records and not starts_anew and not prepared.inputs.lacks_scores(records[key]["results"]):
+        return records[key], False
     result = runs.run(prepared, observer.starts(run, prepared))
     settings = prepared.method.settings
     device = prepared.encoder.backend.device
