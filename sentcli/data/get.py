@@ -87,7 +87,9 @@ def get(
             forbidden = "--offline or one of SENTCLI_OFFLINE and HF_HUB_OFFLINE forbids the network"
             raise InputError(f"{forbidden}, and {instructions(dataset, folder, files)}")
         else:
-            job.fetch(redirected(dataset, source) if source else dataset)
+            if source:
+                dataset = redirected(dataset, source)
+            job.fetch(dataset)
         shutil.rmtree(job.work, ignore_errors=True)
         return result
 
@@ -135,12 +137,14 @@ class _Fetch:
         Raises:
             SentcliError: if neither gave all files; the message has the reasons.
         """
-        by_archive = [partial(self._fetch_archive, archive) for archive in dataset.archives]
+        attempts = [partial(self._fetch_archive, archive) for archive in dataset.archives]
         names = {file.path for file in self.files}
         single = [file for file in dataset.files if file.path in names]
-        by_file = [partial(self._fetch_files, single)] if all(file.sources for file in single) else []
+        if all(file.sources for file in single):
+            place = len(attempts) if dataset.archive_first else 0
+            attempts.insert(place, partial(self._fetch_files, single))
         reasons = []
-        for attempt in [*by_archive, *by_file] if dataset.archive_first else [*by_file, *by_archive]:
+        for attempt in attempts:
             try:
                 return attempt()
             except NoRoomError:
@@ -162,27 +166,32 @@ class _Fetch:
         """
         if not given.is_file():
             raise InputError(f"no such file: {given}")
-        archive, file = next(iter(self.dataset.archives), None), self.files[0]
-        if archive is None and len(self.dataset.files) > 1:
+        archives = self.dataset.archives
+        if archives:
+            name, pin = archives[0].name, self._archive_pin(archives[0])
+        elif len(self.dataset.files) == 1:
+            name, pin = self.files[0].path, self._file_pin(self.files[0])
+        else:
             raise InputError(instructions(self.dataset, self.folder, self.files))
-        pin = self._file_pin(file) if archive is None else self._archive_pin(archive)
         if wrong := pin.mismatch(given):
             raise InputError(f"{given} is not the known {self.dataset.name}: {wrong}")
         self.work.mkdir(parents=True, exist_ok=True)
         size = given.stat().st_size
         require_room(self.work, size, self.dataset.name)
-        if archive is None:
+        if archives:
+            self._unpack(archives[0], given, str(given.resolve()))
+        else:
             copy = self.work / given.name
             shutil.copyfile(given, copy)
-            self._keep({file.path: copy}, str(given.resolve()), size)
-        else:
-            self._unpack(archive, given, str(given.resolve()))
-        self._note_first_use(file.path if archive is None else archive.name, pin, self.files)
+            self._keep({name: copy}, str(given.resolve()), size)
+        self._note_first_use(name, pin, self.files)
 
     def _fetch_archive(self, archive: Archive) -> None:
-        packed, pin = self.work / archive.name, self._archive_pin(archive)
+        packed = self.work / archive.name
+        pin = self._archive_pin(archive)
         source = archive.sources[0]
-        source = Address(source) if is_remote(source) else source
+        if is_remote(source):
+            source = Address(source)
         if not packed.exists() or pin.mismatch(packed):  # otherwise a run that was killed has downloaded it
             if pin.size is not None:
                 self.meter.total(pin.size)
@@ -217,7 +226,8 @@ class _Fetch:
             self.meter.total(sum(sizes))
         for file in files:
             self.meter.step(file.path)
-            target, pin = self.work / file.path, self._file_pin(file)
+            target = self.work / file.path
+            pin = self._file_pin(file)
             if file.unpack != "gz":
                 source = download(file.sources, target, pin, self.meter, self.notice)
             else:
@@ -233,7 +243,8 @@ class _Fetch:
     def _keep(self, files: dict[str, Path], source: str, size: int) -> None:
         """Record the checksums of files and then move the files to their places, so that no file lacks a checksum."""
         folder = self.dataset.folder
-        record_files(self.folder, {f"{folder}/{path}": Fetched.now(source, fetched) for path, fetched in files.items()})
+        entries = {f"{folder}/{path}": Fetched.now(source, fetched) for path, fetched in files.items()}
+        record_files(self.folder, entries)
         for path, fetched in files.items():
             place = self.folder / folder / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -295,8 +306,9 @@ def download(
     reasons = []
     for source in sources:
         endpoint = os.environ.get("HF_ENDPOINT")  # another hub, as in the hub's own library
-        inside = source.removeprefix(HUB)
-        address = f"{endpoint.rstrip('/')}/{inside}" if endpoint and inside != source else source
+        address = source
+        if endpoint and source.startswith(HUB):
+            address = f"{endpoint.rstrip('/')}/{source.removeprefix(HUB)}"
         try:
             if not is_remote(address):
                 raise SentcliError(f"{address}: no web address")

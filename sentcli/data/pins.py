@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -32,7 +32,8 @@ class Fetched:
     @classmethod
     def now(cls, url: str, path: Path) -> Fetched:
         """Describe a file that was fetched just now; the time is in UTC."""
-        return cls(url, file_digest(path), path.stat().st_size, datetime.now(UTC).isoformat(timespec="seconds"))
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(url, file_digest(path), path.stat().st_size, date)
 
     @property
     def pin(self) -> Pin:
@@ -55,15 +56,17 @@ def recorded_files(folder: Path) -> dict[str, Fetched]:
         InputError: if the lock file is damaged.
     """
     path = folder / PINS_FILE
+    if not path.exists():
+        return {}
     remedy = "delete it, and files without a checksum are pinned anew"
-    return read_json_form(LockFile, path, missing="", remedy=remedy).files if path.exists() else {}
+    return read_json_form(LockFile, path, missing="", remedy=remedy).files
 
 
 def record_files(folder: Path, entries: dict[str, Fetched]) -> None:
     """Add entries to the lock file, while no other process writes to it."""
     with FileLock(folder / WORK / f"{PINS_FILE}.lock"):
-        files = dict(sorted({**recorded_files(folder), **entries}.items()))
-        write_json(folder / PINS_FILE, asdict(LockFile(files=files)))
+        files = {**recorded_files(folder), **entries}
+        write_json(folder / PINS_FILE, asdict(LockFile(files=dict(sorted(files.items())))))
 
 
 @dataclass(frozen=True)
@@ -97,19 +100,17 @@ def verify(
         InputError: if the lock file is damaged.
     """
     prefix = f"{dataset.folder}/"
-    recorded = {
-        key.removeprefix(prefix): entry for key, entry in recorded_files(folder).items() if key.startswith(prefix)
-    }
-    expected = {file.path: file.pin for file in dataset.files}
-    optional = [pattern for archive in dataset.archives for pattern in archive.also]
-    others = [path for path in recorded if path not in expected]
-    expected |= {path: Pin() for path in others if any(map(PurePosixPath(path).match, optional))}
+    recorded: dict[str, Fetched] = {}
+    for key, entry in recorded_files(folder).items():
+        if key.startswith(prefix):
+            recorded[key.removeprefix(prefix)] = entry
     checks = []
-    for path, pin in expected.items():
-        entry, place = recorded.get(path), folder / dataset.folder / path
-        pin = entry.pin if entry is not None and not pin.checks else pin
+    for path, pin in _expected(dataset, recorded).items():
+        place = folder / dataset.folder / path
+        if path in recorded and not pin.checks:
+            pin = recorded[path].pin
         if not place.is_file():
-            if whole or entry is not None:
+            if whole or path in recorded:
                 checks.append(FileCheck(dataset.name, place, "missing"))
         elif wrong := pin.mismatch(place):
             checks.append(FileCheck(dataset.name, place, "wrong", wrong))
@@ -117,3 +118,15 @@ def verify(
             checks.append(FileCheck(dataset.name, place, "ok" if pin.checks else "no checksum"))
         finished(1)
     return checks
+
+
+def _expected(dataset: DataSet, recorded: Iterable[str]) -> dict[str, Pin]:
+    """Return the files of a data set with their pins, and those that were recorded though they are optional."""
+    expected = {file.path: file.pin for file in dataset.files}
+    optional: list[str] = []
+    for archive in dataset.archives:
+        optional += archive.also
+    for path in recorded:
+        if any(map(PurePosixPath(path).match, optional)):
+            expected.setdefault(path, Pin())
+    return expected

@@ -37,8 +37,10 @@ class Pin:
         if self.size is not None and size != self.size:
             return f"{size:,} bytes, not {self.size:,}"
         for method, expected in (("sha256", self.sha256), ("md5", self.md5)):
-            if expected is not None and (digest := file_digest(path, method)) != expected:
-                return f"{method} is {digest}, not {expected}"
+            if expected is not None:
+                digest = file_digest(path, method)
+                if digest != expected:
+                    return f"{method} is {digest}, not {expected}"
         return None
 
 
@@ -93,37 +95,51 @@ class DataSet:
     @property
     def size(self) -> int | None:
         """The number of bytes to download, if it is known."""
-        sizes = [self.archives[0].pin.size] if self.archive_first else [file.pin.size for file in self.files]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
+        if self.archive_first:
+            return self.archives[0].pin.size
+        total = 0
+        for file in self.files:
+            if file.pin.size is None:
+                return None
+            total += file.pin.size
+        return total
 
     @property
     def archive_first(self) -> bool:
         """Whether an archive is tried before single files, because it can be checked or they cannot all be had."""
         if not self.archives:
             return False
-        return self.archives[0].pin.checks or not all(file.sources and file.pin.checks for file in self.files)
+        if self.archives[0].pin.checks:
+            return True
+        return not all(file.sources and file.pin.checks for file in self.files)
 
 
 @cache
 def registry() -> dict[str, DataSet]:
     """Return all data sets by name."""
-    tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "datasets.toml").read_text("utf-8"))
+    text = (models_folder() / "datasets.toml").read_text("utf-8")
+    tables: dict[str, dict[str, Any]] = tomllib.loads(text)
     sets: dict[str, DataSet] = {}
     for name, table in tables.items():
         if "part_of" in table:
-            whole = sets[table["part_of"]]
-            files = tuple(file for file in whole.files if any(fnmatch(file.path, pattern) for pattern in table["only"]))
-            facts = {key: table[key] for key in ("title", "licence", "note")}
-            sets[name] = replace(whole, name=name, files=files, **facts)
+            sets[name] = _part(sets[table["part_of"]], name, table)
         else:
             bases: dict[str, str] = table.pop("bases", {})
             files = tuple(_file(entry, bases) for entry in table.pop("files"))
-            archives = tuple(
-                Archive(tuple(e["sources"]), e["unpack"], e.get("inside", ""), tuple(e.get("also", [])), _pin(e))
-                for e in table.pop("archives", [])
-            )
+            archives = tuple(_archive(entry) for entry in table.pop("archives", []))
             sets[name] = DataSet(name=name, files=files, archives=archives, **table)
     return sets
+
+
+def _part(whole: DataSet, name: str, table: dict[str, Any]) -> DataSet:
+    """Return a data set that has some files of another one."""
+    files = tuple(file for file in whole.files if _matches(file.path, table["only"]))
+    facts = {key: table[key] for key in ("title", "licence", "note")}
+    return replace(whole, name=name, files=files, **facts)
+
+
+def _matches(path: str, patterns: list[str]) -> bool:
+    return any(fnmatch(path, pattern) for pattern in patterns)
 
 
 def find(name: str) -> DataSet:
@@ -149,22 +165,27 @@ def redirected(dataset: DataSet, source: str) -> DataSet:
     Raises:
         InputError: if the set has several files and no archive, and `source` is no folder.
     """
+    files, archives = dataset.files, dataset.archives
     if source.endswith("/"):
-        files = tuple(replace(file, sources=(source + file.path,), unpack="none") for file in dataset.files)
+        files = tuple(replace(file, sources=(source + file.path,), unpack="none") for file in files)
         return replace(dataset, files=files, archives=())
-    if len(dataset.files) == 1 and not dataset.archives:
-        return replace(dataset, files=(replace(dataset.files[0], sources=(source,)),))
-    if not dataset.archives:
-        raise InputError(
-            f"{dataset.name} is {len(dataset.files)} files: --source has to be a folder, with / at its end"
-        )
-    files = tuple(replace(file, sources=()) for file in dataset.files)
-    return replace(dataset, files=files, archives=(replace(dataset.archives[0], sources=(source,)),))
+    if archives:
+        files = tuple(replace(file, sources=()) for file in files)
+        return replace(dataset, files=files, archives=(replace(archives[0], sources=(source,)),))
+    if len(files) == 1:
+        return replace(dataset, files=(replace(files[0], sources=(source,)),))
+    raise InputError(f"{dataset.name} is {len(files)} files: --source has to be a folder, with / at its end")
 
 
 def _file(entry: dict[str, Any], bases: dict[str, str]) -> File:
     sources = [bases[base] + quote(entry["path"]) for base in entry.get("from", [])]
-    return File(entry["path"], (*sources, *entry.get("sources", [])), entry.get("unpack", "none"), _pin(entry))
+    sources += entry.get("sources", [])
+    return File(entry["path"], tuple(sources), entry.get("unpack", "none"), _pin(entry))
+
+
+def _archive(entry: dict[str, Any]) -> Archive:
+    also = tuple(entry.get("also", []))
+    return Archive(tuple(entry["sources"]), entry["unpack"], entry.get("inside", ""), also, _pin(entry))
 
 
 def _pin(entry: dict[str, Any]) -> Pin:
@@ -182,14 +203,18 @@ def data_folder(folder: Path | None = None) -> Path:
     """Return the data folder: `folder`, or what one of `FOLDER_VARIABLES` names, or ``data`` in the cache."""
     if folder is not None:
         return expanded(folder)
-    if variable := _variable():
+    variable = _variable()
+    if variable is not None:
         return expanded(os.environ[variable])
     return cache_folder("data")
 
 
 def _variable() -> str | None:
     """Return the variable that names the data folder, or None if none of them is set."""
-    return next((name for name in FOLDER_VARIABLES if os.environ.get(name)), None)
+    for name in FOLDER_VARIABLES:
+        if os.environ.get(name):
+            return name
+    return None
 
 
 def is_offline() -> bool:
@@ -205,7 +230,11 @@ def missing(dataset: DataSet, folder: Path) -> list[File]:
 def presence(dataset: DataSet, folder: Path) -> str:
     """Return whether a data set is in the data folder: ``yes``, ``partly`` or ``no``."""
     absent = len(missing(dataset, folder))
-    return "yes" if absent == 0 else "no" if absent == len(dataset.files) else "partly"
+    if absent == 0:
+        return "yes"
+    if absent == len(dataset.files):
+        return "no"
+    return "partly"
 
 
 def locate(name: str, folder: Path | None = None) -> Path:
@@ -219,14 +248,16 @@ def locate(name: str, folder: Path | None = None) -> Path:
         InputError: if there is no such set or folder, or files are missing; the message says how to get them.
     """
     first, _, sub = name.partition("/")
-    dataset, folder = find(first), data_folder(folder)
-    if absent := missing(dataset, folder):
+    dataset = find(first)
+    folder = data_folder(folder)
+    absent = missing(dataset, folder)
+    if absent:
         raise InputError(instructions(dataset, folder, absent))
-    place = folder / dataset.folder / sub
-    if not place.is_dir():
-        folders = sorted(path.name for path in (folder / dataset.folder).iterdir() if path.is_dir())
+    whole = folder / dataset.folder
+    if not (whole / sub).is_dir():
+        folders = sorted(path.name for path in whole.iterdir() if path.is_dir())
         raise InputError(f"{first} has no folder {sub!r}; it has: {', '.join(folders)}")
-    return place
+    return whole / sub
 
 
 def located(path: Path) -> Path:
@@ -237,9 +268,11 @@ def located(path: Path) -> Path:
     Raises:
         InputError: see `locate`.
     """
-    if path.exists() or path.is_absolute() or path.as_posix().partition("/")[0] not in registry():
+    name = path.as_posix()
+    if path.exists() or path.is_absolute() or name.partition("/")[0] not in registry():
         return path
-    place, dataset = locate(path.as_posix()), registry().get(path.as_posix())
+    place = locate(name)
+    dataset = registry().get(name)
     if dataset is not None and dataset.kind in ("text", "pairs") and len(dataset.files) == 1:
         return place / dataset.files[0].path
     return place
@@ -247,13 +280,16 @@ def located(path: Path) -> Path:
 
 def located_name(name: str) -> str:
     """Return what `located` does as text; the name of a file elsewhere, such as ``s3://bucket/file``, is unchanged."""
-    return name if is_remote(name) else str(located(Path(name)))
+    if is_remote(name):
+        return name
+    return str(located(Path(name)))
 
 
 def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     """Return a message that names the missing files of a set, their sources, and the places to copy them to."""
     place = folder / dataset.folder
-    names = ", ".join(file.path for file in absent[:NAMED_FILES]) + _more(len(absent))
+    named = absent[:NAMED_FILES]
+    names = ", ".join(file.path for file in named) + _more(len(absent))
     lines = [f"{dataset.name} is not on this machine: {len(absent)} of {len(dataset.files)} files are missing: {names}"]
     if folder == data_folder():
         variable = _variable()
@@ -261,28 +297,41 @@ def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
         lines.append(f"  They were looked for below {place}, in the data folder, {source}")
     lines.append(f"  'sentcli data get {dataset.name}' fetches them from")
     lines += [f"    {source}" for source in addresses(dataset, absent)]
-    archive = dataset.archives[0].name if dataset.archives else absent[0].path if len(dataset.files) == 1 else None
+    archive = None
+    if dataset.archives:
+        archive = dataset.archives[0].name
+    elif len(dataset.files) == 1:
+        archive = absent[0].path
     if archive is not None:
         lines.append(f"  If you have {archive} already: sentcli data get {dataset.name} --from {archive}")
     lines.append("  Or copy the files to exactly these places:")
-    lines += [f"    {place / file.path}" for file in absent[:NAMED_FILES]]
-    if len(absent) > NAMED_FILES:
+    lines += [f"    {place / file.path}" for file in named]
+    if len(absent) > len(named):
         lines.append(f"    {_more(len(absent)).strip()}, by the same names below {place}")
     return "\n".join(lines)
 
 
 def addresses(dataset: DataSet, files: list[File]) -> list[str]:
     """Return the sources of files in the order in which they are tried; ``...`` stands for the path of a file."""
-    archives = [source for archive in dataset.archives for source in archive.sources]
-    several = len(files) > 1
-    single = [_folder_of(source, file.path) if several else source for file in files for source in file.sources]
+    archives: list[str] = []
+    for archive in dataset.archives:
+        archives += archive.sources
+    single: list[str] = []
+    for file in files:
+        for source in file.sources:
+            single.append(_folder_of(source, file.path) if len(files) > 1 else source)
     single = list(dict.fromkeys(single))
-    return [*archives, *single] if dataset.archive_first else [*single, *archives]
+    if dataset.archive_first:
+        return archives + single
+    return single + archives
 
 
 def _folder_of(source: str, path: str) -> str:
-    base = source.removesuffix(quote(path))
-    return source if base == source else f"{base}..."
+    """Return the address of the folder of a file, with ``...`` for the path; the source if it does not end with it."""
+    end = quote(path)
+    if not source.endswith(end):
+        return source
+    return f"{source.removesuffix(end)}..."
 
 
 def _more(count: int) -> str:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal, cast
+from typing import IO, Literal, TypeAlias, cast
 
 from sentcli.data.registry import Archive
 from sentcli.errors import SentcliError, one_line
@@ -25,6 +26,8 @@ UNPACKED_RATIO = 50
 """How many times its own size an archive of text may unpack to; those of BEIR unpack to less than 5 times theirs."""
 SMALL_LIMIT = 2**24
 """The number of bytes that even a tiny archive may unpack to."""
+LARGEST_LIMIT = 2**37
+"""The number of bytes that no archive may exceed."""
 MOST_MEMBERS = 100_000
 """The most files and folders that an archive may hold."""
 
@@ -37,20 +40,23 @@ class ArchiveError(SentcliError):
     """An archive is damaged, lacks files, or holds something that an archive of data should not."""
 
 
+Kind: TypeAlias = Literal["file", "folder", "other"]
+
+
 @dataclass(frozen=True)
 class Member:
     """One member of an archive."""
 
     name: str
-    kind: Literal["file", "folder", "other"]
+    kind: Kind
     size: int
     open: Callable[[], IO[bytes] | None]
 
 
 def limit(archive: Path) -> int:
     """Return how many bytes an archive may unpack to."""
-    # The number of bytes that no archive may exceed
-    return min(max(UNPACKED_RATIO * archive.stat().st_size, SMALL_LIMIT), 2**37)
+    by_ratio = max(UNPACKED_RATIO * archive.stat().st_size, SMALL_LIMIT)
+    return min(by_ratio, LARGEST_LIMIT)
 
 
 def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, str]]) -> list[str]:
@@ -71,12 +77,12 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
     """
     with _explained(archive, into), _opened(archive) as members:
         places = choose([member.name for member in members])
-        require_room(into, sum(member.size for member in members if member.name in places), archive.name)
+        chosen = [member for member in members if member.name in places]
+        require_room(into, sum(member.size for member in chosen), archive.name)
         remaining = limit(archive)
-        for member in members:
-            if member.name in places:
-                with cast(IO[bytes], member.open()) as stream:
-                    remaining -= _copy(stream, into / places[member.name], remaining, archive)
+        for member in chosen:
+            with cast(IO[bytes], member.open()) as stream:
+                remaining -= _copy(stream, into / places[member.name], remaining, archive)
     return list(places.values())
 
 
@@ -87,16 +93,17 @@ def choose(names: list[str], archive: Archive, paths: list[str]) -> dict[str, st
         ArchiveError: if the archive lacks one of `paths`.
     """
     present = set(names)
-    inside = archive.inside
-    if inside + paths[0] not in present:  # somebody else's archive may have another prefix
-        prefixes = [name.removesuffix(paths[0]) for name in names if name.endswith(f"/{paths[0]}")] or [""]
-        inside = min(prefixes, key=len)
+    first, inside = paths[0], archive.inside
+    if inside + first not in present:  # somebody else's archive may have another prefix
+        prefixes = [name.removesuffix(first) for name in names if name.endswith(f"/{first}")]
+        inside = min(prefixes, key=len, default="")
     chosen = {inside + path: path for path in paths}
-    if absent := [path for name, path in chosen.items() if name not in present]:
+    absent = [path for name, path in chosen.items() if name not in present]
+    if absent:
         raise ArchiveError(f"the archive holds no {absent[0]}, and {len(absent)} of {len(paths)} files are not in it")
     for name in names:
         path = name.removeprefix(inside)
-        if name.startswith(inside) and any(PurePosixPath(path).match(pattern) for pattern in archive.also):
+        if name.startswith(inside) and any(map(PurePosixPath(path).match, archive.also)):
             chosen[name] = path
     return chosen
 
@@ -149,23 +156,27 @@ def _opened(archive: Path) -> Iterator[list[Member]]:
     """Open an archive, and yield its files after all members have been checked."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
-            yield _checked((_of_zip(opened, info) for info in opened.infolist()), archive)
+            yield _checked(map(partial(_of_zip, opened), opened.infolist()), archive)
     else:
         with _Capped(archive) as stream, tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as tar:
-            yield _checked((_of_tar(tar, info) for info in tar), archive)
+            yield _checked(map(partial(_of_tar, tar), tar), archive)
 
 
 def _of_zip(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
-    plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
     if info.flag_bits & 1:
         raise ArchiveError(f"{Path(str(opened.filename)).name} is encrypted")
-    kind: Literal["file", "folder", "other"] = "other" if not plain else "folder" if info.is_dir() else "file"
+    kind: Kind = "folder" if info.is_dir() else "file"
+    if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        kind = "other"
     return Member(info.orig_filename, kind, info.file_size, partial(opened.open, info))
 
 
 def _of_tar(opened: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
-    plain = (info.isdir() or info.isreg()) and not info.issparse()
-    kind: Literal["file", "folder", "other"] = "other" if not plain else "folder" if info.isdir() else "file"
+    kind: Kind = "other"
+    if info.isdir() and not info.issparse():
+        kind = "folder"
+    elif info.isreg() and not info.issparse():
+        kind = "file"
     return Member(info.name, kind, info.size, partial(opened.extractfile, info))
 
 
@@ -178,35 +189,45 @@ def _checked(members: Iterable[Member], archive: Path) -> list[Member]:
     files: dict[str, Member] = {}
     folders: set[str] = set()
     for member in members:
-        name = member.name
         if member.kind == "other":
-            raise ArchiveError(f"{archive.name} holds a link or device: {name!r}")
-        parts = [part for part in name.split("/") if part not in ("", ".")]
-        if name.startswith("/") or re.match(r"[A-Za-z]:", name) or ".." in parts or re.search(r"[\\\0]", name):
-            raise ArchiveError(f"{archive.name} holds a path that leads out of its folder: {name!r}")
+            raise ArchiveError(f"{archive.name} holds a link or device: {member.name!r}")
+        parts = _parts(member.name, archive)
         if len(files) + len(folders) > MOST_MEMBERS:
             raise ArchiveError(f"{archive.name} holds more than {MOST_MEMBERS:,} files")
-        keys = [unicodedata.normalize("NFC", "/".join(parts[: i + 1])).casefold() for i in range(len(parts))]
-        own = keys[-1:] if member.kind == "file" else []
-        above = keys[: len(keys) - len(own)]
-        if any(key in files for key in keys) or any(key in folders for key in own):
-            raise ArchiveError(f"{archive.name} holds two things of the same name: {name!r}")
-        folders.update(above)
-        files.update({key: replace(member, name="/".join(parts)) for key in own})
+        paths = accumulate(parts, "{}/{}".format)  # those of the folders above it, and its own
+        keys = [unicodedata.normalize("NFC", path).casefold() for path in paths]
+        twin = f"{archive.name} holds two things of the same name: {member.name!r}"
+        if any(key in files for key in keys):
+            raise ArchiveError(twin)
+        if keys and member.kind == "file":
+            own_key = keys.pop()
+            if own_key in folders:
+                raise ArchiveError(twin)
+            files[own_key] = replace(member, name="/".join(parts))
+        folders.update(keys)
     if sum(member.size for member in files.values()) > limit(archive):
         raise _too_much(archive)
     return list(files.values())
+
+
+def _parts(name: str, archive: Path) -> list[str]:
+    """Return the parts of a path in an archive, and refuse one that leads out of a folder on some system."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    is_absolute = name.startswith("/") or re.match(r"[A-Za-z]:", name)
+    if is_absolute or ".." in parts or re.search(r"[\\\0]", name):
+        raise ArchiveError(f"{archive.name} holds a path that leads out of its folder: {name!r}")
+    return parts
 
 
 class _Capped:
     """The bytes of a tar, decompressed if it is gzipped; reading beyond the limit of the archive is an error."""
 
     def __init__(self, archive: Path) -> None:
-        self.archive, self.limit = archive, limit(archive)
+        self.archive = archive
+        self.limit = limit(archive)
         with archive.open("rb") as handle:
-            gzipped = handle.read(2) == b"\x1f\x8b"
-        self.stream = cast(IO[bytes], gzip.open(archive, "rb") if gzipped else archive.open("rb"))  # noqa: SIM115
-        self.gzipped = gzipped
+            self.gzipped = handle.read(2) == b"\x1f\x8b"
+        self.stream = cast(IO[bytes], gzip.open(archive, "rb") if self.gzipped else archive.open("rb"))  # noqa: SIM115
 
     def __enter__(self) -> _Capped:
         return self
@@ -215,8 +236,9 @@ class _Capped:
         self.stream.close()
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= SMALL_LIMIT or (self.gzipped and self.stream.tell() + size > self.limit):
-            raise _too_much(self.archive)  # also for a header of many megabytes
+        is_large = not 0 <= size <= SMALL_LIMIT  # such as a header of many megabytes
+        if is_large or (self.gzipped and self.stream.tell() + size > self.limit):
+            raise _too_much(self.archive)
         return self.stream.read(size)
 
     def seek(self, place: int, whence: int = 0) -> int:

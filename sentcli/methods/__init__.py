@@ -39,8 +39,8 @@ class MethodsByName(Mapping[str, "Method"]):
     @cached_property
     def modules(self) -> dict[str, str]:
         """The name of each method's module."""
-        files = (module.name for module in iter_modules(papers.__path__))
-        return {name.replace("_", "-"): f"{papers.__name__}.{name}" for name in files}
+        names = [module.name for module in iter_modules(papers.__path__)]
+        return {name.replace("_", "-"): f"{papers.__name__}.{name}" for name in names}
 
     def __getitem__(self, name: str) -> Method:
         return import_module(self.modules[name]).METHOD
@@ -76,7 +76,8 @@ def get_method(method: str | Method, stage: str | None = None) -> Method:
     if stage is None:
         return method
     if stage not in method.stages:
-        hint, stages = nearest(stage, list(method.stages)), ", ".join(method.stages) or "none"
+        hint = nearest(stage, list(method.stages))
+        stages = ", ".join(method.stages) or "none"
         raise InputError(f"--stage {stage}: {method.name} has no such stage{hint}; it has: {stages}")
     return method.stages[stage]
 
@@ -96,4 +97,6 @@ def refuse_file(method: object, where: Path | None = None) -> None:
             f"method {str(method)!r}: a file of Python is taken from --method on the command line alone, "
             "never from a recipe, a sweep file or --after"
         )
-        raise InputError(message) if where is None else DataError(where, message)
+        if where is None:
+            raise InputError(message)
+        raise DataError(where, message)

@@ -12,7 +12,7 @@ class Citation:
     key: str
     title: str
     authors: str
-    """Separated by ``and``."""
+    """The names of the authors, separated by ``and`` as BibTeX has them."""
     where: str
     year: int
 

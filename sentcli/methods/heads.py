@@ -124,25 +124,33 @@ class WhiteningHead(Head):
         return self.num_groups or max(1, dimension // 2)
 
     def build(self, dimension: int, batch_size: int) -> nn.Module:
-        """Check the groups and return the layers."""
+        """Check the groups and return the layers.
+
+        Raises:
+            InputError: if whitening is impossible with this dimension or this batch.
+        """
         if self.kind in ("shuffled-group", "group"):
-            groups = self.groups(dimension)
-            if dimension % groups:
-                divisors = [g for g in (512, 384, 256, 192, 128, 96, 64, 48, 32) if not dimension % g and g < dimension]
-                raise InputError(
-                    f"num_groups={groups} does not divide the {dimension} dimensions of this model (384 groups on "
-                    f"1,024, as the paper states for BERT-large, is impossible); for example {divisors[0]}"
-                    if divisors
-                    else f"num_groups={groups} does not divide the {dimension} dimensions of this model"
-                )
-            if batch_size < self.least_rows(dimension):
-                raise InputError(
-                    f"num_groups={groups} makes groups of {dimension // groups} columns, whose covariance over "
-                    f"{batch_size} rows is singular: more groups, or a batch of at least {self.least_rows(dimension)}"
-                )
+            self._check_groups(dimension, batch_size)
         elif self.eps == 0:
             raise InputError(f"kind={self.kind} needs eps above 0: {dimension} columns of a batch are singular")
         return WhiteningLayers(self, dimension)
+
+    def _check_groups(self, dimension: int, batch_size: int) -> None:
+        """Refuse groups of different sizes, and groups whose covariance is singular."""
+        groups = self.groups(dimension)
+        if dimension % groups:
+            message = f"num_groups={groups} does not divide the {dimension} dimensions of this model"
+            for divisor in (512, 384, 256, 192, 128, 96, 64, 48, 32):
+                if dimension % divisor == 0 and divisor < dimension:
+                    reason = "384 groups on 1,024, as the paper states for BERT-large, is impossible"
+                    raise InputError(f"{message} ({reason}); for example {divisor}")
+            raise InputError(message)
+        least = self.least_rows(dimension)
+        if batch_size < least:
+            raise InputError(
+                f"num_groups={groups} makes groups of {dimension // groups} columns, whose covariance over "
+                f"{batch_size} rows is singular: more groups, or a batch of at least {least}"
+            )
 
     def least_rows(self, dimension: int) -> int:
         """Return one row more than a group has columns."""
@@ -159,7 +167,8 @@ class WhiteningLayers(nn.Module):
 
     def __init__(self, settings: WhiteningHead, dimension: int) -> None:
         super().__init__()
-        self.settings, self.single_pass = settings, settings.views_from == "shuffle"
+        self.settings = settings
+        self.single_pass = settings.views_from == "shuffle"
         self.dense = nn.Linear(dimension, dimension)
         reset(self.dense, INITIAL_STD)
         if settings.kind in ("zca", "pca"):
@@ -174,27 +183,37 @@ class WhiteningLayers(nn.Module):
         """Whiten each chunk of ``[m, B, d]`` by itself."""
         if self.settings.chunks == "views":
             return torch.stack([self.whiten(view) for view in vectors])
-        rows = vectors.transpose(0, 1)
-        parts = [self.whiten(part) for part in rows.reshape(-1, vectors.shape[-1]).chunk(len(vectors))]
-        return torch.cat(parts).view(rows.shape).transpose(0, 1)
+        by_sentence = vectors.transpose(0, 1)
+        chunks = by_sentence.reshape(-1, vectors.shape[-1]).chunk(len(vectors))
+        rows = torch.cat([self.whiten(chunk) for chunk in chunks])
+        return rows.view(by_sentence.shape).transpose(0, 1)
 
     def whiten(self, rows: Tensor) -> Tensor:
         """Whiten ``[N, d]``."""
         settings, width = self.settings, rows.shape[-1]
         if settings.kind in ("zca", "pca"):
-            keep, mean = settings.statistics_momentum, rows.mean(dim=0)
-            centred = rows - mean
-            mean = keep * self.running_mean + (1 - keep) * mean
-            covariance = keep * self.running_covariance + (1 - keep) * (centred.T @ centred / len(rows))
-            self.running_mean, self.running_covariance = mean.detach(), covariance.detach()
-            matrix = (zca if settings.kind == "zca" else pca)(covariance, settings.eps, detach=settings.detach)
-            return (rows - mean) @ matrix
+            return self._whiten_by_statistics(rows)
         order = sent(self.permutation(width), rows.device)
         return shuffled_group_whitening(rows, settings.groups(width), order, settings.eps, detach=settings.detach)
 
+    def _whiten_by_statistics(self, rows: Tensor) -> Tensor:
+        """Whiten ``[N, d]`` with the running mean and covariance, to which these rows are added first (eq. 13)."""
+        settings = self.settings
+        keep = settings.statistics_momentum
+        mean = rows.mean(dim=0)
+        centred = rows - mean
+        mean = keep * self.running_mean + (1 - keep) * mean
+        covariance = keep * self.running_covariance + (1 - keep) * (centred.T @ centred / len(rows))
+        self.running_mean = mean.detach()
+        self.running_covariance = covariance.detach()
+        whitening = zca if settings.kind == "zca" else pca
+        return (rows - mean) @ whitening(covariance, settings.eps, detach=settings.detach)
+
     def permutation(self, width: int) -> Tensor:
         """Return the order of the columns for one chunk, the same in all processes."""
-        return same(torch.randperm(width)) if self.settings.kind == "shuffled-group" else torch.arange(width)
+        if self.settings.kind == "shuffled-group":
+            return same(torch.randperm(width))
+        return torch.arange(width)
 
 
 HEADS: dict[str, type[Head]] = {

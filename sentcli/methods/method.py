@@ -95,26 +95,30 @@ class Settings(Bounded):
             return step / warmup
         if self.schedule == "linear":
             return max(0.0, (steps - step) / max(1, steps - warmup))
-        return max(5 - step // 500, 1) / 5 if self.schedule == "staircase" else 1.0
+        if self.schedule == "staircase":
+            return max(5 - step // 500, 1) / 5
+        return 1.0
 
 
 RESERVED = {
-    *(
-        "head",
-        "views",
-        "cnn",
-        "template",
-        "twin",
-        "fit",
-        "settings",
-        "objectives",
-        "name",
-        "title",
-        "stage",
-        "recipe",
-        "file",
-    ),
-    *("step", "loss", "learning_rate", "grad_norm", "sentences_per_second"),
+    "head",
+    "views",
+    "cnn",
+    "template",
+    "twin",
+    "fit",
+    "settings",
+    "objectives",
+    "name",
+    "title",
+    "stage",
+    "recipe",
+    "file",
+    "step",
+    "loss",
+    "learning_rate",
+    "grad_norm",
+    "sentences_per_second",
 }
 """The names that no objective can have, because settings, reports or metrics use them."""
 TEXT_LENGTH = 256
@@ -166,11 +170,19 @@ class Method:
 
     def sections(self) -> dict[str, Any]:
         """Return the parts that have settings, by their names in ``--set``."""
-        names = ("head", "views", "cnn", "template", "twin") if self.fit is None else ("fit", "template")
-        chosen = {name: part for name in names if (part := getattr(self, name)) is not None}
         if self.fit is not None:
-            return chosen
-        return {**self.objectives, **chosen, "settings": self.settings}
+            parts: dict[str, Any] = {"fit": self.fit, "template": self.template}
+        else:
+            parts = {
+                **self.objectives,
+                "head": self.head,
+                "views": self.views,
+                "cnn": self.cnn,
+                "template": self.template,
+                "twin": self.twin,
+                "settings": self.settings,
+            }
+        return {name: part for name, part in parts.items() if part is not None}
 
     def with_section(self, name: str, value: Any) -> Method:
         """Return the method with one section replaced."""
@@ -183,10 +195,10 @@ class Method:
 
         There is no MLP head, which would be new and is left out in encoding; the texts teach the vector itself.
         """
-        objectives = {
-            name: replace(objective, mask_duplicates=True) if isinstance(objective, InBatchNegatives) else objective
-            for name, objective in self.objectives.items()
-        }
+        objectives = dict(self.objectives)
+        for name, objective in objectives.items():
+            if isinstance(objective, InBatchNegatives):
+                objectives[name] = replace(objective, mask_duplicates=True)
         settings = replace(self.settings, max_length=TEXT_LENGTH)
         head = NoHead() if isinstance(self.head, MLPHead) else self.head
         return replace(self, views=views, objectives=objectives, head=head, settings=settings)
@@ -195,23 +207,32 @@ class Method:
     def needs(self) -> str:
         """The data that it learns from, in words."""
         if self.views.reads == "scores":
-            labels = any(term.needs_labels for term in self.objectives.values())
-            return "pairs with the labels 0 and 1" if labels else "scored pairs"
+            return "pairs with the labels 0 and 1" if self._needs_labels else "scored pairs"
         if self.views.reads == "classed-pairs":
             return "pairs with a class"
-        return "texts with a class" if self.views.reads == "labels" else "plain text, or pairs of anchor and positive"
+        if self.views.reads == "labels":
+            return "texts with a class"
+        return "plain text, or pairs of anchor and positive"
+
+    @property
+    def _needs_labels(self) -> bool:
+        return any(term.needs_labels for term in self.objectives.values())
 
     def takes(self, kind: Kind | None) -> bool:
         """Return whether the method learns from a kind of table as it is; None stands for texts without labels."""
-        terms, reads = self.objectives.values(), self.views.reads
-        if kind in ("scored", "binary") and reads == "scores":
-            return kind == "binary" or not any(term.needs_labels for term in terms)
-        if kind in ("scored", "binary", "classed-pairs", "labels") or reads != "sentences":
-            return kind == reads or (kind == "binary" and reads == "classed-pairs")
-        if kind is None or self.fit is not None:
-            return kind is None
-        contrasts = any(term.views >= 2 for term in terms) and not any(term.one_sentence for term in terms)
-        return contrasts and (kind == "pairs" or any(term.takes_hard_negatives for term in terms))
+        reads = self.views.reads
+        if kind is None:
+            return reads == "sentences"
+        if kind == "scored":
+            return reads == "scores" and not self._needs_labels
+        if kind == "binary":
+            return reads in ("scores", "classed-pairs")
+        if kind in ("classed-pairs", "labels") or reads != "sentences":
+            return kind == reads
+        terms = self.objectives.values()
+        if any(term.one_sentence for term in terms) or not any(term.views >= 2 for term in terms):
+            return False
+        return kind == "pairs" or any(term.takes_hard_negatives for term in terms)
 
     def describe(self, *, changed_only: bool = False) -> dict[str, Any]:
         """Return the name and all settings except the shared ones, for reports and model cards.
@@ -219,19 +240,37 @@ class Method:
         Args:
             changed_only: leave out settings with the default of their kind, so that new settings change no digest.
         """
+        facts: dict[str, Any] = {"name": self.name}
+        if self.file is not None:
+            facts["file"] = dict(self.file)
         registries: dict[str, Mapping[str, type[Any]]] = {"head": HEADS, "views": VIEWS}
         registries.update(dict.fromkeys(self.objectives, OBJECTIVES))
-        facts: dict[str, Any] = {"name": self.name, **({} if self.file is None else {"file": dict(self.file)})}
         for section, part in self.sections().items():
             if section == "settings":
                 continue
-            kind = next((k for k, cls in registries.get(section, {}).items() if type(part) is cls), None)
-            kind_fact = {"kind": kind} if kind not in (None, section) else {}
-            count = {"count": part.count} if section == "views" else {}
-            facts[section] = {**kind_fact, **count, **(changed(part) if changed_only else asdict(part))}
+            values: dict[str, Any] = {}
+            kind = _kind_of(part, registries.get(section, {}))
+            if kind is not None and kind != section:
+                values["kind"] = kind
+            if section == "views":
+                values["count"] = part.count
+            facts[section] = values | (changed(part) if changed_only else asdict(part))
         return facts
+
+
+def _kind_of(part: Any, registry: Mapping[str, type[Any]]) -> str | None:
+    """Return the name of a part's class in a registry; None if it is not there, as a class of a user's file."""
+    for name, kind in registry.items():
+        if type(part) is kind:
+            return name
+    return None
 
 
 def changed(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that do not have their default."""
-    return {f.name: value for f in fields(part) if (value := getattr(part, f.name)) != f.default}
+    values = {}
+    for setting in fields(part):
+        value = getattr(part, setting.name)
+        if value != setting.default:
+            values[setting.name] = value
+    return values

@@ -27,7 +27,7 @@ from sentcli.model.modules import MODULES
 from sentcli.objectives import OBJECTIVES
 
 SIGTERM_CODE = 128 + signal.SIGTERM
-"""With which the command line ends after SIGTERM, wherever it comes."""
+"""The exit code with which the command line ends after SIGTERM, wherever the signal comes."""
 METHOD_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -47,7 +47,8 @@ def load_method_file(path: Path) -> Method:
         raise InputError(f"--method {path}: it is not UTF-8 text") from error
     if "\0" in source:
         raise InputError(f"--method {path}: it holds NUL characters")
-    name = f"sentcli_method_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    digest_of_path = hashlib.sha256(str(path.resolve()).encode()).hexdigest()
+    name = f"sentcli_method_file_{digest_of_path[:16]}"
     _forget(name)
     module = ModuleType(name)
     module.__file__ = str(path.resolve())
@@ -82,25 +83,37 @@ def _forget(module: str) -> None:
     sys.modules.pop(module, None)
     registries: tuple[dict[str, Any], ...] = (OBJECTIVES, MODULES)
     for registry in registries:
-        for name in [name for name, kind in registry.items() if kind.__module__ == module]:
-            del registry[name]
+        for name, kind in list(registry.items()):
+            if kind.__module__ == module:
+                del registry[name]
 
 
 @contextmanager
 def naming_the_line(path: Path | None) -> Iterator[None]:
-    """Turn an error that the user's file raises inside the block into a message with the file and the line."""
+    """Turn an error that the user's file raises inside the block into a message with the file and the line.
+
+    Args:
+        path: of the file; None leaves errors as they are.
+    """
+    if path is None:
+        yield
+        return
+    file_name = str(path.resolve())
     try:
         yield
     except SyntaxError as error:
-        if path is None or error.filename != str(path.resolve()):
+        if error.filename != file_name:
             raise
         raise InputError(f"{path}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         steps = traceback.extract_tb(error.__traceback__)
-        lines = [step.lineno for step in steps if path is not None and step.filename == str(path.resolve())]
-        if not lines or (isinstance(error, SystemExit) and error.code == SIGTERM_CODE):
+        lines = [step.lineno for step in steps if step.filename == file_name]
+        is_sigterm = isinstance(error, SystemExit) and error.code == SIGTERM_CODE
+        if not lines or is_sigterm:
             raise
+        place = f"{path}, line {lines[-1]}"
         if isinstance(error, InputError):
-            raise InputError(f"{path}, line {lines[-1]}: {error}") from error
-        message = str(error) if isinstance(error, SentcliError) else f"{type(error).__name__}: {error}"
-        raise SentcliError(f"{path}, line {lines[-1]}: {message}") from error
+            raise InputError(f"{place}: {error}") from error
+        if isinstance(error, SentcliError):
+            raise SentcliError(f"{place}: {error}") from error
+        raise SentcliError(f"{place}: {type(error).__name__}: {error}") from error

@@ -49,21 +49,26 @@ class CNN(Bounded):
         Raises:
             InputError: if it has other convolutions.
         """
-        existing = next((module for module in spec.modules if isinstance(module, CNNSpec)), None)
-        if existing is not None:
-            relu = any(isinstance(module, DenseSpec) and module.on_tokens for module in spec.modules)
-            if (existing.kernel_sizes, existing.out_channels, relu) != (self.kernels, self.channels, self.relu):
-                kernels = ",".join(map(str, existing.kernel_sizes))
-                raise InputError(
-                    f"the start model has other convolutions: --set cnn.kernels={kernels} --set "
-                    f"cnn.channels={existing.out_channels} --set cnn.relu={str(relu).lower()}"
-                )
-            return spec
+        for module in spec.modules:
+            if isinstance(module, CNNSpec):
+                self._check_equal(module, spec)
+                return spec
         cnn = CNNSpec(spec.hidden_size, self.channels, self.kernels, (1,) * len(self.kernels))
-        width = cnn.output_width(spec.hidden_size)
-        activation = [DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True)] if self.relu else []
-        modules = (cnn, *activation, PoolingSpec(("mean",)), *spec.ending)
-        return replace(spec, modules=modules, assumed_pooling=False)
+        modules = [cnn, PoolingSpec(("mean",)), *spec.ending]
+        if self.relu:
+            width = cnn.output_width(spec.hidden_size)
+            modules.insert(1, DenseSpec(width, width, bias=False, activation=RELU, on_tokens=True))
+        return replace(spec, modules=tuple(modules), assumed_pooling=False)
+
+    def _check_equal(self, existing: CNNSpec, spec: EncoderSpec) -> None:
+        """Refuse convolutions of the start model that are not these."""
+        relu = any(isinstance(module, DenseSpec) and module.on_tokens for module in spec.modules)
+        if (existing.kernel_sizes, existing.out_channels, relu) != (self.kernels, self.channels, self.relu):
+            kernels = ",".join(map(str, existing.kernel_sizes))
+            raise InputError(
+                f"the start model has other convolutions: --set cnn.kernels={kernels} --set "
+                f"cnn.channels={existing.out_channels} --set cnn.relu={str(relu).lower()}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +85,10 @@ class Template(Bounded):
     def __post_init__(self) -> None:
         """Refuse what is no template."""
         super().__post_init__()
-        for template in filter(None, (self.first, self.second)):
-            check_template(template)
+        if self.first:
+            check_template(self.first)
+        if self.second:
+            check_template(self.second)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +135,10 @@ class WhiteningFit(Bounded):
         width = encoder.dimension
         if self.dimensions > width:
             raise InputError(f"dimensions={self.dimensions} is more than the {width} of this model")
-        if len(set(sentences)) <= width:
+        different = len(set(sentences))
+        if different <= width:
             raise InputError(
-                f"whitening {width} dimensions needs more than {width} different sentences, not {len(set(sentences))}"
+                f"whitening {width} dimensions needs more than {width} different sentences, not {different}"
             )
         matrix, bias = whitening_transform(encoder.encode(sentences), self.dimensions)
         return encoder.with_dense(matrix, bias)
@@ -152,12 +160,14 @@ def whitening_transform(
     centred = vectors - mean
     values, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
     values, axes = values[::-1], axes[:, ::-1]  # the largest first
-    rank = int((values > values[0] * len(values) * np.finfo(np.float32).eps).sum())
+    smallest = values[0] * len(values) * np.finfo(np.float32).eps
+    rank = int((values > smallest).sum())
     if rank < dimensions:
         raise InputError(f"the vectors of the data span {rank} dimensions: --set dimensions={rank} or fewer")
-    kept = dimensions or rank
-    weight = (axes[:, :kept] / np.sqrt(values[:kept])).T
-    return weight.astype(np.float32), (-weight @ mean).astype(np.float32)
+    size = dimensions or rank
+    weight = (axes[:, :size] / np.sqrt(values[:size])).T
+    bias = -weight @ mean
+    return weight.astype(np.float32), bias.astype(np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,32 +192,41 @@ class BagOfWordsFit(Bounded):
         """Return an encoder whose vector is the mean of the vectors of a text's words."""
         from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-        cut = encoder.hf_tokenizer.backend_tokenizer
-        if encoder.local.spec.lowercase or cut.pre_tokenizer is None:
+        tokenizer = encoder.hf_tokenizer.backend_tokenizer
+        normalizer, word_cutter = tokenizer.normalizer, tokenizer.pre_tokenizer
+        if encoder.local.spec.lowercase or word_cutter is None:
             raise InputError("bag-of-words needs a start model whose tokenizer cuts texts into words, such as minilm")
-        count: Counter[str] = Counter()
-        for sentence in sentences:
-            text = cut.normalizer.normalize_str(sentence) if cut.normalizer is not None else sentence
-            count.update({word for word, _ in cut.pre_tokenizer.pre_tokenize_str(text)})
-        frequent = sorted(count.items(), key=lambda entry: (-entry[1], entry[0]))[: self.words]
-        vocabulary = [word for word, _ in frequent]
-        table = np.zeros((len(vocabulary), min(self.dimensions, len(vocabulary))), np.float32)
-        for row, (word, found) in enumerate(frequent):
-            column, sign = row, 1
-            if len(vocabulary) > self.dimensions:
-                column, sign = crc32(word.encode()) % self.dimensions, 1 - 2 * (crc32(word.encode(), 1) & 1)
-            table[row, column] = sign * self.weight(word, found, len(sentences))
+        counts: Counter[str] = Counter()
+        for text in sentences:
+            if normalizer is not None:
+                text = normalizer.normalize_str(text)
+            counts.update({word for word, _ in word_cutter.pre_tokenize_str(text)})
+        frequent = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[: self.words]
+        words = [word for word, _ in frequent]
+        table = self._table(frequent, len(sentences))
         with tempfile.TemporaryDirectory() as folder:
-            write_static_folder(Path(folder), vocabulary, table, cut.normalizer, cut.pre_tokenizer)
-            made = SentenceEncoder.load(folder, backend="torch", device=encoder.backend.device)
-        return made
+            write_static_folder(Path(folder), words, table, normalizer, word_cutter)
+            return SentenceEncoder.load(folder, backend="torch", device=encoder.backend.device)
 
-    def weight(self, word: str, found: int, sentences: int) -> float:
-        """Return the weight of a word that is in `found` of the sentences."""
+    def _table(self, frequent: list[tuple[str, int]], sentences: int) -> npt.NDArray[np.float32]:
+        """Return the vectors of words ``[words, dimensions]``, given how many of the sentences each word is in."""
+        width = min(self.dimensions, len(frequent))
+        table = np.zeros((len(frequent), width), np.float32)
+        for row, (word, count) in enumerate(frequent):
+            column, sign = row, 1
+            if len(frequent) > width:
+                column = crc32(word.encode()) % width
+                sign = 1 - 2 * (crc32(word.encode(), 1) & 1)
+            table[row, column] = sign * self.weight(word, count, sentences)
+        return table
+
+    def weight(self, word: str, count: int, sentences: int) -> float:
+        """Return the weight of a word that is in `count` of the sentences."""
         if self.weights == "tf-idf":
-            return math.log((1 + sentences) / (1 + found)) + 1
+            return math.log((1 + sentences) / (1 + count)) + 1
         if self.weights == "counts":
             return 1.0
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-        return float(any(map(str.isalnum, word)) and word.lower() not in ENGLISH_STOP_WORDS)
+        is_word = any(map(str.isalnum, word))
+        return float(is_word and word.lower() not in ENGLISH_STOP_WORDS)

@@ -39,10 +39,12 @@ class Sourced(BaseModel):
         """Accept a bare value, which has no source."""
         if not isinstance(value, dict):
             return {"value": value}
-        foreign = [key for key in value if key not in cls.model_fields]
-        if foreign or "value" not in value:
-            quoted = f', or "NAME.{foreign[0]}" = ... with the quotes' if foreign else ""
-            raise ValueError(f"expected {{ value = ..., source = ... }}{quoted}")
+        expected = "expected { value = ..., source = ... }"
+        for key in value:
+            if key not in cls.model_fields:
+                raise ValueError(f'{expected}, or "NAME.{key}" = ... with the quotes')
+        if "value" not in value:
+            raise ValueError(expected)
         return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,14 @@ from sentcli.model.tokenizing import pair_text
 
 if TYPE_CHECKING:
     from sentcli.model.tokenizing import Tokens
+
+
+T = TypeVar("T")
+
+
+def _chosen(values: Sequence[T], places: Sequence[int]) -> list[T]:
+    """Return the values at some places."""
+    return [values[place] for place in places]
 
 
 class TrainingText(Protocol):
@@ -97,7 +105,7 @@ class Copies(ViewMaker):
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences once."""
-        return BatchTexts([[corpus.sentences[i] for i in rows]])
+        return BatchTexts([_chosen(corpus.sentences, rows)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +117,13 @@ class ClassedCopies(Copies):
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences once, and the numbers of their classes."""
-        assert corpus.scores is not None
-        labels = np.array([corpus.scores[i] for i in rows], np.float32)
-        return replace(super().texts(rows, corpus, rng), labels=labels)
+        return replace(super().texts(rows, corpus, rng), labels=_labels(rows, corpus))
+
+
+def _labels(rows: list[int], corpus: TrainingText) -> npt.NDArray[np.float32]:
+    """Return the scores or the numbers of the classes of some rows."""
+    assert corpus.scores is not None
+    return np.array(_chosen(corpus.scores, rows), np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +147,9 @@ class SpanMask(ViewMaker):
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences, and the sentences with a new span masked."""
-        plain = [corpus.sentences[i] for i in rows]
-        return BatchTexts([plain, [self.masked(text, rng) for text in plain]])
+        plain = _chosen(corpus.sentences, rows)
+        masked = [self.masked(text, rng) for text in plain]
+        return BatchTexts([plain, masked])
 
     def masked(self, text: str, rng: np.random.Generator) -> str:
         """Replace a random span by the mask, where its characters first occur in the text, as in the authors' code."""
@@ -162,26 +175,28 @@ class WordRepetition(ViewMaker):
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences once."""
-        return BatchTexts([[corpus.sentences[i] for i in rows]])
+        return BatchTexts([_chosen(corpus.sentences, rows)])
 
     def tokens(self, views: list[Tokens], rng: np.random.Generator) -> list[Tokens]:
         """Return the tokens of the sentences, and these with new tokens repeated."""
         plain = views[0]
         places = [self.places(len(ids), rng) for ids in plain.ids]
-        ids, type_ids = (
-            None if rows is None else [[row[i] for i in chosen] for row, chosen in zip(rows, places, strict=True)]
-            for rows in (plain.ids, plain.type_ids)
-        )
-        assert ids is not None
+        ids = list(map(_chosen, plain.ids, places))
+        type_ids = None
+        if plain.type_ids is not None:
+            type_ids = list(map(_chosen, plain.type_ids, places))
         cut_once = np.zeros_like(plain.beyond)
         return [plain, replace(plain, ids=ids, type_ids=type_ids, beyond=cut_once)]
 
     def places(self, length: int, rng: np.random.Generator) -> list[int]:
         """Return the places of `length` tokens in order, some of them twice, but never the first and the last."""
+        places = list(range(length))
         bound = min(MOST_REPEATED + 1, int(self.rate * length), length - 1)
         number = int(rng.integers(bound)) if bound > 0 else 0
-        repeated = 1 + rng.choice(length - 2, number, replace=False) if number else ()
-        return sorted([*range(length), *map(int, repeated)])
+        if number:
+            repeated = 1 + rng.choice(length - 2, number, replace=False)
+            places += repeated.tolist()
+        return sorted(places)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,9 +211,9 @@ class RandomPairs(ViewMaker):
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return the sentences, and for each of them the same sentence or one drawn from the whole corpus."""
         matched = np.arange(len(rows)) % (self.negatives + 1) == 0
-        others = rng.integers(len(corpus.sentences), size=len(rows)).tolist()
-        second = [i if same else other for i, same, other in zip(rows, matched, others, strict=True)]
-        return BatchTexts([[corpus.sentences[i] for i in chosen] for chosen in (rows, second)], matched=matched)
+        others = rng.integers(len(corpus.sentences), size=len(rows))
+        second = np.where(matched, rows, others).tolist()
+        return BatchTexts([_chosen(corpus.sentences, rows), _chosen(corpus.sentences, second)], matched=matched)
 
     def rows_with(self, matching: int) -> int:
         """Return how many rows a batch needs, given that the first row of each group matches."""
@@ -215,8 +230,7 @@ class ScoredPairs(ViewMaker):
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return first sentences, second sentences, and scores or numbers of classes."""
-        assert corpus.scores is not None
-        return replace(_columns(rows, corpus), labels=np.array([corpus.scores[i] for i in rows], np.float32))
+        return replace(_columns(rows, corpus), labels=_labels(rows, corpus))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +256,7 @@ class JointPairs(ScoredPairs):
 
 def _columns(rows: list[int], corpus: TrainingText) -> BatchTexts:
     """Return the texts of some rows, a view for each column of the data."""
-    return BatchTexts([[column[i] for i in rows] for column in corpus.texts])
+    return BatchTexts([_chosen(column, rows) for column in corpus.texts])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,12 +321,15 @@ class Crops(ViewMaker):
 
     def texts(self, rows: list[int], corpus: TrainingText, rng: np.random.Generator) -> BatchTexts:
         """Return two spans of each document, which may overlap."""
-        documents = [corpus.sentences[i].split(maxsplit=self.words)[: self.words] for i in rows]
-        return BatchTexts([[self.span(words, rng) for words in documents] for _ in range(self.count)])
+        documents = [text.split(maxsplit=self.words)[: self.words] for text in _chosen(corpus.sentences, rows)]
+        first = [self.span(words, rng) for words in documents]
+        second = [self.span(words, rng) for words in documents]
+        return BatchTexts([first, second])
 
     def span(self, words: list[str], rng: np.random.Generator) -> str:
         """Return a random span of some words, at least one."""
-        least, most = (max(1, round(share * len(words))) for share in (self.shortest, self.longest))
+        least = max(1, round(self.shortest * len(words)))
+        most = max(1, round(self.longest * len(words)))
         size = int(rng.integers(least, most + 1))
         start = int(rng.integers(len(words) - size + 1))
         return " ".join(words[start : start + size])

@@ -5,15 +5,8 @@ from pkgutil import iter_modules
 
 from sentcli.objectives.auxiliary_mlm import AuxiliaryMLM, CondenserMLM
 from sentcli.objectives.base import OBJECTIVES, Objective, Parts, StatefulObjective, Views, Vocabulary
-from sentcli.objectives.contrastive import (
-    Contrastive,
-    InBatchNegatives,
-    MultiPositive,
-    NTXent,
-    info_nce,
-    multi_positive_info_nce,
-    nt_xent,
-)
+from sentcli.objectives.contrastive import Contrastive, InBatchNegatives, info_nce
+from sentcli.objectives.contrastive_views import MultiPositive, NTXent, multi_positive_info_nce, nt_xent
 from sentcli.objectives.masked_lm import MaskedLM
 from sentcli.objectives.mutual_information import (
     AttentionMI,

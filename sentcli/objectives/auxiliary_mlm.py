@@ -56,19 +56,12 @@ class AuxiliaryNetwork(nn.Module):
                 nn.init.normal_(self.lm_head.decoder.weight, std=std)
 
     def _load(self, folder: Path) -> None:
-        kept, published = folder / stored_heads.HEAD_FOLDER / f"{AUXILIARY}.safetensors", folder / "model.pt"
-        if kept.exists():
-            state = load_weights(kept)
-        elif published.exists():  # Condenser's and InfoCSE's code writes it beside the transformers files
-            state = self.renamed(load_weights(published))
-            state.update(
-                {f"lm_head.{name}": value for name, value in (stored_heads.lm_head_weights(folder) or {}).items()}
-            )
-        else:
-            raise InputError(
-                f"--aux-init {folder}: neither copy-top nor random, nor a folder that 'train --method infocse "
-                f"--stage pretrain' wrote ({kept.relative_to(folder)} is missing)"
-            )
+        """Load the network of a pretraining.
+
+        Raises:
+            InputError: if the folder holds none, or one that does not fit this model.
+        """
+        state = self._read(folder)
         own_state = self.state_dict()
         if DECODER in own_state:  # a head that was tied is kept without one: the start model's word embeddings stay
             state.setdefault(DECODER, own_state[DECODER])
@@ -78,14 +71,30 @@ class AuxiliaryNetwork(nn.Module):
             raise InputError(f"--aux-init {folder}: it does not fit this model, see {(missing + wrong)[0]}")
         self.load_state_dict({key: state[key] for key in own_state})
 
+    def _read(self, folder: Path) -> dict[str, Tensor]:
+        """Return the weights of the network in a folder, which sentcli or Condenser's or InfoCSE's code wrote."""
+        kept = folder / stored_heads.HEAD_FOLDER / f"{AUXILIARY}.safetensors"
+        published = folder / "model.pt"  # these authors' code writes it beside the transformers files
+        if kept.exists():
+            return load_weights(kept)
+        if not published.exists():
+            raise InputError(
+                f"--aux-init {folder}: neither copy-top nor random, nor a folder that 'train --method infocse "
+                f"--stage pretrain' wrote ({kept.relative_to(folder)} is missing)"
+            )
+        state = self.renamed(load_weights(published))
+        head = stored_heads.lm_head_weights(folder) or {}
+        state.update({f"lm_head.{name}": value for name, value in head.items()})
+        return state
+
     def renamed(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the layers that Condenser's code calls ``c_head`` under their names here."""
         path = surgery.layer_list(self.layers)[0]
-        return {
-            f"layers.{path}.{key.removeprefix('c_head.')}": value
-            for key, value in state.items()
-            if key.startswith("c_head.")
-        }
+        layers = {}
+        for key, value in state.items():
+            if key.startswith("c_head."):
+                layers[f"layers.{path}.{key.removeprefix('c_head.')}"] = value
+        return layers
 
     def forward(self, sentence: Tensor, states: Tensor, mask: Tensor) -> Tensor:
         """Return hidden states ``[B, T, d]``.
@@ -133,7 +142,9 @@ class _NetworkLoss(StatefulObjective):
 
     def __init__(self, settings: _AuxiliarySettings, parts: Parts, *, tied: bool = False) -> None:
         super().__init__()
-        self.settings, self.vocabulary, self.rate = settings, parts.vocabulary, settings.rate
+        self.settings = settings
+        self.vocabulary = parts.vocabulary
+        self.rate = settings.rate
         self.count = settings.lower(parts)
         self.network = AuxiliaryNetwork(parts, settings.layers, settings.init, tied=tied)
 
@@ -175,8 +186,9 @@ class AuxiliaryMLMLoss(_NetworkLoss):
         super().__init__(settings, parts)
         if int(parts.backbone.config.hidden_size) != parts.dimension:
             raise InputError("auxiliary-mlm puts the sentence vector among the token vectors: their widths differ")
-        self.lower = surgery.lower_layers(parts.backbone, self.count) if settings.detach else None
-        if self.lower is not None:
+        self.lower: nn.Module | None = None
+        if settings.detach:
+            self.lower = surgery.lower_layers(parts.backbone, self.count)
             surgery.freeze(self.lower)
 
     def train(self, mode: bool = True) -> AuxiliaryMLMLoss:
@@ -188,19 +200,23 @@ class AuxiliaryMLMLoss(_NetworkLoss):
 
     def forward(self, views: Views) -> Tensor:
         """Return the loss of freshly masked copies."""
-        rows = len(views.inputs["input_ids"]) if self.settings.copies == "both" else views.pooled.shape[1]
-        masked, labels = mask_tokens(views.inputs["input_ids"][:rows], self.vocabulary, self.settings.rate)
+        ids = views.inputs["input_ids"]
+        if self.settings.copies == "one":
+            ids = ids[: views.pooled.shape[1]]
+        masked, labels = mask_tokens(ids, self.vocabulary, self.settings.rate)
         return self.predict(views, masked, labels)
 
     def predict(self, views: Views, masked: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of masked ids and labels ``[rows, T]``, which belong to the first rows of the views."""
-        inputs = {name: ids[: len(masked)] for name, ids in views.inputs.items()} | {"input_ids": masked}
+        inputs = {name: ids[: len(masked)] for name, ids in views.inputs.items()}
+        inputs["input_ids"] = masked
         sentences = views.pooled.flatten(0, 1)[: len(masked)]
 
         def states(rows: Tensor, part: dict[str, Tensor]) -> Tensor:
             return self.network(sentences[rows], self.lower_states(views, part), part["attention_mask"])
 
-        return masked_loss(self.network.lm_head, *chosen_states(inputs, labels, states), views.encoder.backbone)
+        hidden, words = chosen_states(inputs, labels, states)
+        return masked_loss(self.network.lm_head, hidden, words, views.encoder.backbone)
 
     def lower_states(self, views: Views, inputs: dict[str, Tensor]) -> Tensor:
         """Return the states ``[rows, T, d]`` of the lower layers on masked text."""
@@ -252,13 +268,18 @@ class CondenserMLMLoss(_NetworkLoss, WordPrediction):
         """Return the sum of both losses on a freshly masked copy."""
         masked, labels = self.masked(views.inputs["input_ids"])
         inputs = {**views.inputs, "input_ids": masked}
-        return torch.stack([self._both(encoder.backbone, inputs, labels) for encoder in views.encoders]).mean()
+        losses = [self._both(encoder.backbone, inputs, labels) for encoder in views.encoders]
+        return torch.stack(losses).mean()
 
     def _both(self, backbone: Any, inputs: dict[str, Tensor], labels: Tensor) -> Tensor:
+        """Return the loss of the network and that of the last layer together."""
+
         def states(_: Tensor, part: dict[str, Tensor]) -> Tensor:
             output = backbone(**part, output_hidden_states=True)
             early, late = output.hidden_states[self.count], output.last_hidden_state
-            return torch.stack([self.network(late[:, 0], early, part["attention_mask"]), late], dim=2)
+            predicted = self.network(late[:, 0], early, part["attention_mask"])
+            return torch.stack([predicted, late], dim=2)
 
         both, words = chosen_states(inputs, labels, states)
-        return torch.stack([masked_loss(self.head, hidden, words, backbone) for hidden in both.unbind(1)]).sum()
+        losses = [masked_loss(self.head, hidden, words, backbone) for hidden in both.unbind(1)]
+        return torch.stack(losses).sum()

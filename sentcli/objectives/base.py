@@ -35,12 +35,13 @@ def by_length(batch: Mapping[str, Tensor], size: int | None = None) -> Iterator[
     """
     mask = batch["attention_mask"]
     size = size or len(mask)
-    size = min(size, CPU_ROWS) if mask.device.type == "cpu" else size
+    if mask.device.type == "cpu":
+        size = min(size, CPU_ROWS)
     lengths, order = mask.sum(dim=1).sort(descending=True, stable=True)
     parts = torch.split(order, size)
-    # the lengths are read in one wait for a GPU, and all rows together are as wide as the batch
-    single = len(parts) == 1 and runs_ahead(mask.device)
-    longest = [mask.shape[1]] if single else lengths[::size].tolist()
+    longest = [mask.shape[1]]  # all rows together are as wide as the batch: a GPU is not waited for
+    if len(parts) > 1 or not runs_ahead(mask.device):
+        longest = lengths[::size].tolist()
     for rows, width in zip(parts, longest, strict=True):
         yield rows, {name: values[rows, :width] for name, values in batch.items()}
 
@@ -64,14 +65,21 @@ class Vocabulary:
         WordPiece marks the tokens that go on with a word by ``##``; SentencePiece and byte-level BPE mark those that
         begin one.
         """
-        special, tokens = frozenset(tokenizer.all_special_ids), tokenizer.get_vocab()
-        found = [number for token, number in tokens.items() if token.startswith("##")]
-        begin = {number for token, number in tokens.items() if token.startswith(("\u2581", "\u0120"))}
-        if begin and not found:
-            found = sorted(set(tokens.values()) - begin - special)
-        continues = torch.zeros(max(tokens.values()) + 1, dtype=torch.bool)
-        continues[found] = True
-        return cls(size, tokenizer.mask_token_id, special, pad, continues if found else None)
+        special = frozenset(tokenizer.all_special_ids)
+        continuing, beginning = [], set()
+        tokens = tokenizer.get_vocab()
+        for token, number in tokens.items():
+            if token.startswith("##"):
+                continuing.append(number)
+            elif token.startswith(("\u2581", "\u0120")):
+                beginning.add(number)
+        if beginning and not continuing:
+            continuing = sorted(set(tokens.values()) - beginning - special)
+        continues = None
+        if continuing:
+            continues = torch.zeros(max(tokens.values()) + 1, dtype=torch.bool)
+            continues[continuing] = True
+        return cls(size, tokenizer.mask_token_id, special, pad, continues)
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,8 @@ class Parts:
     @property
     def token_width(self) -> int:
         """The dimension of the token vectors that are pooled, after convolutions if there are any."""
-        return next(width for part, width in zip(self.spec.modules, self.spec.widths, strict=True) if part.pools)
+        modules = zip(self.spec.modules, self.spec.widths, strict=True)
+        return next(width for module, width in modules if module.pools)
 
     @property
     def backbone(self) -> Any:
@@ -131,7 +140,15 @@ class Views:
     @property
     def hard_negatives(self) -> Tensor | None:
         """The outputs of the head for the hard negatives ``[k, B, d']``, if the data has any."""
-        return self.projected[2:] if self.paired and len(self.projected) > 2 else None
+        if not self.paired or len(self.projected) <= 2:
+            return None
+        return self.projected[2:]
+
+    @property
+    def required_labels(self) -> Tensor:
+        """The labels ``[B]``, for objectives that only take data that has them."""
+        assert self.labels is not None
+        return self.labels
 
     @cached_property
     def mask(self) -> Tensor:
@@ -148,16 +165,21 @@ class Views:
     def same_sentence(self) -> Views:
         """These views without the rows whose views show different sentences."""
         # they are not kept in themselves: such a circle holds the tensors of a step until the garbage is collected
-        return self if self.matched is None or not len(self.pooled) else self._matching_rows
+        if self.matched is None or not len(self.pooled):
+            return self
+        return self._matching_rows
 
     @cached_property
     def _matching_rows(self) -> Views:
         assert self.matched is not None
         rows = self.matched.nonzero().squeeze(1)
-        views = len(self.pooled)
+        inputs = {}
+        for name, values in self.inputs.items():
+            by_view = values.view(len(self.pooled), -1, values.shape[1])
+            inputs[name] = by_view[:, rows].flatten(0, 1)
         return replace(
             self,
-            inputs={n: ids.view(views, -1, ids.shape[1])[:, rows].flatten(0, 1) for n, ids in self.inputs.items()},
+            inputs=inputs,
             projected=self.projected[:, rows],
             pooled=self.pooled[:, rows],
             tokens=self.tokens[:, rows] if self.tokens.ndim > 1 else self.tokens,

@@ -1,15 +1,13 @@
 """InfoNCE in the forms of the papers, optionally with a queue of past vectors that a momentum encoder fills.
 
 van den Oord et al. 2018; SimCSE (Gao et al., EMNLP 2021, eq. 1 and 4); MoCo (He et al., CVPR 2020) for the queue, as
-miCSE (Klein and Nabi, ACL 2023, eq. 2) and ESimCSE (Wu et al., COLING 2022) use it; WhitenedCSE (Zhuo et al., ACL
-2023, eq. 7) for several positives; Mirror-BERT (Liu et al., EMNLP 2021) for the form in which every view is an anchor.
+miCSE (Klein and Nabi, ACL 2023, eq. 2) and ESimCSE (Wu et al., COLING 2022) use it.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -72,12 +70,15 @@ def info_nce(
     """
     if anchors.shape != positives.shape or anchors.ndim != 2:
         raise ValueError(f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must both be [B, d]")
-    targets = torch.arange(len(anchors), device=anchors.device)
-    columns = [positives, *(() if hard_negatives is None else hard_negatives)]
+    numbers = torch.arange(len(anchors), device=anchors.device)
+    targets = numbers
+    columns = [positives]
+    if hard_negatives is not None:
+        columns += list(hard_negatives)
     if cross_device:
         targets = targets + len(targets) * rank()
         columns = [gather(column) for column in columns]
-        texts = None if texts is None else gather(texts.T).T
+        texts = gathered_texts(texts)
     everyone = len(columns[0])
     candidates = torch.cat(columns if negatives is None else [*columns, negatives])
 
@@ -86,21 +87,27 @@ def info_nce(
         logits = cosines(anchors[rows], candidates) / temperature
         if texts is not None:
             twins = equal_texts(texts, target).scatter(1, target, False)
-            logits = logits.masked_fill(functional.pad(twins, (0, len(candidates) - twins.shape[1])), -torch.inf)
+            twins = functional.pad(twins, (0, len(candidates) - twins.shape[1]))
+            logits = logits.masked_fill(twins, -torch.inf)
         if hard_negative_weight != 1.0:
-            own = target + everyone * torch.arange(1, len(columns), device=target.device)
-            logits = logits.scatter_add(
-                1, own, torch.full_like(logits[:, : own.shape[1]], math.log(hard_negative_weight))
-            )
+            own_columns = target + everyone * torch.arange(1, len(columns), device=target.device)
+            addend = torch.full_like(logits[:, : own_columns.shape[1]], math.log(hard_negative_weight))
+            logits = logits.scatter_add(1, own_columns, addend)
         if positives_only:
             logits = torch.zeros_like(logits).scatter(1, target, logits.gather(1, target))
         return functional.cross_entropy(logits, target[:, 0], reduction="sum")
 
-    parts = torch.split(torch.arange(len(anchors), device=anchors.device), max(1, LARGEST_TABLE // len(candidates)))
+    parts = torch.split(numbers, max(1, LARGEST_TABLE // len(candidates)))
     if len(parts) == 1:
         return loss(parts[0]) / len(anchors)
     # keeping all cosines for the gradient would take more memory than the encoder, so parts of them are recomputed
-    return torch.stack([checkpoint(loss, part, use_reentrant=False) for part in parts]).sum() / len(anchors)
+    losses = [checkpoint(loss, part, use_reentrant=False) for part in parts]
+    return torch.stack(losses).sum() / len(anchors)
+
+
+def gathered_texts(texts: Tensor | None) -> Tensor | None:
+    """Return the numbers ``[m, B]`` of the texts of all processes, if there are any."""
+    return None if texts is None else gather(texts.T).T
 
 
 def printed_info_nce(
@@ -128,12 +135,15 @@ def printed_info_nce(
     Returns:
         A scalar in nats.
     """
-    others, first = anchors if of_view == "own-view" else positives, 0
+    others = anchors if of_view == "own-view" else positives
+    first = 0
     if cross_device:
-        others, first = gather(others), len(anchors) * rank()
-    own = torch.arange(first, first + len(anchors), device=anchors.device)[:, None]
+        others = gather(others)
+        first = len(anchors) * rank()
+    itself = torch.arange(first, first + len(anchors), device=anchors.device)[:, None]
     candidates = others if negatives is None else torch.cat([others, negatives])
-    logits = (cosines(anchors, candidates) / temperature).scatter(1, own, -torch.inf)
+    logits = cosines(anchors, candidates) / temperature
+    logits = logits.scatter(1, itself, -torch.inf)
     positive = functional.cosine_similarity(widened(anchors), widened(positives), dim=-1) / temperature
     return (logits.logsumexp(dim=1) - positive).sum()
 
@@ -148,7 +158,8 @@ def equal_texts(texts: Tensor, rows: Tensor) -> Tensor:
     Returns:
         ``[A, (1 + k) * N]``, for the positives and then the hard negatives.
     """
-    anchor, positive, candidates = texts[0][rows], texts[1][rows], texts[1:].flatten()
+    anchor, positive = texts[0][rows], texts[1][rows]
+    candidates = texts[1:].flatten()
     twins: Tensor = (candidates == anchor) | (candidates == positive)
     twins[:, : texts.shape[1]] |= texts[0] == anchor
     return twins
@@ -157,62 +168,9 @@ def equal_texts(texts: Tensor, rows: Tensor) -> Tensor:
 def cosines(first: Tensor, second: Tensor) -> Tensor:
     """Return the cosines ``[A, B]`` of the rows of ``[A, d]`` and ``[B, d]``, in full precision also under autocast."""
     with torch.autocast(first.device.type, enabled=False):
-        return functional.normalize(widened(first), dim=-1) @ functional.normalize(widened(second), dim=-1).T
-
-
-def multi_positive_info_nce(
-    views: Tensor, temperature: float = 0.05, lambdas: Sequence[float] = (), **options: Any
-) -> Tensor:
-    """Sum of InfoNCE between the first view and each of the others (WhitenedCSE eq. 7).
-
-    Args:
-        views: ``[m, N, d]``; row i of every view is the same sentence, or a positive of the first view's.
-        temperature: tau.
-        lambdas: lambda_m, the weight of each view after the first; 1 for all if it is empty.
-        **options: as for `info_nce`.
-
-    Returns:
-        A scalar in nats, the mean over the N anchors.
-
-    Raises:
-        ValueError: if there are fewer than two views, or another number of lambdas than of views after the first.
-    """
-    if views.ndim != 3 or len(views) < 2:
-        raise ValueError(f"views {tuple(views.shape)} must be [m, N, d] with m >= 2")
-    pairs = zip(lambdas or (1.0,) * (len(views) - 1), views[1:], strict=True)
-    return torch.stack([weight * info_nce(views[0], view, temperature, **options) for weight, view in pairs]).sum()
-
-
-def nt_xent(
-    first: Tensor, second: Tensor, temperature: float = 0.04, *, texts: Tensor | None = None, cross_device: bool = False
-) -> Tensor:
-    """InfoNCE in which every row of both views is an anchor: 1 positive, 2B - 2 negatives from both views.
-
-    Args:
-        first: ``[B, d]``.
-        second: ``[B, d]``; row i shows the sentence of row i of `first`, or a positive of it.
-        temperature: tau; 0.04 in Mirror-BERT.
-        texts: ``[2, B]`` as for `info_nce`.
-        cross_device: as for `info_nce`.
-
-    Returns:
-        A scalar in nats, the mean over the 2B anchors.
-    """
-    anchors, count = torch.cat([first, second]), len(first)
-    start = 0
-    if cross_device:
-        start, first, second = rank() * count, gather(first), gather(second)
-        texts = None if texts is None else gather(texts.T).T
-    everyone = len(first)
-    rows = torch.arange(start, start + count, device=anchors.device)
-    itself = torch.cat([rows, rows + everyone])[:, None]
-    target = torch.cat([rows + everyone, rows])
-    logits = cosines(anchors, torch.cat([first, second])) / temperature
-    if texts is not None:
-        own, partner = texts.flatten(), texts.flip(0).flatten()
-        twins = (own == own[itself]) | (own == partner[itself]) | (partner == own[itself])
-        logits = logits.masked_fill(twins.scatter(1, target[:, None], False), -torch.inf)
-    return functional.cross_entropy(logits.scatter(1, itself, -torch.inf), target)
+        first = functional.normalize(widened(first), dim=-1)
+        second = functional.normalize(widened(second), dim=-1)
+        return first @ second.T
 
 
 LARGEST_QUEUE = 10_000_000
@@ -234,7 +192,9 @@ class InBatchNegatives(Objective):
 
     def texts(self, views: Views) -> Tensor | None:
         """Return `text_numbers` if duplicates are masked."""
-        return text_numbers(views, cross_device=self.cross_device) if self.mask_duplicates else None
+        if not self.mask_duplicates:
+            return None
+        return text_numbers(views, cross_device=self.cross_device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,9 +220,8 @@ class Contrastive(InBatchNegatives, name="contrastive"):
 
     def check(self) -> None:
         """Refuse what the printed form does not have."""
-        if self.denominator != "all" and (
-            self.positives_only or self.mask_duplicates or self.hard_negative_weight != 1
-        ):
+        changes_negatives = self.positives_only or self.mask_duplicates or self.hard_negative_weight != 1
+        if self.denominator != "all" and changes_negatives:
             raise InputError(
                 f"denominator={self.denominator} is the printed form of miCSE's eq. 2, which has no positives_only, "
                 "mask_duplicates (on for labelled pairs: --set mask_duplicates=false before it) or hard_negative_weight"
@@ -307,10 +266,13 @@ class Contrastive(InBatchNegatives, name="contrastive"):
 def text_numbers(views: Views, *, cross_device: bool) -> Tensor:
     """Return a number for the text of each row of each view ``[m, B]``, which equal texts share, over all processes."""
     ids = views.inputs["input_ids"].masked_fill(views.inputs["attention_mask"] == 0, -1)
-    everyone = gather(widest(ids)) if cross_device else ids
-    numbers: Tensor = torch.unique(everyone, dim=0, return_inverse=True)[1]
-    start = len(ids) * rank() if cross_device else 0
-    return numbers[start : start + len(ids)].view(views.projected.shape[:2])
+    rows, start = len(ids), 0
+    if cross_device:
+        start = rows * rank()
+        ids = gather(widest(ids))
+    _, numbers = torch.unique(ids, dim=0, return_inverse=True)
+    own_rows: Tensor = numbers[start : start + rows]
+    return own_rows.view(views.projected.shape[:2])
 
 
 class MomentumContrastive(StatefulObjective):
@@ -361,53 +323,18 @@ class MomentumContrastive(StatefulObjective):
         """Append the momentum encoder's vectors of one view, of all processes, and drop the oldest."""
         count, capacity = views.projected.shape[1], self.settings.queue_size
         start = count if views.paired else 0
-        view = {name: ids[start : start + count] for name, ids in views.inputs.items()}
-        parts = [
-            self.encoder.features(dict(zip(view, part, strict=True)), normalize=False, sentence_only=True).sentence
-            for part in zip(*(torch.split(ids, MOMENTUM_ROWS) for ids in view.values()), strict=True)
-        ]
-        new = gather(widened(views.head(widened(torch.cat(parts))[None])[0]))
+        parts = []
+        for first in range(start, start + count, MOMENTUM_ROWS):
+            end = min(first + MOMENTUM_ROWS, start + count)
+            rows = {name: ids[first:end] for name, ids in views.inputs.items()}
+            parts.append(self.encoder.features(rows, normalize=False, sentence_only=True).sentence)
+        vectors = widened(torch.cat(parts))
+        new = gather(widened(views.head(vectors[None])[0]))
         self.rows = torch.cat([self.rows, new])[-capacity:]
         self._count = min(self.count + len(new), capacity)
         self.filled.fill_(self._count)
 
 
 def _forget_count(module: MomentumContrastive, _: object) -> None:
-    """Make a queue count anew, whose buffers have been loaded."""
+    """Make a queue, whose buffers have been loaded, count its vectors anew."""
     module._count = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MultiPositive(InBatchNegatives, name="multi-positive"):
-    """`multi_positive_info_nce` of all views (WhitenedCSE)."""
-
-    lambdas: tuple[float, ...] = ()
-    """lambda_m, the weight of each view after the first; 1 for all if it is empty, as in the authors' code."""
-
-    every_view: ClassVar[bool] = True
-    takes_hard_negatives: ClassVar[bool] = True
-
-    def check_views(self, positives: int, hard_negatives: int) -> None:
-        """Refuse another number of lambdas than of positives."""
-        if self.lambdas and len(self.lambdas) != positives:
-            raise InputError(f"lambdas {self.lambdas}: expected {positives}, one for each view after the first")
-
-    def __call__(self, views: Views) -> Tensor:
-        """Return the sum over the positives."""
-        positives = views.projected[:2] if views.paired else views.projected
-        options = {"hard_negatives": views.hard_negatives, "cross_device": self.cross_device}
-        texts = self.texts(views)
-        return multi_positive_info_nce(positives, self.temperature, self.lambdas, texts=texts, **options)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NTXent(InBatchNegatives, name="nt-xent"):
-    """`nt_xent` of the first two views (Mirror-BERT)."""
-
-    temperature: Positive = 0.04
-
-    def __call__(self, views: Views) -> Tensor:
-        """Return the loss of views 1 and 2."""
-        texts = self.texts(views)
-        first, second = views.projected[0], views.projected[1]
-        return nt_xent(first, second, self.temperature, texts=texts, cross_device=self.cross_device)

@@ -55,7 +55,8 @@ def mask_tokens(
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         assert vocabulary.continues is not None
         goes_on = sent(vocabulary.continues, ids.device)[ids]
-        drawn = drawn.gather(1, places.where(~goes_on, 0).cummax(dim=1).values)  # that of the first token of the word
+        first_of_word = places.where(~goes_on, 0).cummax(dim=1).values
+        drawn = drawn.gather(1, first_of_word)
     chosen = (drawn < rate) & ~special
     kind = torch.rand(ids.shape, device=ids.device)
     assert vocabulary.mask is not None
@@ -83,30 +84,36 @@ class LMHead(nn.Module):
 
     def __init__(self, backbone: Any, *, tied: bool) -> None:
         super().__init__()
+        config = backbone.config
         table = surgery.word_embeddings(backbone)
-        hidden, (words, width) = int(backbone.config.hidden_size), table.weight.shape
-        eps = getattr(backbone.config, "layer_norm_eps", None) or getattr(backbone.config, "norm_eps", None) or 1e-12
-        self.dense = nn.Linear(hidden, width)
+        words, width = table.weight.shape
+        eps = getattr(config, "layer_norm_eps", None) or getattr(config, "norm_eps", None) or 1e-12
+        self.dense = nn.Linear(int(config.hidden_size), width)
         self.norm = nn.LayerNorm(width, eps=eps)
         self.bias = nn.Parameter(torch.zeros(words))
         self.decoder = None if tied else nn.Linear(width, words, bias=False)
-        surgery.reset(self, float(getattr(backbone.config, "initializer_range", 0.02)))
+        surgery.reset(self, float(getattr(config, "initializer_range", 0.02)))
         if self.decoder is not None:
             self.decoder.weight.data.copy_(table.weight)
 
     def forward(self, hidden: Tensor, backbone: Any) -> Tensor:
         """Return scores ``[..., vocabulary]``; a tied head decodes with the word embeddings of `backbone`."""
-        table = surgery.word_embeddings(backbone).weight if self.decoder is None else self.decoder.weight
-        return functional.linear(self.norm(functional.gelu(self.dense(hidden))), table, self.bias)
+        decoder = surgery.word_embeddings(backbone) if self.decoder is None else self.decoder
+        normalised = self.norm(functional.gelu(self.dense(hidden)))
+        return functional.linear(normalised, decoder.weight, self.bias)
 
     def take(self, weights: Mapping[str, Tensor] | None) -> bool:
         """Load the weights of a checkpoint's language-modelling head, and return whether it has one that fits."""
         if weights is None:
             return False
-        own = self.state_dict()
-        fitting = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
-        self.load_state_dict({**own, **fitting})
-        return {"dense.weight", "norm.weight"} <= set(fitting)
+        state = self.state_dict()
+        fitting = []
+        for name, value in weights.items():
+            if name in state and state[name].shape == value.shape:
+                state[name] = value
+                fitting.append(name)
+        self.load_state_dict(state)
+        return "dense.weight" in fitting and "norm.weight" in fitting
 
 
 def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> Tensor:
@@ -124,8 +131,10 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     size = max(1, WORD_SCORES // len(head.bias))
     # parts of few different lengths: oneDNN keeps code for each, and a heap of blocks that recur stays in one piece
     unit = min(size, ROWS_OF_WORDS)
-    size, short = size - size % unit, -len(words) % unit
-    hidden, words = functional.pad(hidden, (0, 0, 0, short)), functional.pad(words, (0, short), value=IGNORED)
+    size -= size % unit
+    short = -len(words) % unit
+    hidden = functional.pad(hidden, (0, 0, 0, short))
+    words = functional.pad(words, (0, short), value=IGNORED)
     parts = zip(torch.split(hidden, size), torch.split(words, size), strict=True)
 
     def loss(hidden: Tensor, words: Tensor) -> Tensor:
@@ -214,8 +223,10 @@ class MaskedLMLoss(WordPrediction):
 
     def __init__(self, settings: MaskedLM, parts: Parts) -> None:
         super().__init__()
-        self.vocabulary, self.rate = parts.vocabulary, settings.rate
-        self.whole_words, self.in_place = settings.whole_words, settings.in_place
+        self.vocabulary = parts.vocabulary
+        self.rate = settings.rate
+        self.whole_words = settings.whole_words
+        self.in_place = settings.in_place
         self.lm_head = LMHead(parts.backbone, tied=settings.tie)
         if not self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder)):
             self.note = "the start model holds no language-modelling head: a new one is trained"

@@ -76,14 +76,18 @@ def attention_mutual_information(
     first, second, inside = slices(first, second, lengths, slicing, real_queries)
     joint = (first > SMALLEST) & (second > SMALLEST) & inside
     if samples is not None:
-        kept, positions = (draw_with_replacement if replacement else draw)(joint, samples, generator)
-        joint, inside = joint[kept], inside[kept]
+        draw_positions = draw_with_replacement if replacement else draw
+        numbers, positions = draw_positions(joint, samples, generator)
+        joint, inside = joint[numbers], inside[numbers]
     share = joint.sum().to(first.dtype) / inside.sum()
     if samples is not None:
-        first, second = (weights[kept].gather(1, positions) for weights in (first, second))
+        first = first[numbers].gather(1, positions)
+        second = second[numbers].gather(1, positions)
         joint = joint.gather(1, positions)
     information = mutual_information(first, second, joint, log=log).mean()
-    return information * (share.square() + 1e-6) if scale_by_share else information
+    if not scale_by_share:
+        return information
+    return information * (share.square() + 1e-6)
 
 
 def slices(
@@ -99,17 +103,33 @@ def slices(
     if slicing == "layer-pairs":
         if layers % 2:
             raise ValueError(f"layer pairs need an even number of layers, not {layers}")
-        parts = [a.view(layers // 2, 2, *a.shape[1:]).permute(2, 3, 1, 0, 4, 5) for a in (first, second)]
+        cut = _layer_pairs
         if not real_queries:
             inside = torch.ones_like(inside)
-        inside = inside[:, None, None, None].expand(parts[0].shape)
     else:
         if heads % 2:
             raise ValueError(f"head pairs need an even number of heads, not {heads}")
-        parts = [a.view(layers, batch, heads // 2, 2, width, width).transpose(0, 1) for a in (first, second)]
-        inside = inside[:, None, None, None].expand(parts[0].shape)
-    first, second = (part.flatten(0, 2).flatten(1) for part in parts)
-    return first, second, inside.flatten(0, 2).flatten(1)
+        cut = _head_pairs
+    first, second = cut(first), cut(second)
+    inside = inside[:, None, None, None].expand(first.shape)
+    return _flat(first), _flat(second), _flat(inside)
+
+
+def _layer_pairs(attention: Tensor) -> Tensor:
+    """Cut ``[L, B, H, T, T]`` into one head in every second layer: ``[B, H, 2, L / 2, T, T]``."""
+    layers = len(attention)
+    return attention.view(layers // 2, 2, *attention.shape[1:]).permute(2, 3, 1, 0, 4, 5)
+
+
+def _head_pairs(attention: Tensor) -> Tensor:
+    """Cut ``[L, B, H, T, T]`` into two adjacent heads of one layer: ``[B, L, H / 2, 2, T, T]``."""
+    layers, batch, heads, *width = attention.shape
+    return attention.view(layers, batch, heads // 2, 2, *width).transpose(0, 1)
+
+
+def _flat(parts: Tensor) -> Tensor:
+    """Return ``[A, B, C, D, T, T]`` as slices ``[A * B * C, D * T * T]``."""
+    return parts.flatten(0, 2).flatten(1)
 
 
 def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -121,27 +141,28 @@ def draw(joint: Tensor, samples: int, generator: torch.Generator | None = None) 
         generator: the random generator of the draw.
 
     Returns:
-        The numbers of the kept slices ``[K]``, and the drawn positions of each ``[K, n]``.
+        The numbers of the slices that are not left out ``[K]``, and the drawn positions of each ``[K, n]``.
     """
-    kept, samples = _with_enough(joint, samples)
-    keys = torch.rand(len(kept), joint.shape[1], device=joint.device, generator=generator)
-    return kept, keys.masked_fill_(~joint[kept], -1.0).topk(samples, sorted=False).indices
+    numbers, samples = _with_enough(joint, samples)
+    keys = torch.rand(len(numbers), joint.shape[1], device=joint.device, generator=generator)
+    keys.masked_fill_(~joint[numbers], -1.0)
+    return numbers, keys.topk(samples, sorted=False).indices
 
 
 def draw_with_replacement(
     joint: Tensor, samples: int, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
     """Draw as `draw` does, but each position from all True ones."""
-    kept, samples = _with_enough(joint, samples)
-    return kept, torch.multinomial(joint[kept].float(), samples, replacement=True, generator=generator)
+    numbers, samples = _with_enough(joint, samples)
+    return numbers, torch.multinomial(joint[numbers].float(), samples, replacement=True, generator=generator)
 
 
 def _with_enough(joint: Tensor, samples: int) -> tuple[Tensor, int]:
-    """Return the numbers of the slices that are kept, and how many positions are drawn from each."""
+    """Return the numbers of the slices with enough positions, and how many positions are drawn from each."""
     counts = joint.sum(dim=1)
-    kept = (counts >= samples).nonzero().squeeze(1)
-    if len(kept):
-        return kept, samples
+    numbers = (counts >= samples).nonzero().squeeze(1)
+    if len(numbers):
+        return numbers, samples
     return torch.arange(len(joint), device=joint.device), max(1, int(counts.min()))
 
 
@@ -149,14 +170,20 @@ def mutual_information(first: Tensor, second: Tensor, mask: Tensor, *, log: bool
     """Return the mutual information ``[S]`` of the logarithms of two sets of slices ``[S, P]`` where `mask` is True."""
     rho = correlation(first.where(mask, 1).log(), second.where(mask, 1).log(), mask)
     unexplained = (1 - rho.square()).clamp(min=SMALLEST_UNEXPLAINED)
-    return -0.5 * (unexplained.log() if log else unexplained)
+    if log:
+        unexplained = unexplained.log()
+    return -0.5 * unexplained
 
 
 def correlation(first: Tensor, second: Tensor, mask: Tensor) -> Tensor:
     """Return Pearson's correlation ``[S]`` of the rows of ``[S, P]`` over the positions where `mask` is True."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
-    first, second = ((x - x.where(mask, 0).sum(dim=1, keepdim=True) / count).where(mask, 0) for x in (first, second))
-    return functional.cosine_similarity(first, second, dim=1, eps=SMALLEST_UNEXPLAINED)
+
+    def centred(rows: Tensor) -> Tensor:
+        mean = rows.where(mask, 0).sum(dim=1, keepdim=True) / count
+        return (rows - mean).where(mask, 0)
+
+    return functional.cosine_similarity(centred(first), centred(second), dim=1, eps=SMALLEST_UNEXPLAINED)
 
 
 def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
@@ -166,7 +193,11 @@ def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
     before the last, and one with two layers has these.
     """
     if text == "auto":
-        text = "-5:-1" if depth > 4 else "-3:-1" if depth > 2 else "0:2"
+        text = "0:2"
+        if depth > 4:
+            text = "-5:-1"
+        elif depth > 2:
+            text = "-3:-1"
     try:
         start, stop = (_boundary(part, depth) for part in text.split(":"))
     except (ValueError, OverflowError) as error:
@@ -181,7 +212,8 @@ def chosen_layers(text: str, depth: int) -> tuple[int, ...]:
 def _boundary(text: str, depth: int) -> int:
     if "." in text:
         return round(float(text) * depth)
-    return int(text) + (depth if int(text) < 0 else 0)
+    number = int(text)
+    return number + depth if number < 0 else number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +248,8 @@ class AttentionMI(Objective, name="ami"):
 
     def build(self, parts: Parts) -> Loss:
         """Check that the attention of this model can be cut into slices, and return this objective."""
-        layers, heads = len(self.attention_layers(depth(parts.backbone))), parts.backbone.config.num_attention_heads
+        layers = len(self.attention_layers(depth(parts.backbone)))
+        heads = parts.backbone.config.num_attention_heads
         if self.slicing == "layer-pairs" and layers % 2:
             raise InputError(f"ami: layers {self.layers} are {layers}; layer-pairs needs an even number of them")
         if self.slicing == "head-pairs" and heads % 2:
@@ -253,12 +286,12 @@ def jensen_shannon_terms(
     owner, place = mask.nonzero(as_tuple=True)
     scores = discriminator(tokens[owner, place], sentences)
     # columns by number, because on a GPU each selection by a mask waits for their number
-    own = owner[:, None]
-    others = torch.arange(len(sentences) - 1, device=own.device).expand(len(own), -1)
-    others = others + (others >= own)
-    positive = (math.log(2) - functional.softplus(-scores.gather(1, own))).mean()
-    negative = (functional.softplus(scores.gather(1, others)) - math.log(2)).mean()
-    return positive, negative
+    own_column = owner[:, None]
+    others = torch.arange(len(sentences) - 1, device=own_column.device).expand(len(own_column), -1)
+    others = others + (others >= own_column)
+    positive = math.log(2) - functional.softplus(-scores.gather(1, own_column))
+    negative = functional.softplus(scores.gather(1, others)) - math.log(2)
+    return positive.mean(), negative.mean()
 
 
 def jensen_shannon_mi_loss(
@@ -307,16 +340,20 @@ class JensenShannonLoss(StatefulObjective):
     def __init__(self, settings: JensenShannon, dimension: int) -> None:
         super().__init__()
         self.sums = settings.over_tokens == "sum"
-        networks = {"bilinear": Bilinear, "mlp": Perceptron}
-        chosen = settings.discriminator
-        self.discriminator: Discriminator = dot_products if chosen == "dot" else networks[chosen](dimension)
+        self.discriminator: Discriminator = dot_products
+        if settings.discriminator == "bilinear":
+            self.discriminator = Bilinear(dimension)
+        elif settings.discriminator == "mlp":
+            self.discriminator = Perceptron(dimension)
 
     def forward(self, views: Views) -> Tensor:
         """Return the loss of view 1."""
         losses = []
         for tokens, sentences, mask, _ in zip(views.tokens, views.pooled, views.mask, views.encoders, strict=False):
             loss = jensen_shannon_mi_loss(tokens, sentences, mask, self.discriminator)
-            losses.append(loss * (mask.sum() / len(mask)) if self.sums else loss)
+            if self.sums:
+                loss = loss * (mask.sum() / len(mask))
+            losses.append(loss)
         return torch.stack(losses).mean()
 
 
@@ -344,5 +381,7 @@ class Perceptron(nn.Module):
 
     def forward(self, tokens: Tensor, sentences: Tensor) -> Tensor:
         """Return scores ``[N, B]``, of one sentence after the other, since all hidden units would take N x B x d."""
-        hidden, own = self.of_token(tokens), self.of_sentence(sentences)
-        return widened(torch.cat([self.score(functional.relu(hidden + sentence)) for sentence in own], dim=1))
+        hidden = self.of_token(tokens)
+        of_sentences = self.of_sentence(sentences)
+        scores = [self.score(functional.relu(hidden + of_sentence)) for of_sentence in of_sentences]
+        return widened(torch.cat(scores, dim=1))

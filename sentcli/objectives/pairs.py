@@ -49,9 +49,11 @@ class ContrastiveTension(Objective, name="tension"):
         """Return the loss."""
         first, second, matched = views.pooled[0], views.pooled[1], views.matched
         if matched is None:
-            shifts = range(min(self.negatives + 1, len(first)))
-            matched = torch.arange(len(shifts) * len(first), device=first.device) < len(first)
-            first, second = first.repeat(len(shifts), 1), torch.cat([second.roll(shift, 0) for shift in shifts])
+            count = len(first)
+            shifts = range(min(self.negatives + 1, count))
+            matched = torch.arange(len(shifts) * count, device=first.device) < count
+            first = first.repeat(len(shifts), 1)
+            second = torch.cat([second.roll(shift, 0) for shift in shifts])
         return contrastive_tension_loss(first, second, matched, self.reduction)
 
 
@@ -78,8 +80,7 @@ class CosineRegression(Objective, name="regression"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
-        return cosine_regression_loss(views.pooled[0], views.pooled[1], views.labels)
+        return cosine_regression_loss(views.pooled[0], views.pooled[1], views.required_labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +96,8 @@ class PairScore(Objective, name="pair-score"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
         logits = views.pooled[0, :, 0]
-        return functional.binary_cross_entropy_with_logits(logits, views.labels.to(logits.dtype))
+        return functional.binary_cross_entropy_with_logits(logits, views.required_labels.to(logits.dtype))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +130,9 @@ class SoftmaxLoss(StatefulObjective):
 
     def forward(self, views: Views) -> Tensor:
         """Return the loss in nats."""
-        assert views.labels is not None
         first, second = views.pooled[0], views.pooled[1]
         logits = self.layer(torch.cat([first, second, (first - second).abs()], dim=1))
-        return functional.cross_entropy(widened(logits), views.labels.long())
+        return functional.cross_entropy(widened(logits), views.required_labels.long())
 
 
 def ranking_loss(similarities: Tensor, scores: Tensor, scale: float = 20.0) -> Tensor:
@@ -165,11 +164,14 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
         first: ``[B, d]``.
         second: ``[B, d]``.
     """
-    first, second = (
-        functional.normalize(functional.pad(part, (0, part.shape[1] % 2)), dim=1) for part in (first, second)
-    )
-    (real, imaginary), (other_real, other_imaginary) = first.chunk(2, dim=1), second.chunk(2, dim=1)
-    return ((first * second).sum(dim=1) + (imaginary * other_real - real * other_imaginary).sum(dim=1)).abs()
+    odd = first.shape[1] % 2
+    first = functional.normalize(functional.pad(first, (0, odd)), dim=1)
+    second = functional.normalize(functional.pad(second, (0, odd)), dim=1)
+    real, imaginary = first.chunk(2, dim=1)
+    other_real, other_imaginary = second.chunk(2, dim=1)
+    cosine = (first * second).sum(dim=1)
+    sine = (imaginary * other_real - real * other_imaginary).sum(dim=1)
+    return (cosine + sine).abs()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +184,7 @@ class CoSENT(Objective, name="cosent"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
-        return ranking_loss(self.similarities(views.pooled[0], views.pooled[1]), views.labels, self.scale)
+        return ranking_loss(self.similarities(views.pooled[0], views.pooled[1]), views.required_labels, self.scale)
 
     def similarities(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the similarity of each pair ``[B]``, given their vectors ``[B, d]``."""
@@ -217,8 +218,10 @@ def online_contrastive_loss(first: Tensor, second: Tensor, labels: Tensor, margi
     """
     distances = 1 - functional.cosine_similarity(first, second, dim=-1)
     matching, others = distances[labels == 1], distances[labels == 0]
-    near = others[others < (matching.max() if len(matching) else others.mean())]
-    far = matching[matching > (others.min() if len(others) else matching.mean())]
+    farthest_match = matching.max() if len(matching) else others.mean()
+    closest_other = others.min() if len(others) else matching.mean()
+    near = others[others < farthest_match]
+    far = matching[matching > closest_other]
     return far.square().sum() + functional.relu(margin - near).square().sum()
 
 
@@ -233,8 +236,7 @@ class OnlineContrastive(Objective, name="online-contrastive"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
-        return online_contrastive_loss(views.pooled[0], views.pooled[1], views.labels, self.margin)
+        return online_contrastive_loss(views.pooled[0], views.pooled[1], views.required_labels, self.margin)
 
 
 Form = Literal["mse-normalized", "l2-normalized", "l2-raw"]
@@ -259,9 +261,12 @@ def reconstruction_loss(first: Tensor, second: Tensor, form: str = "mse-normaliz
     if form not in get_args(Form):
         raise ValueError(f"form {form!r} is unknown; one of: {', '.join(get_args(Form))}")
     if form != "l2-raw":
-        first, second = functional.normalize(first, dim=-1), functional.normalize(second, dim=-1)
+        first = functional.normalize(first, dim=-1)
+        second = functional.normalize(second, dim=-1)
     distance = (first - second).square().sum(dim=-1).mean()
-    return distance * 2 / first.shape[-1] if form == "mse-normalized" else distance
+    if form == "mse-normalized":
+        return distance * 2 / first.shape[-1]
+    return distance
 
 
 @dataclass(frozen=True, kw_only=True)

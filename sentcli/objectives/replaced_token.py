@@ -24,6 +24,8 @@ from sentcli.objectives.base import Objective, StatefulObjective, Views
 from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask_token
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sentcli.objectives.base import Loss, Parts
 
 WORD_ROWS = 32
@@ -67,13 +69,15 @@ class ReplacedTokenLoss(StatefulObjective):
 
     def __init__(self, settings: ReplacedTokenDetection, parts: Parts) -> None:
         super().__init__()
-        self.settings, self.vocabulary = settings, parts.vocabulary
-        backbone, width = parts.backbone, surgery.word_embeddings(parts.backbone).embedding_dim
+        self.settings = settings
+        self.vocabulary = parts.vocabulary
+        backbone = parts.backbone
+        width = surgery.word_embeddings(backbone).embedding_dim
         if width != parts.dimension or not hasattr(backbone, "embeddings"):
             raise InputError(f"rtd puts the vector ({parts.dimension}) in a token embedding's place ({width}): no fit")
         self.generator, self.lm_head = self._generator(parts)
-        for part in (self.generator, self.lm_head):
-            surgery.freeze(part)
+        surgery.freeze(self.generator)
+        surgery.freeze(self.lm_head)
         self.discriminator: Any = copy.deepcopy(backbone)
         if getattr(self.discriminator, "pooler", None) is not None:
             self.discriminator.pooler = None
@@ -83,21 +87,16 @@ class ReplacedTokenLoss(StatefulObjective):
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
     def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
-        from sentcli.model.building import load_backbone
-        from sentcli.model.tokenizing import position_limit
-        from sentcli.model.torch_backend import load_tokenizer
+        """Return the generator and its head.
 
+        Raises:
+            InputError: if it does not go with the encoder, or has no head.
+        """
         name = self.settings.generator
         if name == "self":
             folder, backbone = parts.spec.folder, copy.deepcopy(parts.backbone)
         else:
-            spec = read_spec(zoo.resolve(name)[0])
-            folder, positions = spec.folder, position_limit(spec, parts.vocabulary.pad)
-            if positions is not None and positions < parts.max_length:
-                raise InputError(f"rtd: the generator {name} has {positions} positions, fewer than max_length")
-            if load_tokenizer(folder).get_vocab() != load_tokenizer(parts.spec.folder).get_vocab():
-                raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
-            backbone = load_backbone(folder, load_state_dict(folder))
+            folder, backbone = _other_model(name, parts)
         head = LMHead(backbone, tied=True)
         if not head.take(stored_heads.lm_head_weights(folder)):
             raise InputError(f"rtd: the generator {name} holds no language-modelling head, so it cannot propose words")
@@ -121,13 +120,14 @@ class ReplacedTokenLoss(StatefulObjective):
     @torch.no_grad()
     def replace(self, inputs: dict[str, Tensor], masked: Tensor, labels: Tensor) -> Tensor:
         """Return the ids ``[rows, T]`` with the generator's words, except at position 0 and at padding."""
+        original = inputs["input_ids"]
         hidden = self.generator(**{**inputs, "input_ids": masked}).last_hidden_state
         words = torch.cat([self._words(part) for part in hidden.split(WORD_ROWS)])
-        keep = inputs["attention_mask"] == 0
-        keep[:, 0] = True
+        stays = inputs["attention_mask"] == 0
+        stays[:, 0] = True
         if self.settings.only_masked:
-            keep |= labels == IGNORED
-        return words.where(~keep, inputs["input_ids"])
+            stays |= labels == IGNORED
+        return words.where(~stays, original)
 
     def _words(self, hidden: Tensor) -> Tensor:
         logits = self.lm_head(hidden, self.generator)
@@ -138,11 +138,31 @@ class ReplacedTokenLoss(StatefulObjective):
 
     def detect(self, views: Views, generated: Tensor) -> Tensor:
         """Return the discriminator's loss on generated ids ``[rows, T]``."""
-        mask = views.inputs["attention_mask"]
-        replaced = ((generated != views.inputs["input_ids"]) & (mask == 1)).long()
-        self._sentences = (views.pooled if self.settings.before_head else views.projected).flatten(0, 1)
+        is_token = views.inputs["attention_mask"] == 1
+        is_replaced = (generated != views.inputs["input_ids"]) & is_token
+        sentences = views.pooled if self.settings.before_head else views.projected
+        self._sentences = sentences.flatten(0, 1)
         hidden = self.discriminator(**{**views.inputs, "input_ids": generated}).last_hidden_state
         self._sentences = None
         logits = self.classifier(hidden)
-        counted = mask >= 0 if self.settings.count_padding else mask == 1
-        return functional.cross_entropy(logits[counted], replaced[counted])
+        counts = torch.ones_like(is_token) if self.settings.count_padding else is_token
+        return functional.cross_entropy(logits[counts], is_replaced.long()[counts])
+
+
+def _other_model(name: str, parts: Parts) -> tuple[Path, Any]:
+    """Load a generator that is not the start model, and return its folder and its backbone.
+
+    Raises:
+        InputError: if it has too few positions or another vocabulary than the encoder.
+    """
+    from sentcli.model.building import load_backbone
+    from sentcli.model.tokenizing import position_limit
+    from sentcli.model.torch_backend import load_tokenizer
+
+    spec = read_spec(zoo.resolve(name)[0])
+    positions = position_limit(spec, parts.vocabulary.pad)
+    if positions is not None and positions < parts.max_length:
+        raise InputError(f"rtd: the generator {name} has {positions} positions, fewer than max_length")
+    if load_tokenizer(spec.folder).get_vocab() != load_tokenizer(parts.spec.folder).get_vocab():
+        raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
+    return spec.folder, load_backbone(spec.folder, load_state_dict(spec.folder))

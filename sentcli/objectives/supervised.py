@@ -32,16 +32,22 @@ def supervised_contrastive_loss(
     Returns:
         A scalar in nats, the mean over the mB anchors.
     """
-    count, start = len(labels), rank() * len(labels) if cross_device else 0
-    anchors, own = views.flatten(0, 1), labels.repeat(len(views))
-    columns = [gather(view) for view in views] if cross_device else list(views)
-    everyone = (gather(labels[:, None])[:, 0] if cross_device else labels).repeat(len(views))
-    rows = torch.arange(start, start + count, device=views.device)
-    itself = torch.cat([rows + i * len(columns[0]) for i in range(len(views))])[:, None]
-    logits = (cosines(anchors, torch.cat(columns)) / temperature).scatter(1, itself, -torch.inf)
-    positives = (own[:, None] == everyone).scatter(1, itself, False)
+    anchors = views.flatten(0, 1)
+    anchor_labels = labels.repeat(len(views))
+    columns = list(views)
+    rows = torch.arange(len(labels), device=views.device)
+    if cross_device:
+        rows = rows + len(rows) * rank()
+        columns = [gather(view) for view in views]
+        labels = gather(labels[:, None])[:, 0]
+    itself = torch.cat([rows + number * len(labels) for number in range(len(views))])[:, None]
+    logits = cosines(anchors, torch.cat(columns)) / temperature
+    logits = logits.scatter(1, itself, -torch.inf)
+    positives = anchor_labels[:, None] == labels.repeat(len(views))
+    positives = positives.scatter(1, itself, False)
     likelihoods = functional.log_softmax(logits, dim=1).masked_fill(~positives, 0.0)
-    return -(likelihoods.sum(dim=1) / positives.sum(dim=1)).mean()
+    means = likelihoods.sum(dim=1) / positives.sum(dim=1)
+    return -means.mean()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +63,6 @@ class SupervisedContrastive(Objective, name="supcon"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        assert views.labels is not None
         return supervised_contrastive_loss(
-            views.projected, views.labels, self.temperature, cross_device=self.cross_device
+            views.projected, views.required_labels, self.temperature, cross_device=self.cross_device
         )

@@ -28,11 +28,13 @@ def shuffled_group_whitening(
     rows, width = features.shape
     if num_groups < 1 or width % num_groups:
         raise ValueError(f"{num_groups} groups do not divide {width} dimensions")
-    if rows <= width // num_groups:
-        raise ValueError(f"{rows} rows cannot be whitened in groups of {width // num_groups} columns: too few")
+    columns = width // num_groups
+    if rows <= columns:
+        raise ValueError(f"{rows} rows cannot be whitened in groups of {columns} columns: too few")
     grouped = features[:, permutation].view(rows, num_groups, -1).transpose(0, 1)
     centred = grouped - grouped.mean(dim=1, keepdim=True)
-    matrix = zca(centred.transpose(1, 2) @ centred / rows, eps, detach=detach)
+    covariance = centred.transpose(1, 2) @ centred / rows
+    matrix = zca(covariance, eps, detach=detach)
     whitened = (centred @ matrix).transpose(0, 1).reshape(rows, width)
     return whitened[:, permutation.argsort()]
 
@@ -54,5 +56,6 @@ def _eigen(covariance: Tensor, eps: float, detach: bool) -> tuple[Tensor, Tensor
         covariance = covariance.detach()
     # torch has no eigendecomposition in half precision, and rounding can make a zero eigenvalue negative
     wide = covariance if covariance.dtype == torch.float64 else covariance.float()
-    values, vectors = torch.linalg.eigh(wide + eps * torch.eye(wide.shape[-1], device=wide.device, dtype=wide.dtype))
+    identity = torch.eye(wide.shape[-1], device=wide.device, dtype=wide.dtype)
+    values, vectors = torch.linalg.eigh(wide + eps * identity)
     return values.clamp(min=eps).to(covariance.dtype), vectors.to(covariance.dtype)

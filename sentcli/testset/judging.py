@@ -37,7 +37,7 @@ class Pooled:
 
     query: Query
     documents: list[tuple[str, str]]
-    """Id and text of each."""
+    """The id and the text of each document."""
 
 
 def read_queries(file: str) -> list[Query]:
@@ -52,7 +52,8 @@ def read_queries(file: str) -> list[Query]:
         text = record.get("text", record.get("query"))
         if not isinstance(text, str) or not text.strip():
             raise DataError(source.name, "no 'text' or 'query'", line=line, unit=source.unit)
-        key = free_id(source, record.get("_id", record.get("id", f"q{number}")), queries, line)
+        value = record.get("_id", record.get("id", f"q{number}"))
+        key = free_id(source, value, queries, line)
         queries[key] = Query(key, text.strip(), {}, "given")
     if not queries:
         raise DataError(source.name, "the file is empty")
@@ -83,23 +84,26 @@ def pooled(
         qrels={query.id: {} for query in queries},
     )
     search = SetSearch(data, SearchOptions(top_k=DEPTH))
-    found = np.concatenate([search.by_vectors(EvaluatedModel(name)).hits.positions[:, :DEPTH] for name in models], 1)
+    positions = []
+    for model in models:
+        hits = search.by_vectors(EvaluatedModel(model)).hits
+        positions.append(hits.positions[:, :DEPTH])
     random = np.random.default_rng(seed)
-    result = []
-    for query, row in zip(queries, found, strict=True):
-        positions = random.permutation(np.unique(row[row >= 0])).tolist()
-        result.append(Pooled(query, [(documents.ids[place], documents.whole(place)) for place in positions]))
-    return result
+    pool = []
+    for query, row in zip(queries, np.concatenate(positions, 1), strict=True):
+        places = random.permutation(np.unique(row[row >= 0])).tolist()
+        pool.append(Pooled(query, [(documents.ids[place], documents.whole(place)) for place in places]))
+    return pool
 
 
 def write_table(path: Path, pool: Sequence[Pooled]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
-    rows = [
-        (entry.query.id, _one_line(entry.query.text), key, _one_line(text), "")
-        for entry in pool
-        for key, text in entry.documents
-    ]
-    write_tsv(path, [JUDGED_COLUMNS, *([inert(cell) for cell in row] for row in rows)])
+    rows: list[Sequence[str]] = [JUDGED_COLUMNS]
+    for entry in pool:
+        for key, text in entry.documents:
+            row = (entry.query.id, _one_line(entry.query.text), key, _one_line(text), "")
+            rows.append(list(map(inert, row)))
+    write_tsv(path, rows)
 
 
 def _one_line(text: str) -> str:
@@ -127,14 +131,15 @@ def judged(file: str, documents: Documents) -> Made:
             grades[query][document] = grade
     neighbours = near_equal(documents.texts)
     queries = []
-    for key, own in grades.items():
-        if not any(own.values()):
+    for key, judgements in grades.items():
+        if not any(judgements.values()):
             left_out["queries without a relevant document"] += 1
             continue
-        relevant = dict(own)
-        for document, grade_of in own.items():
+        relevant = dict(judgements)
+        for document, grade in judgements.items():
             for place in neighbours.get(documents.places[document], set()):
-                relevant[documents.ids[place]] = max(grade_of, relevant.get(documents.ids[place], 0))
+                neighbour = documents.ids[place]
+                relevant[neighbour] = max(grade, relevant.get(neighbour, 0))
         queries.append(Query(key, texts[key], relevant, "judged"))
     left_out["queries without a grade"] = len(texts) - len(grades)
     if len(queries) < LEAST_QUERIES:
@@ -144,31 +149,47 @@ def judged(file: str, documents: Documents) -> Made:
 
 def _unquoted(cell: Any, quoted: bool) -> Any:
     """Return a cell without the quotation marks in which spreadsheets write those of TSV that have some, or all."""
-    if isinstance(cell, str) and re.fullmatch('".*"', cell, re.DOTALL) and (quoted or '""' in cell[1:-1]):
+    if not isinstance(cell, str) or not re.fullmatch('".*"', cell, re.DOTALL):
+        return cell
+    if quoted or '""' in cell[1:-1]:
         return cell[1:-1].replace('""', '"')
     return cell
 
 
-def _graded_rows(file: str, known: Mapping[str, int]) -> Iterator[tuple[str, str, str, int | None]]:
-    """Yield id and text of the query, id of the document and its grade, if there is one, of each row."""
+def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, str, str, int | None]]:
+    """Yield id and text of the query, id of the document and its grade, if there is one, of each row.
+
+    Args:
+        file: the filled-in table.
+        places: the documents of the corpus by their ids.
+    """
     source = open_source(file)
-    before: dict[tuple[str, str], int] = {}
+    earlier: dict[tuple[str, str], int] = {}
     for line, row in records(source):
-        quoted = any(name.startswith('"') for name in row)
-        record = {_unquoted(name, quoted): as_it_was(_unquoted(cell, quoted)) for name, cell in row.items()}
+        record = _unquoted_row(row)
         if not any(record.values()):  # below the rows of a spreadsheet
             continue
         wrong = partial(DataError, source.name, line=line, unit=source.unit)
-        empty = [name for name in JUDGED_COLUMNS[:3] if not record.get(name, True)]
-        if missing := [name for name in JUDGED_COLUMNS if name not in record] + empty:
+        missing = [name for name in JUDGED_COLUMNS if name not in record]
+        missing += [name for name in JUDGED_COLUMNS[:3] if not record.get(name, True)]
+        if missing:
             raise wrong(f"{', '.join(missing)} is missing; the columns are {', '.join(JUDGED_COLUMNS)}")
         query, text, document = (str(record[name]) for name in JUDGED_COLUMNS[:3])
-        if document not in known:
+        if document not in places:
             raise wrong(f"there is no document {document!r} in the corpus")
-        written = str(record["relevance"] if record["relevance"] is not None else "").strip()
-        if not re.fullmatch(r"(\d{1,9}(\.0)?)?", written):  # a spreadsheet has fractions alone
-            raise wrong(f"the relevance {written!r} is no whole number from 0")
-        grade = int(float(written)) if written else None
-        if grade is not None and before.setdefault((query, document), grade) != grade:
-            raise wrong(f"the document {document!r} has another relevance for the query {query!r} in a row before")
+        relevance = record["relevance"]
+        relevance = "" if relevance is None else str(relevance).strip()
+        if not re.fullmatch(r"(\d{1,9}(\.0)?)?", relevance):  # a spreadsheet has fractions alone
+            raise wrong(f"the relevance {relevance!r} is no whole number from 0")
+        grade = None
+        if relevance:
+            grade = int(float(relevance))
+            if earlier.setdefault((query, document), grade) != grade:
+                raise wrong(f"the document {document!r} has another relevance for the query {query!r} in a row before")
         yield query, text, document, grade
+
+
+def _unquoted_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cells of a row by their columns as they were before a spreadsheet wrote them."""
+    quoted = any(name.startswith('"') for name in row)
+    return {_unquoted(name, quoted): as_it_was(_unquoted(cell, quoted)) for name, cell in row.items()}

@@ -36,6 +36,8 @@ LEAST_COSINE = 0.9
 """The cosine of the word counts from which on the sequences of two documents are compared."""
 WORD_VECTOR = 512
 """Dimensions of the word counts, into which words are hashed."""
+BLOCK = 10_000
+"""How many texts are counted at a time."""
 UNSTRUCTURED = (
     f"gives fewer than {LEAST_QUERIES} queries: it has no titles, headings, questions, links or sentences that may be "
     "some. Name a column with --title-field, or let a model write queries (--write-with MODEL), or give real queries "
@@ -83,49 +85,73 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
     Raises:
         InputError: if there are fewer than `LEAST_QUERIES`.
     """
-    tiers = [STRONG, ("summary",), ("first sentence",)]
-    by_tier = [[c for c in documents.candidates if c.structure in tier] for tier in tiers]
-    enough = [own for own in by_tier if sum(problem_of(c.text) is None for c in own) >= LEAST_QUERIES]
-    if not enough:
+    candidates = _strongest(documents.candidates)
+    if not candidates:
         raise InputError(f"{corpus} {UNSTRUCTURED}")
-    bare = without(documents, enough[0])
-    is_left = [QUERY_WORD.search(text) is not None for text in bare.texts]
-    whole = documents.texts
-    if enough[0][0].structure != "first sentence":
-        whole = [title or text for title, text in zip(documents.titles, whole, strict=True)]
-        bare.titles = [""] * len(bare.ids)
-    # a document of which nothing is left has no query, and is found by others as what stood above it
-    bare.texts = [text if left else old for left, text, old in zip(is_left, bare.texts, whole, strict=True)]
+    bare, emptied = _bare(documents, candidates)
     neighbours = near_equal(bare.texts)
     left_out: Counter[str] = Counter()
     groups: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
-    for candidate in enough[0]:
-        text, is_shared = bare.texts[candidate.document], candidate.document in neighbours
-        rest = problem_of_rest(text, is_shared=is_shared) if is_left[candidate.document] else NO_REST
-        if problem := problem_of(candidate.text) or rest:
-            left_out[problem] += 1
-        else:
+    for candidate in candidates:
+        problem = problem_of(candidate.text)
+        if problem is None and candidate.document in emptied:
+            problem = NO_REST
+        elif problem is None:
+            problem = problem_of_rest(bare.texts[candidate.document], is_shared=candidate.document in neighbours)
+        if problem is None:
             groups[words(candidate.text)].append(candidate)
+        else:
+            left_out[problem] += 1
     usable: list[tuple[Candidate, set[int]]] = []
     for group in groups.values():
-        relevant = {group[0].document} | neighbours.get(group[0].document, set())
-        if {candidate.document for candidate in group} <= relevant:
-            usable.append((group[0], relevant))
+        first = group[0]
+        relevant = {first.document} | neighbours.get(first.document, set())
+        if relevant.issuperset(candidate.document for candidate in group):
+            usable.append((first, relevant))
         else:
             left_out["of several documents"] += len(group)
     if len(usable) < LEAST_QUERIES:
         raise InputError(f"{corpus} {UNSTRUCTURED}")
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
-    queries = [
-        Query(f"q{number}", candidate.text, {bare.ids[d]: 1 for d in sorted(relevant)}, candidate.structure)
-        for number, (candidate, relevant) in enumerate(drawn(usable, limit, seed), 1)
-    ]
+    queries = []
+    for number, (candidate, relevant) in enumerate(drawn(usable, limit, seed), 1):
+        grades = {bare.ids[position]: 1 for position in sorted(relevant)}
+        queries.append(Query(f"q{number}", candidate.text, grades, candidate.structure))
     return Made(queries, bare, dict(+left_out), neighbours)
+
+
+def _strongest(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates of the strongest structures of which there are enough queries; empty if there are none."""
+    for structures in (STRONG, ("summary",), ("first sentence",)):
+        strong = [candidate for candidate in candidates if candidate.structure in structures]
+        if sum(problem_of(candidate.text) is None for candidate in strong) >= LEAST_QUERIES:
+            return strong
+    return []
+
+
+def _bare(documents: Documents, candidates: Sequence[Candidate]) -> tuple[Documents, set[int]]:
+    """Return documents without what stands in their candidates, and the positions of those of which nothing is left.
+
+    These keep their title, or their text: they have no query, and are found by others as what stood above them.
+    """
+    bare = without(documents, candidates)
+    keeps_titles = candidates[0].structure == "first sentence"
+    if not keeps_titles:
+        bare.titles = [""] * len(bare.ids)
+    emptied = set()
+    for position, text in enumerate(bare.texts):
+        if QUERY_WORD.search(text) is None:
+            emptied.add(position)
+            bare.texts[position] = documents.texts[position]
+            if not keeps_titles and documents.titles[position]:
+                bare.texts[position] = documents.titles[position]
+    return bare, emptied
 
 
 def drawn(items: Sequence[Item], count: int, seed: int) -> list[Item]:
     """Return so many items at random, in their order."""
-    return [items[place] for place in sorted(np.random.default_rng(seed).permutation(len(items))[:count].tolist())]
+    places = np.random.default_rng(seed).permutation(len(items))[:count]
+    return [items[place] for place in sorted(places.tolist())]
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -135,10 +161,12 @@ def words(text: str) -> tuple[str, ...]:
 
 def problem_of(query: str) -> str | None:
     """Return why a text is no query, as the manifest names it, or None."""
-    found = words(query)
-    if not any(any(map(str.isalpha, word)) for word in found):
+    query_words = words(query)
+    if not any(map(str.isalpha, "".join(query_words))):
         return "numbers alone"
-    return "of one or two words" if len(found) < LEAST_WORDS else None
+    if len(query_words) < LEAST_WORDS:
+        return "of one or two words"
+    return None
 
 
 def problem_of_rest(text: str, *, is_shared: bool) -> str | None:
@@ -148,23 +176,27 @@ def problem_of_rest(text: str, *, is_shared: bool) -> str | None:
         text: what is left when the query is taken out.
         is_shared: whether other documents have it as well, or nearly.
     """
-    few = is_shared and len(words(text)) < LEAST_OWN
-    return "of documents with a few words left that others have, too" if few else None
+    if is_shared and len(words(text)) < LEAST_OWN:
+        return "of documents with a few words left that others have, too"
+    return None
 
 
 def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
     """Return documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:
-        gone = [word.casefold() for word in QUERY_WORD.findall(candidate.text)]
-        if len(gone) < LEAST_WORDS:
+        query_words = [word.casefold() for word in QUERY_WORD.findall(candidate.text)]
+        if len(query_words) < LEAST_WORDS:
             continue
-        text, kept, end = texts[candidate.document], list[str](), 0
-        found = list(WORD_AND_SIGNS.finditer(text))
-        for place in _places(gone, [word[1].casefold() for word in found]):
-            kept.append(text[end : found[place].start()])
-            end = found[place + len(gone) - 1].end()
-        texts[candidate.document] = " ".join([*kept, text[end:]]).strip()
+        text = texts[candidate.document]
+        text_words = list(WORD_AND_SIGNS.finditer(text))
+        parts: list[str] = []
+        end = 0
+        for place in _places(query_words, [word[1].casefold() for word in text_words]):
+            parts.append(text[end : text_words[place].start()])
+            end = text_words[place + len(query_words) - 1].end()
+        parts.append(text[end:])
+        texts[candidate.document] = " ".join(parts).strip()
     return replace(documents, texts=texts)
 
 
@@ -173,12 +205,18 @@ def _places(sought: Sequence[str], among: Sequence[str]) -> Iterator[int]:
 
     Python searches texts in linear time, whatever they repeat, so the words are joined by a sign that no word has.
     """
-    joined, part = ("\0" + "\0".join(both) + "\0" for both in (among, sought))
-    place_at = {start: place for place, start in enumerate(accumulate((len(word) + 1 for word in among), initial=0))}
-    at = joined.find(part)
+    text = _joined(among)
+    part = _joined(sought)
+    starts = accumulate((len(word) + 1 for word in among), initial=0)
+    place_at = {start: place for place, start in enumerate(starts)}
+    at = text.find(part)
     while at >= 0:
         yield place_at[at]
-        at = joined.find(part, at + len(part) - 1)
+        at = text.find(part, at + len(part) - 1)
+
+
+def _joined(text_words: Sequence[str]) -> str:
+    return "\0" + "\0".join(text_words) + "\0"
 
 
 def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
@@ -193,12 +231,15 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
     from sentcli.search.searcher import build
 
     hashing = HashingVectorizer(analyzer=words, n_features=WORD_VECTOR, dtype=np.float32)
-    vectors = np.concatenate(
-        [hashing.transform(texts[start : start + 10_000]).toarray() for start in range(0, len(texts), 10_000)]
-    )
-    searcher = build("flat", vectors)
-    expected = expected_pairs(searcher, LEAST_COSINE)
-    least = expected.proposed if expected.pairs > MOST_PAIRS else LEAST_COSINE
+    vectors = []
+    for start in range(0, len(texts), BLOCK):
+        block = texts[start : start + BLOCK]
+        vectors.append(hashing.transform(block).toarray())
+    searcher = build("flat", np.concatenate(vectors))
+    least = LEAST_COSINE
+    expected = expected_pairs(searcher, least)
+    if expected.pairs > MOST_PAIRS:
+        least = expected.proposed
     with console.counting("comparing", len(texts)) as progress:
         pairs = pairs_above(searcher, least, progress)
     near: dict[int, set[int]] = defaultdict(set)
@@ -212,5 +253,7 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
 
 
 def _sequences(text: str) -> set[tuple[str, ...]]:
-    found = words(text)
-    return {found[place : place + SHINGLE] for place in range(max(len(found) - SHINGLE, 0) + 1)}
+    """Return all sequences of `SHINGLE` words of a text; of a shorter one, all its words."""
+    text_words = words(text)
+    count = max(len(text_words) - SHINGLE, 0) + 1
+    return {text_words[place : place + SHINGLE] for place in range(count)}

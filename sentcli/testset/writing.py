@@ -29,7 +29,11 @@ def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) ->
     rows = zip(documents.ids, documents.titles, documents.texts, strict=True)
     write_jsonl(folder / "corpus.jsonl", [{"_id": key, "title": title, "text": text} for key, title, text in rows])
     write_jsonl(folder / "queries.jsonl", [{"_id": query.id, "text": query.text} for query in made.queries])
-    judgements = [(query.id, key, grade) for query in made.queries for key, grade in query.relevant.items()]
+    judgements = []
+    for query in made.queries:
+        for key, grade in query.relevant.items():
+            judgements.append((query.id, key, grade))
+    text_fields = list(documents.text_fields)
     if judgements:
         (folder / "qrels").mkdir()
         write_tsv(folder / "qrels" / "test.tsv", [("query-id", "corpus-id", "score"), *judgements])
@@ -45,7 +49,7 @@ def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) ->
         taken=documents.taken,
         settings=settings,
         corpus=documents.names,
-        text_field=next(iter(documents.text_fields)) if len(documents.text_fields) == 1 else "text",
+        text_field=text_fields[0] if len(text_fields) == 1 else "text",
     )
     manifest.write(folder)
     return manifest

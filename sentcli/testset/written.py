@@ -63,27 +63,29 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
     texts = _texts(documents)
     if isinstance(writer, str) and writer.endswith(".jsonl"):
         return list(_read(writer, texts))
-    filled = [key for key, text in texts.items() if text]
+    keys = drawn([key for key, text in texts.items() if text], limit, seed)
+    digests = {key: _digest(texts[key]) for key in keys}
     name = str(writer)
-    kept = cache_folder("answers") / f"{_digest(json.dumps([name, PROMPT, seed]))[:32]}.jsonl"
-    known = _kept(kept)
-    chosen = [(key, texts[key]) for key in drawn(filled, limit, seed)]
-    missing = [(key, text) for key, text in chosen if _digest(text) not in known]
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    key_of_cache = _digest(json.dumps([name, PROMPT, seed]))[:32]
+    cache = cache_folder("answers") / f"{key_of_cache}.jsonl"
+    queries = _cached(cache)
+    missing = [key for key in keys if digests[key] not in queries]
+    already = len(keys) - len(missing)
+    cache.parent.mkdir(parents=True, exist_ok=True)
     write = _by_address(writer, seed) if isinstance(writer, Served) else _by_seq2seq(writer, seed)
-    done = 0
     try:
-        with kept.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:
-            for (_, text), query in zip(missing, write([text for _, text in missing]), strict=True):
-                known[_digest(text)] = _query(query)
-                handle.write("\n" + json.dumps([_digest(text), known[_digest(text)]]))  # what was cut off ends here
+        with cache.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:
+            for key, answer in zip(missing, write([texts[key] for key in missing]), strict=True):
+                query = _query(answer)
+                queries[digests[key]] = query
+                handle.write("\n" + json.dumps([digests[key], query]))  # what was cut off ends here
                 handle.flush()
-                done += 1
+                already += 1
                 progress(1)
     except SentcliError as error:
-        held = f"{len(chosen) - len(missing) + done:,} of {len(chosen):,} answers are kept"
-        raise SentcliError(f"{error}; {held}: the same command goes on") from error
-    return [Answer(key, _digest(text), known[_digest(text)]) for key, text in chosen]
+        answered = f"{already:,} of {len(keys):,} answers are kept"
+        raise SentcliError(f"{error}; {answered}: the same command goes on") from error
+    return [Answer(key, digests[key], queries[digests[key]]) for key in keys]
 
 
 def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
@@ -96,22 +98,25 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
     usable = []
     times = Counter(words(answer.query) for answer in answers)
     for answer in answers:
-        problem = problem_of(answer.query) or ("of several documents" if times[words(answer.query)] > 1 else None)
-        if problem:
-            left_out[problem] += 1
-        else:
+        problem = problem_of(answer.query)
+        if problem is None and times[words(answer.query)] > 1:
+            problem = "of several documents"
+        if problem is None:
             usable.append(answer)
+        else:
+            left_out[problem] += 1
     bm25 = BM25.build(_texts(documents).values())
-    found = bm25.search([answer.query for answer in usable], ROUND_TRIP).positions
+    hits = bm25.search([answer.query for answer in usable], ROUND_TRIP).positions
     neighbours = near_equal(documents.texts)
     queries: list[Query] = []
-    for answer, row in zip(usable, found, strict=True):
+    for answer, positions in zip(usable, hits.tolist(), strict=True):
         place = documents.places[answer.document]
-        relevant = sorted({place} | neighbours.get(place, set()))
-        if not set(relevant) & set(row.tolist()):
+        relevant = {place} | neighbours.get(place, set())
+        if relevant.isdisjoint(positions):
             left_out[f"not among the first {ROUND_TRIP} by BM25"] += 1
             continue
-        queries.append(Query(f"q{len(queries) + 1}", answer.query, {documents.ids[p]: 1 for p in relevant}, "written"))
+        grades = {documents.ids[position]: 1 for position in sorted(relevant)}
+        queries.append(Query(f"q{len(queries) + 1}", answer.query, grades, "written"))
     if len(queries) < LEAST_QUERIES:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{name}: {len(queries)} of {len(answers)} answers are queries ({reasons})")
@@ -128,22 +133,31 @@ def _digest(text: str) -> str:
 
 def _query(answer: str) -> str:
     """Return the first query of an answer, without what a model thinks or says before it, and quotation marks."""
-    lines = [" ".join(line.split()) for line in _without_thoughts(answer).splitlines()]
-    line = next((line for line in lines if line and not line.endswith(":")), "")
-    return re.sub(r"^(?:\d+[.)]|[-*\u2022])\s+", "", line).strip("\"'\u201c\u201d\u201e\u00ab\u00bb* ")
+    query = ""
+    for text in _without_thoughts(answer).splitlines():
+        line = " ".join(text.split())
+        if line and not line.endswith(":"):
+            query = line
+            break
+    query = re.sub(r"^(?:\d+[.)]|[-*\u2022])\s+", "", query)
+    return query.strip("\"'\u201c\u201d\u201e\u00ab\u00bb* ")
 
 
 def _without_thoughts(answer: str) -> str:
     """Return an answer without what stands between ``<think>`` and ``</think>``."""
-    said, place = [], 0
-    while (start := answer.find("<think>", place)) >= 0 and (end := answer.find("</think>", start)) >= 0:
-        said.append(answer[place:start])
+    parts: list[str] = []
+    place = 0
+    while True:
+        start = answer.find("<think>", place)
+        end = answer.find("</think>", start)
+        if start < 0 or end < 0:
+            return "".join([*parts, answer[place:]])
+        parts.append(answer[place:start])
         place = end + len("</think>")
-    return "".join([*said, answer[place:]])
 
 
-def _kept(path: Path) -> dict[str, str]:
-    """Return the answers of a file of the cache; a line that was cut off is left out."""
+def _cached(path: Path) -> dict[str, str]:
+    """Return the answers of a file of the cache by the checksum of the text; a line that was cut off is left out."""
     answers: dict[str, str] = {}
     if path.exists():
         for line in path.read_text("utf-8", errors="replace").splitlines():
@@ -156,25 +170,23 @@ def _kept(path: Path) -> dict[str, str]:
 def _read(file: str, texts: Mapping[str, str]) -> Iterator[Answer]:
     source = open_source(file)
     for line, record in records(source):
-        if set(record) != {"document", "sha256", "query"} or not all(isinstance(v, str) for v in record.values()):
+        are_texts = all(isinstance(value, str) for value in record.values())
+        if set(record) != {"document", "sha256", "query"} or not are_texts:
             raise DataError(source.name, "an answer has document, sha256 and query", line=line)
-        if record["document"] not in texts:
-            raise DataError(source.name, f"there is no document {record['document']!r} in the corpus", line=line)
-        if _digest(texts[record["document"]]) != record["sha256"]:
-            raise DataError(source.name, f"the document {record['document']!r} has changed since", line=line)
-        yield Answer(**record)
+        answer = Answer(**record)
+        if answer.document not in texts:
+            raise DataError(source.name, f"there is no document {answer.document!r} in the corpus", line=line)
+        if _digest(texts[answer.document]) != answer.sha256:
+            raise DataError(source.name, f"the document {answer.document!r} has changed since", line=line)
+        yield answer
 
 
 def _by_address(served: Served, seed: int) -> Any:
     def write(texts: Sequence[str]) -> Iterator[str]:
-        requests = [
-            {
-                "messages": [{"role": "user", "content": PROMPT + text[:SHOWN_CHARACTERS]}],
-                "temperature": 0,
-                "seed": seed,
-            }
-            for text in texts
-        ]
+        requests: list[dict[str, Any]] = []
+        for text in texts:
+            message = {"role": "user", "content": PROMPT + text[:SHOWN_CHARACTERS]}
+            requests.append({"messages": [message], "temperature": 0, "seed": seed})
         for answer in served.answers("chat/completions", requests):
             try:
                 content = answer["choices"][0]["message"]["content"]
@@ -207,7 +219,7 @@ def _by_seq2seq(name: str, seed: int) -> Any:
                 torch.manual_seed(seed)
                 with torch.inference_mode():
                     output = model.generate(**tokens, max_new_tokens=64, do_sample=True, top_k=10)
-                made = tokenizer.batch_decode(output, skip_special_tokens=True)
-            yield from made
+                queries = tokenizer.batch_decode(output, skip_special_tokens=True)
+            yield from queries
 
     return write

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,15 +48,18 @@ class Order:
     @property
     def per_epoch(self) -> int:
         """The number of batches in an epoch; the last may be smaller than the others."""
-        full, rest = divmod(self.sentences, self.batch_size * self.processes)
-        return full + (rest // self.processes >= self.least_rows)
+        full, left_over = divmod(self.sentences, self.batch_size * self.processes)
+        has_last_batch = left_over // self.processes >= self.least_rows
+        return full + has_last_batch
 
     def batch(self, number: int) -> list[int]:
         """Return the rows of a batch, counted from 0 over all epochs."""
         epoch, place = divmod(number, self.per_epoch)
         size = self.batch_size * self.processes
-        rows: list[int] = _permutation(self.seed, epoch, self.sentences)[place * size : (place + 1) * size].tolist()
-        return rows[: len(rows) // self.processes * self.processes]
+        begin = place * size
+        rows: list[int] = _permutation(self.seed, epoch, self.sentences)[begin : begin + size].tolist()
+        rows_each = len(rows) // self.processes
+        return rows[: rows_each * self.processes]
 
 
 @lru_cache(maxsize=1)
@@ -101,30 +105,42 @@ class BatchMaker:
 
     def step(self, number: int) -> list[Batch]:
         """Return the batches of an optimiser step, counted from 0."""
-        numbers = range(number * self.accumulate, (number + 1) * self.accumulate)
+        first = number * self.accumulate
+        numbers = range(first, first + self.accumulate)
         batches = [self.order.batch(i) for i in numbers]
         if self.group_by_length:
-            # redistribute the rows of these batches by the length of their texts in characters, the shortest first
-            rows = sorted((row for batch in batches for row in batch), key=lambda row: len(self.corpus.sentences[row]))
-            ends = np.cumsum([len(batch) for batch in batches]).tolist()
-            batches = [rows[end - len(batch) : end] for end, batch in zip(ends, batches, strict=True)]
+            batches = self._grouped_by_length(batches)
         return [self._make(i, rows) for i, rows in zip(numbers, batches, strict=True)]
 
+    def _grouped_by_length(self, batches: list[list[int]]) -> list[list[int]]:
+        """Redistribute the rows of some batches by the length of their texts in characters, the shortest first."""
+        rows = chain.from_iterable(batches)
+        ordered = iter(sorted(rows, key=lambda row: len(self.corpus.sentences[row])))
+        return [list(islice(ordered, len(batch))) for batch in batches]
+
     def _make(self, number: int, rows: list[int]) -> Batch:
+        """Return this process's part of a batch, given the rows of all processes."""
         rng = np.random.default_rng([self.order.seed, VIEW_STREAM, number])
-        count = len(rows) // self.order.processes
-        parts = [rows[i * count : (i + 1) * count] for i in range(self.rank + 1)]
+        processes = self.order.processes
+        count = len(rows) // processes
         # the texts of the processes before this one are made too, so that its random numbers begin where theirs end
-        texts = [self.views.texts(part, self.corpus, rng) for part in parts][-1]
-        prompts = self.prompts[: len(texts.views)] or ("",) * len(texts.views)
-        views = [[prompt + text for text in view] for view, prompt in zip(texts.views, prompts, strict=True)]
-        tokens = [self.tokenizer(views[0])]
-        if self.second_tokenizer is not None and len(views) == 1:
-            views *= self.views.count
-        tokens += [(self.second_tokenizer or self.tokenizer)(view) for view in views[1:]]
+        for process in range(self.rank + 1):
+            own_rows = rows[process * count : (process + 1) * count]
+            texts = self.views.texts(own_rows, self.corpus, rng)
         # each process has random numbers of its own for tokens, because it does not know how many the others draw
-        tokens = self.views.tokens(tokens, rng.spawn(self.order.processes)[self.rank])
-        return Batch(tokens, texts, tuple(parts[-1]))
+        token_rng = rng.spawn(processes)[self.rank]
+        tokens = self.views.tokens(self._tokenized(texts.views), token_rng)
+        return Batch(tokens, texts, tuple(own_rows))
+
+    def _tokenized(self, views: list[list[str]]) -> list[Tokens]:
+        """Tokenise the texts of each view behind its prompt; a single list stands for all views."""
+        if self.prompts:
+            views = [_with_prompt(prompt, texts) for prompt, texts in zip(self.prompts, views, strict=False)]
+        if self.second_tokenizer is None:
+            return [self.tokenizer(texts) for texts in views]
+        if len(views) == 1:
+            views = views * self.views.count
+        return [self.tokenizer(views[0]), *map(self.second_tokenizer, views[1:])]
 
     def steps(self, first: int, end: int, device: torch.device) -> Iterator[tuple[list[Batch], list[Inputs]]]:
         """Yield the batches of steps `first` to `end` - 1, as texts and as tensors on a device.
@@ -134,23 +150,29 @@ class BatchMaker:
 
         def ready(number: int) -> tuple[list[Batch], list[Inputs]]:
             batches = self.step(number)
-            return batches, [to_tensors(batch, self.tokenizer.pad_id, self.views.count, device) for batch in batches]
+            inputs = [to_tensors(batch, self.tokenizer.pad_id, self.views.count, device) for batch in batches]
+            return batches, inputs
 
         return one_ahead(ready, range(first, end))
+
+
+def _with_prompt(prompt: str, texts: list[str]) -> list[str]:
+    return [prompt + text for text in texts]
 
 
 def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> dict[str, Tensor]:
     """Pad a batch and move it to the device: model inputs ``[views * B, T]``, view by view, and the batch's labels."""
     tokens = batch.views[0]
     if len(batch.views) > 1:
-        ids, types = (
-            [row for view in batch.views for row in (getattr(view, name) or [])] for name in ("ids", "type_ids")
-        )
+        ids = list(chain.from_iterable(view.ids for view in batch.views))
+        types = list(chain.from_iterable(view.type_ids or [] for view in batch.views))
         tokens = Tokens(ids, types or None, np.zeros(len(ids), np.int64))
-    arrays = pad(tokens, range(len(tokens.ids)), pad_id)
     repeats = views // len(batch.views)
-    tensors = {name: sent(torch.from_numpy(array), device).repeat(repeats, 1) for name, array in arrays.items()}
-    for name in ("labels", "matched"):
-        if (array := getattr(batch.texts, name)) is not None:
-            tensors[name] = sent(torch.from_numpy(array), device)
+    tensors = {}
+    for name, array in pad(tokens, range(len(tokens.ids)), pad_id).items():
+        tensors[name] = sent(torch.from_numpy(array), device).repeat(repeats, 1)
+    if batch.texts.labels is not None:
+        tensors["labels"] = sent(torch.from_numpy(batch.texts.labels), device)
+    if batch.texts.matched is not None:
+        tensors["matched"] = sent(torch.from_numpy(batch.texts.matched), device)
     return tensors

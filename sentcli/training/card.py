@@ -57,28 +57,19 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     kind = "cross-encoder" if start.scores_pairs else "sentence encoder"
     results, settings, method = config["results"], config["settings"], config["method"]
     sentences = sum(entry["sentences"] for entry in config["data"])
-    scores = "No dev set was given; these are the last weights."
-    if (dev := dev_scores(results)) is not None:
-        scores = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
-        if dev.best_step == 0 < results["steps"]:
-            scores = f"No step was better than the start, so these are the weights of the start model. {scores}"
-    if results.get("held_out_perplexity") is not None:
-        scores += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
-    sections = {name: part for name, part in method.items() if isinstance(part, dict)}
-    of_method = {f"{section}.{name}": value for section, part in sections.items() for name, value in part.items()}
-    rows = "\n".join(f"| {name} | {value} |" for name, value in [*of_method.items(), *settings.items()])
-    first = config.get("first_stage")
-    before = f" It was trained with {first['method']} before, from {Path(first['model']).name}." if first else ""
+    file_lines = [
+        f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
+    ]
+    files = "\n".join(file_lines)
+    named = _settings(method, settings)
+    rows = "\n".join([f"| {name} | {value} |" for name, value in named.items()])
     head = ""
     if settings and method["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
-    revision = config["start_model"].get("revision")
-    commit = f" The start model is its commit {revision}." if revision else ""
-    files = "\n".join(
-        f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
-    )
+    citing = ""
     cited = citation(method["name"])
-    citing = f"{cards.CITATION}\n```bibtex\n{cited}\n```\n" if cited else ""
+    if cited:
+        citing = f"{cards.CITATION}\n```bibtex\n{cited}\n```\n"
     name = config["start_model"]["name"]
     return f"""---
 {_head(config, start, request)}
@@ -87,10 +78,10 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
 # {method["name"]} on {Path(name).name}
 
 A {kind} made by sentcli {config["environment"]["sentcli"]} with the method {method["name"]}:
-{method["title"]}.{before}{commit} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
+{method["title"]}.{_origin(config)} Pooling: {config["encoder"]["pooling"]}. The licences of the start model and of the
 training data apply.
 
-{scores}
+{_scores_in_words(results)}
 
 ```python
 {program(encoder)}
@@ -111,6 +102,40 @@ training data apply.
 {citing}"""
 
 
+def _settings(method: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the parts of a method, as ``PART.NAME``, and then those of the training."""
+    named = {}
+    for part, values in method.items():
+        if isinstance(values, dict):
+            named.update({f"{part}.{name}": value for name, value in values.items()})
+    return {**named, **settings}
+
+
+def _origin(config: dict[str, Any]) -> str:
+    """Return sentences on the training that came before and on the commit of the start model, if there are any."""
+    text = ""
+    first = config.get("first_stage")
+    if first:
+        text += f" It was trained with {first['method']} before, from {Path(first['model']).name}."
+    revision = config["start_model"].get("revision")
+    if revision:
+        text += f" The start model is its commit {revision}."
+    return text
+
+
+def _scores_in_words(results: dict[str, Any]) -> str:
+    """Return sentences on the scores of a run on its dev set and on held-out text."""
+    text = "No dev set was given; these are the last weights."
+    dev = dev_scores(results)
+    if dev is not None:
+        text = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
+        if dev.best_step == 0 < results["steps"]:
+            text = f"No step was better than the start, so these are the weights of the start model. {text}"
+    if results.get("held_out_perplexity") is not None:
+        text += f" Perplexity of masked words on held-out text: {results['held_out_perplexity']:.2f}."
+    return text
+
+
 def _head(config: dict[str, Any], start: EncoderSpec, request: TrainRequest) -> str:
     """Return what the hub reads: base model, licence, language, data and scores, as far as they are known."""
     method = config["method"]["name"]
@@ -127,23 +152,25 @@ def _head(config: dict[str, Any], start: EncoderSpec, request: TrainRequest) -> 
 
 def _scores(results: dict[str, Any]) -> list[EvalResult]:
     """Return the scores of a run for the hub's index: on the dev set, on STS tasks and on transfer tasks."""
-    from huggingface_hub import EvalResult
-
-    values: list[tuple[str, str, str, float]] = []
+    scores = []
     dev = dev_scores(results)
     if dev is not None and dev.best is not None:
-        values.append(("dev", dev.name, dev.metric, dev.best))
-    values += [("test", task, "spearman", value) for task, value in (results.get("sts") or {}).items()]
-    transfer = results.get("senteval") or {}
-    values += [("test", task, "accuracy", of_task["accuracy"]) for task, of_task in transfer.items()]
-    return [
-        EvalResult(
-            task_type="sentence-similarity" if metric != "accuracy" else "text-classification",
-            dataset_type=split,
-            dataset_name=task,
-            dataset_split=split,
-            metric_type=metric,
-            metric_value=value,
-        )
-        for split, task, metric, value in values
-    ]
+        scores.append(_score("dev", dev.name, dev.metric, dev.best))
+    for task, value in (results.get("sts") or {}).items():
+        scores.append(_score("test", task, "spearman", value))
+    for task, values in (results.get("senteval") or {}).items():
+        scores.append(_score("test", task, "accuracy", values["accuracy"]))
+    return scores
+
+
+def _score(split: str, task: str, metric: str, value: float) -> EvalResult:
+    from huggingface_hub import EvalResult
+
+    return EvalResult(
+        task_type="sentence-similarity" if metric != "accuracy" else "text-classification",
+        dataset_type=split,
+        dataset_name=task,
+        dataset_split=split,
+        metric_type=metric,
+        metric_value=value,
+    )

@@ -71,17 +71,21 @@ class Progress:
 
     def add(self, batches: Sequence[Batch], shares: Mapping[str, float]) -> None:
         """Count one step; its time is counted apart from it."""
+        processes = process_count()
         self.step += 1
-        self.measured += bool(shares)
+        self.sentences += processes * sum(len(batch) for batch in batches)
+        self.truncated += processes * sum(batch.truncated for batch in batches)
+        if shares:
+            self.measured += 1
         for name, share in shares.items():
             self.shares[name] = self.shares.get(name, 0.0) + share
-        self.sentences += sum(len(batch) for batch in batches) * process_count()
-        self.truncated += sum(batch.truncated for batch in batches) * process_count()
 
     @property
     def speed(self) -> float:
         """Sentences per second."""
-        return self.sentences / self.seconds if self.seconds else 0.0
+        if not self.seconds:
+            return 0.0
+        return self.sentences / self.seconds
 
 
 @dataclass(frozen=True)
@@ -107,22 +111,22 @@ def snapshot(gradients: Gradients, progress: Progress, scores: Scores) -> Checkp
                 tensors[f"optimizer.{number}.{name}"] = value
             else:
                 scalars.setdefault(str(number), {})[name] = value
-    for process, own in enumerate(states):
-        tensors.update({f"random.{process}.{i}": state for i, state in enumerate(own)})
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    for process, process_states in enumerate(states):
+        for number, state in enumerate(process_states):
+            tensors[f"random.{process}.{number}"] = state
     facts = {
         "progress": asdict(progress),
         "scores": asdict(scores),
         "optimizer": {"state": scalars, "param_groups": optimizer["param_groups"]},
         "scaler": gradients.scaler.state_dict(),
     }
-    return Checkpoint(progress.step, tensors, facts)
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return Checkpoint(progress.step, on_cpu, facts)
 
 
 def weights_bytes(module: nn.Module, *, trained: bool = False) -> int:
     """Return the size of the weights of a module, or of those alone that are trained, in bytes."""
-    weights = (weight for weight in module.parameters() if weight.requires_grad or not trained)
-    return sum(weight.numel() * weight.element_size() for weight in weights)
+    return sum(weight.nbytes for weight in module.parameters() if weight.requires_grad or not trained)
 
 
 def checkpoint_bytes(gradients: Gradients) -> int:
@@ -134,33 +138,31 @@ def checkpoint_bytes(gradients: Gradients) -> int:
 def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Scores]:
     """Load weights, optimiser and random numbers, and return how far the run had come, and its scores."""
     facts, tensors = checkpoint.facts, checkpoint.tensors
-    states = {int(number): dict(values) for number, values in facts["optimizer"]["state"].items()}
+    optimizer = facts["optimizer"]
+    states = {int(number): dict(values) for number, values in optimizer["state"].items()}
     weights = {}
     for name, tensor in tensors.items():
-        kind, _, rest = name.partition(".")
+        kind, _, entry = name.partition(".")
         if kind == "model":
-            weights[rest] = tensor
+            weights[entry] = tensor
         elif kind == "optimizer":
-            number, _, entry = rest.partition(".")
-            states.setdefault(int(number), {})[entry] = tensor
+            number, _, key = entry.partition(".")
+            states.setdefault(int(number), {})[key] = tensor
     gradients.model.load_state_dict(weights, strict=False)  # tied tensors stand in it once
-    gradients.optimizer.load_state_dict({"state": states, "param_groups": facts["optimizer"]["param_groups"]})
+    gradients.optimizer.load_state_dict({"state": states, "param_groups": optimizer["param_groups"]})
     gradients.scaler.load_state_dict(facts["scaler"])
-    own = sorted(name for name in tensors if name.startswith(f"random.{rank()}."))
-    set_random_states([tensors[name] for name in own], gradients.device)
+    random_names = sorted(name for name in tensors if name.startswith(f"random.{rank()}."))
+    set_random_states([tensors[name] for name in random_names], gradients.device)
     return Progress(**facts["progress"]), Scores(**facts["scores"])
 
 
+@dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run folder, and the best weights that they refer to.
+    """The checkpoints of one run folder, and the best weights that they refer to."""
 
-    Args:
-        folder: the folder of the run.
-        best_digests: the SHA-256 of the best weights by step, as far as it has been computed; it is filled.
-    """
-
-    def __init__(self, folder: Path, best_digests: dict[int, str]) -> None:
-        self.folder, self.best_digests = folder, best_digests
+    folder: Path
+    best_digests: dict[int, str]
+    """The SHA-256 of the best weights by step, as far as it has been computed; it is filled."""
 
     def keep_best(self, model: nn.Module, step: int) -> None:
         """Write the current weights as the best so far; older best weights stay while a checkpoint refers to them."""
@@ -174,10 +176,12 @@ class Checkpoints:
 
     def _prune(self, best: int) -> None:
         """Delete best weights that are neither those of step `best` nor those of a checkpoint."""
-        facts = [self.facts(step) for step in self.steps()]
-        kept = {self._best(step) for step in (best, *(int(f.get("scores", {}).get("best_step", 0)) for f in facts))}
+        needed = {self._best(best)}
+        for step in self.steps():
+            scores = self.facts(step).get("scores", {})
+            needed.add(self._best(int(scores.get("best_step", 0))))
         for path in self.folder.glob("best-*.safetensors"):
-            if path not in kept:
+            if path not in needed:
                 path.unlink()
 
     def _best_digest(self, step: int) -> str | None:
@@ -203,15 +207,22 @@ class Checkpoints:
             return {}
         if not isinstance(facts, dict):
             return {}
-        written = facts.pop("facts_sha256", None)  # earlier versions wrote none
-        return facts if written in (None, digest(facts)) else {}
+        written = facts.pop("facts_sha256", None)
+        if written is None or written == digest(facts):  # earlier versions wrote none
+            return facts
+        return {}
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, and delete all but the last `KEPT_CHECKPOINTS`."""
-        older = [step for step in self.steps() if step != checkpoint.step]
+        """Write a checkpoint, and delete all but the last `KEPT_CHECKPOINTS`.
+
+        Raises:
+            SentcliError: if the disk has no room for it.
+        """
+        older = self._other_steps(checkpoint.step)
         for step in older[: len(older) - KEPT_CHECKPOINTS + 1]:
             self.remove(step)
-        weights, best_step = self._path(checkpoint.step, "safetensors"), checkpoint.facts["scores"]["best_step"]
+        weights = self._path(checkpoint.step, "safetensors")
+        best_step = checkpoint.facts["scores"]["best_step"]
         facts = {**checkpoint.facts, "best_sha256": self._best_digest(best_step), "step": checkpoint.step}
         try:
             write_tensors(checkpoint.tensors, weights)
@@ -223,24 +234,30 @@ class Checkpoints:
             raise SentcliError(self._no_room(checkpoint, error)) from error
         self._prune(best_step)
 
+    def _other_steps(self, step: int) -> list[int]:
+        """Return the steps of all checkpoints but one."""
+        return [other for other in self.steps() if other != step]
+
     def _no_room(self, checkpoint: Checkpoint, error: Exception) -> str:
         """Return the message for a checkpoint that the disk has no room for."""
-        needed = sum(tensor.numel() * tensor.element_size() for tensor in checkpoint.tensors.values())
-        free, reason = shutil.disk_usage(self.folder).free, getattr(error, "strerror", None) or str(error)
-        earlier = [step for step in self.steps() if step != checkpoint.step]
-        kept = f"the one of step {earlier[-1]} stays" if earlier else "there is none yet"
+        needed = sum(tensor.nbytes for tensor in checkpoint.tensors.values())
+        free = shutil.disk_usage(self.folder).free
+        reason = getattr(error, "strerror", None) or str(error)
+        earlier = self._other_steps(checkpoint.step)
+        what_is_left = f"the one of step {earlier[-1]} stays" if earlier else "there is none yet"
         return (
             f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({reason}): it "
-            f"needs {decimal(needed)}, {decimal(free)} are free; {kept}. Make room and go on with --resume"
+            f"needs {decimal(needed)}, {decimal(free)} are free; {what_is_left}. Make room and go on with --resume"
         )
 
     def load(self) -> tuple[Checkpoint | None, list[str]]:
         """Return the newest checkpoint that is whole, with its best weights, and why newer ones are not used."""
         problems: list[str] = []
         for step in reversed(self.steps()):
-            weights, facts = self._path(step, "safetensors"), self.facts(step)
             problem = f"the checkpoint of step {step} is damaged and is not used"
             try:
+                facts = self.facts(step)
+                weights = self._path(step, "safetensors")
                 if facts and file_digest(weights) == facts.get("sha256"):
                     best_step = facts["scores"]["best_step"]
                     if facts.get("best_sha256") in (None, self._best_digest(best_step)):
@@ -260,8 +277,9 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Delete all checkpoints and best weights."""
-        for path in [*self.folder.glob("checkpoint-*"), *self.folder.glob("best-*.safetensors")]:
-            path.unlink()
+        for pattern in ("checkpoint-*", "best-*.safetensors"):
+            for path in self.folder.glob(pattern):
+                path.unlink()
 
     def _path(self, step: int, kind: str) -> Path:
         return self.folder / f"checkpoint-{step:08d}.{kind}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -30,30 +31,35 @@ class Subset:
     fraction: float | None = None
     """The share of all rows that is taken, at least one row."""
     seed: int | None = None
-    """Draws the rows at random, so that a smaller subset is part of a larger one; None takes the first rows."""
+    """The seed that draws the rows, so that a smaller subset is part of a larger one; None takes the first rows."""
 
     def __post_init__(self) -> None:
         """Check the bounds under the names that users give: the seed is ``subset_seed`` to them."""
-        for name, value, kind, *bounds in (
-            ("limit", self.limit, int, Ge(1)),
-            ("subset_seed", self.seed, int, Ge(0)),
-            ("fraction", self.fraction, float, Gt(0), Le(1)),
-        ):
-            if value is not None:
-                check(name, value, kind, tuple(bounds))
+        if self.limit is not None:
+            check("limit", self.limit, int, (Ge(1),))
+        if self.seed is not None:
+            check("subset_seed", self.seed, int, (Ge(0),))
+        if self.fraction is not None:
+            check("fraction", self.fraction, float, (Gt(0), Le(1)))
 
     @property
     def read_limit(self) -> int | None:
         """The number of rows after which reading may stop, or None if all have to be read."""
-        return self.limit if self.seed is None and self.fraction is None else None
+        if self.seed is None and self.fraction is None:
+            return self.limit
+        return None
 
     def rows(self, total: int) -> npt.NDArray[np.int64]:
         """Return the chosen row numbers, in the order of the data."""
-        count = total if self.fraction is None else max(1, round(self.fraction * total))
-        count = min(count, total if self.limit is None else self.limit)
-        if self.seed is None or count == total:
+        count = total
+        if self.fraction is not None:
+            count = max(1, round(self.fraction * total))
+        if self.limit is not None:
+            count = min(count, self.limit)
+        if self.seed is None or count >= total:
             return np.arange(min(count, total))
-        return np.sort(np.random.default_rng([self.seed, SUBSET_STREAM]).permutation(total)[:count])
+        permutation = np.random.default_rng([self.seed, SUBSET_STREAM]).permutation(total)
+        return np.sort(permutation[:count])
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,9 @@ class TrainingSentences:
     @property
     def unit(self) -> str:
         """What a row is: ``sentences``, ``pairs``, or ``triplets`` if there are hard negatives."""
-        return ("sentences", "pairs", "triplets")[min(3, len(self.texts)) - 1]
+        if len(self.texts) == 1:
+            return "sentences"
+        return "pairs" if len(self.texts) == 2 else "triplets"
 
 
 def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -99,8 +107,9 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
     if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
-    # standard input goes by the name that was given, by which earlier runs know it
-    names = files if len(files) == len(sources) else [source.name for source in sources]
+    names: Sequence[str] = [source.name for source in sources]
+    if len(files) == len(sources):
+        names = files  # standard input goes by the name that was given, by which earlier runs know it
     paths = [(Path(name).name, source.path) for name, source in zip(names, sources, strict=True)]
     sentences = texts if len(chosen) == len(texts) else texts.select(chosen)
     return TrainingSentences((sentences,), file_facts(paths, row_counts, chosen), blank)
@@ -108,39 +117,45 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
 
 def repetitions(texts: Sequence[str]) -> int:
     """Return how many texts repeat an earlier one; they are compared by 64-bit hashes."""
-    return len(texts) - len(np.unique(np.fromiter(map(hash, texts), np.int64, len(texts))))
+    hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
+    return len(texts) - len(np.unique(hashes))
 
 
 def file_facts(
     files: list[tuple[str, Path]], row_counts: list[int], chosen: npt.NDArray[np.int64]
 ) -> tuple[dict[str, object], ...]:
-    """Describe the files, given how many rows came from each and which of all rows were chosen."""
+    """Describe files: the name, the SHA-256, and how many of the rows that were chosen came from each.
+
+    Args:
+        files: the name and the path of each file.
+        row_counts: how many rows came from each.
+        chosen: the numbers of the chosen rows, counted over all files.
+    """
     counts = np.histogram(chosen, np.cumsum([0, *row_counts]))[0].tolist()
-    return tuple(
-        {"file": name, "sha256": file_digest(path), "sentences": count}
-        for (name, path), count in zip(files, counts, strict=True)
-    )
+    facts: list[dict[str, object]] = []
+    for (name, path), count in zip(files, counts, strict=True):
+        facts.append({"file": name, "sha256": file_digest(path), "sentences": count})
+    return tuple(facts)
 
 
 def leaked_rows(corpus: TrainingSentences, texts: Iterable[str]) -> list[int]:
     """Return the rows that hold one of some texts, whatever its case and its spaces."""
-    tested = {_plain(text) for text in texts}
-    return [
-        row
-        for row, cells in enumerate(zip(*corpus.texts, strict=True))
-        if any(_plain(cell) in tested for cell in cells)
-    ]
+    tested = set(map(_plain, texts))
+    leaked: set[int] = set()
+    for column in corpus.texts:
+        leaked.update(row for row, text in enumerate(column) if _plain(text) in tested)
+    return sorted(leaked)
 
 
 def without_rows(corpus: TrainingSentences, rows: Iterable[int]) -> TrainingSentences:
     """Return the data without some rows."""
-    left_out = set(rows)
-    kept = [row for row in range(len(corpus.sentences)) if row not in left_out]
-    return replace(
-        corpus,
-        texts=tuple([column[row] for row in kept] for column in corpus.texts),
-        scores=None if corpus.scores is None else [corpus.scores[row] for row in kept],
-    )
+    stays = np.ones(len(corpus.sentences), np.bool_)
+    stays[list(rows)] = False
+    texts = tuple(list(compress(column, stays)) for column in corpus.texts)
+    scores = None
+    if corpus.scores is not None:
+        scores = list(compress(corpus.scores, stays))
+    return replace(corpus, texts=texts, scores=scores)
 
 
 def _plain(text: str) -> str:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sentcli.training.training_model import TrainingModel
 
 SAMPLE_SEED = 1
+"""Draws the items of ``--dev-limit``: the same ones in every run."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,22 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     Raises:
         InputError: if two of them have the same name, or as `labelled_data.load_tasks`.
     """
-    sets: list[DevSet] = []
     evaluation = request.evaluation
+    tasks: list[OwnTask] = []
     for file in evaluation.dev or []:
         fields = _fields(request.data.pair_fields, file)
-        for task in load_tasks([file], kind=evaluation.kind, fields=fields, draws=0):
-            metric = task.kind.main
-            sets.append(DevSet(task.name, metric, f"{task.name if sets else 'dev'}_{metric}", task, tested_texts(task)))
+        tasks += load_tasks([file], kind=evaluation.kind, fields=fields, draws=0)
     if evaluation.eval_data is not None:
-        name, metric = STSB_DEV
-        stsb = sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name])
-        sets.append(DevSet(name, metric, f"{name if sets else 'dev'}_{metric}", stsb, stsb.texts))
-    names = [dev.name for dev in sets]
-    if twin := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"--dev: two sets are called {twin}: rename one")
-    return tuple(sets)
+        name, _ = STSB_DEV
+        tasks.append(sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name]))
+    sets: dict[str, DevSet] = {}
+    for task in tasks:
+        if task.name in sets:
+            raise InputError(f"--dev: two sets are called {task.name}: rename one")
+        metric = task.kind.main
+        key = f"{task.name}_{metric}" if sets else f"dev_{metric}"
+        sets[task.name] = DevSet(task.name, metric, key, task, tested_texts(task))
+    return tuple(sets.values())
 
 
 def _fields(fields: str | None, file: str) -> str | None:
@@ -84,13 +86,17 @@ def _fields(fields: str | None, file: str) -> str | None:
     if fields is None or not (is_remote(file) or Path(file).is_file()):
         return None
     source = open_source(file)
-    present = [] if source.format == "txt" else columns_of(source, fields)
-    return fields if set(map(head, fields.split(","))) <= set(map(head, present)) else None
+    if source.format == "txt":
+        return None
+    present = set(map(head, columns_of(source, fields)))
+    return fields if present.issuperset(map(head, fields.split(","))) else None
 
 
 def tested_texts(task: OwnTask) -> Sequence[str]:
     """Return the texts that a model should not have been trained on: those of a table, or the queries of a set."""
-    return list(task.data.queries.values()) if isinstance(task, RetrievalTask) else task.all_texts
+    if isinstance(task, RetrievalTask):
+        return list(task.data.queries.values())
+    return task.all_texts
 
 
 def limited(sets: Sequence[DevSet], limit: int, start: str) -> tuple[DevSet, ...]:
@@ -105,12 +111,15 @@ def limited(sets: Sequence[DevSet], limit: int, start: str) -> tuple[DevSet, ...
 
 
 def _sample(task: Task, limit: int, start: str) -> Task:
-    if isinstance(task, RetrievalTask) and len(task.data.queries) > limit:
-        sample = sampled(task.data, _rows(len(task.data.queries), limit), start)
-        return replace(task, search=SetSearch(sample, task.search.options))
-    if isinstance(task, TableTask) and len(task) > limit:
-        return task.of_rows(_rows(len(task), limit, task.table.values))
-    if isinstance(task, sts.SimilarityTask) and task.ends is not None and len(task) > limit:
+    if isinstance(task, RetrievalTask):
+        queries = len(task.data.queries)
+        if queries > limit:
+            sample = sampled(task.data, _rows(queries, limit), start)
+            return replace(task, search=SetSearch(sample, task.search.options))
+    elif isinstance(task, TableTask):
+        if len(task) > limit:
+            return task.of_rows(_rows(len(task), limit, task.table.values))
+    elif isinstance(task, sts.SimilarityTask) and task.ends is not None and len(task) > limit:
         return task.of_rows(_rows(len(task), limit))
     return task
 
@@ -127,19 +136,22 @@ def _rows(total: int, limit: int, classes: Sequence[Any] | None = None) -> list[
     if classes is None:
         return sorted(rows[:limit].tolist())
     labels = np.array(classes)[rows]
-    of_class = [rows[labels == label] for label in np.unique(labels)]
-    return sorted(
-        row for own in of_class for row in own[: max(LEAST_TEXTS_OF_A_CLASS, round(limit * len(own) / total))].tolist()
-    )
+    sample: list[int] = []
+    for label in np.unique(labels):
+        rows_of_class = rows[labels == label]
+        share = round(limit * len(rows_of_class) / total)
+        sample += rows_of_class[: max(LEAST_TEXTS_OF_A_CLASS, share)].tolist()
+    return sorted(sample)
 
 
 def identity(sets: Sequence[DevSet]) -> str | None:
     """Return a hash of the dev sets; of STS-B dev alone it is that of its pairs."""
     if not sets:
         return None
-    (first, *others), task = sets, sets[0].task
-    if not others and first.name == STSB_DEV[0] and isinstance(task, sts.SimilarityTask) and task.ends is None:
-        return digest(sts.content(task.subsets))
+    if len(sets) == 1 and sets[0].name == STSB_DEV[0]:
+        task = sets[0].task
+        if isinstance(task, sts.SimilarityTask) and task.ends is None:
+            return digest(sts.content(task.subsets))
     return digest([dev.task.identity for dev in sets])
 
 
@@ -151,13 +163,22 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
     """
     model = EvaluatedModel.of(encoder)
     tasks = {dev.key: for_model(dev.task, encoder.spec) for dev in sets}
-    vectors = model.encode([text for task in tasks.values() for text in task.texts])
+    texts: list[str] = []
+    for task in tasks.values():
+        texts += task.texts
+    vectors = model.encode(texts)
     values = {key: task.score(model, vectors).value for key, task in tasks.items()}
     if geometry:
-        stsb = next(dev.task for dev in sets if isinstance(dev.task, sts.SimilarityTask) and dev.task.ends is None)
-        measured = pair_geometry(vectors, stsb.subsets)
-        values |= {"alignment": measured.alignment, "uniformity": measured.uniformity}
+        measured = pair_geometry(vectors, _stsb(sets).subsets)
+        values["alignment"] = measured.alignment
+        values["uniformity"] = measured.uniformity
     return values
+
+
+def _stsb(sets: Sequence[DevSet]) -> sts.SimilarityTask:
+    """Return STS-B dev of ``--eval-data``, the similarity task that is no table."""
+    tasks = [dev.task for dev in sets]
+    return next(task for task in tasks if isinstance(task, sts.SimilarityTask) and task.ends is None)
 
 
 MASK_SEED = 0
@@ -177,14 +198,15 @@ class HeldOutText:
         tokens = tokenizer(sentences)
         rows = tokens.lengths.argsort(kind="stable")
         self.batches = []
+        self.count = 0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(MASK_SEED)
             for first in range(0, len(rows), HELD_OUT_ROWS):
                 arrays = pad(tokens, rows[first : first + HELD_OUT_ROWS], tokenizer.pad_id)
                 inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-                masked, labels = self.prediction.masked(inputs["input_ids"])
-                self.batches.append(({**inputs, "input_ids": masked}, labels))
-        self.count = sum(int((labels != IGNORED).sum()) for _, labels in self.batches)
+                inputs["input_ids"], labels = self.prediction.masked(inputs["input_ids"])
+                self.batches.append((inputs, labels))
+                self.count += _masked_words(labels)
         if not self.count:
             raise InputError("--eval-text: too little text, not one word of it was masked")
 
@@ -194,12 +216,17 @@ class HeldOutText:
         device = next(encoder.parameters()).device
         total = torch.zeros((), dtype=torch.float64, device=device)
         for inputs, labels in self.batches:
-            hidden: Tensor = encoder.backbone(**{n: v.to(device) for n, v in inputs.items()}).last_hidden_state
+            on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
+            hidden: Tensor = encoder.backbone(**on_device).last_hidden_state
             mean = masked_loss(self.prediction.head, hidden, labels.to(device), encoder.backbone)
-            total += mean * (labels != IGNORED).sum().to(device)
+            total += mean * _masked_words(labels)
         return float(total) / self.count
 
     def values(self, encoder: TorchEncoder) -> dict[str, float]:
         """Return the loss and the perplexity, by their names in the log."""
         loss = self.loss(encoder)
         return {"held_out_loss": loss, "held_out_perplexity": math.exp(min(loss, 700))}
+
+
+def _masked_words(labels: Tensor) -> int:
+    return int((labels != IGNORED).sum())

@@ -12,7 +12,8 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.machine import threads
 from sentcli.table import Table
-from sentcli.training.prepare import WARM_UP, prepare
+from sentcli.training.notes import WARM_UP
+from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
 from sentcli.training.run import run
 from sentcli.training.run_folder import WEIGHTS_FILE

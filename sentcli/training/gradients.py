@@ -18,7 +18,7 @@ from sentcli.devices import device_errors
 from sentcli.model.ahead import Later, runs_ahead
 from sentcli.model.kernels import dense_gradients
 from sentcli.processes import average_gradients, gather
-from sentcli.training.training_model import TrainingModel, in_order, unpacked
+from sentcli.training.training_model import TrainingModel, in_order, model_inputs
 
 if TYPE_CHECKING:
     from sentcli.methods.method import Settings
@@ -43,8 +43,8 @@ class StepNumbers:
     def read(self) -> tuple[dict[str, float], float]:
         """Wait for the numbers, and return the loss and its terms and the norm, as means over the processes."""
         rows = self.numbers.read().tolist()
-        means = [sum(values) / len(rows) for values in zip(*rows, strict=True)]
-        return dict(zip(self.names, means[:-1], strict=True)), means[-1]
+        *values, norm = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        return dict(zip(self.names, values, strict=True)), norm
 
 
 class Gradients:
@@ -59,9 +59,11 @@ class Gradients:
     """
 
     def __init__(self, model: TrainingModel, settings: Settings) -> None:
-        self.model, self.optimizer, self.settings = model, make_optimizer(model, settings), settings
-        self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.encoder = [parameter for parameter in model.encoder.parameters() if parameter.requires_grad]
+        self.model = model
+        self.settings = settings
+        self.optimizer = make_optimizer(model, settings)
+        self.trained = trained_parameters(model)
+        self.encoder = trained_parameters(model.encoder)
         self.device = self.trained[0].device
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         can_skip = getattr(self.optimizer, "_step_supports_amp_scaling", False)
@@ -101,8 +103,10 @@ class Gradients:
         shares: dict[str, float] = {}
         names: list[str] = []
         for number, batch in enumerate(batches):
-            loss, terms, measured = backward(batch, 1 / len(batches), measure and number == 0)
-            shares, names = shares or measured, list(terms)
+            loss, terms, batch_shares = backward(batch, 1 / len(batches), measure and number == 0)
+            if number == 0:
+                shares = batch_shares
+                names = ["loss", *terms]
             values = torch.stack([loss, *terms.values()]).detach()
             sums = values if sums is None else sums + values
         dense_gradients(self.trained)
@@ -110,12 +114,13 @@ class Gradients:
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.trained, self.settings.clip_norm or math.inf)
         assert sums is not None
-        own = torch.stack([*(sums / len(batches)), norm.to(sums.dtype)])
-        numbers = gather(own[None])
+        means = sums / len(batches)
+        numbers = torch.stack([*means, norm.to(means.dtype)])
+        numbers = gather(numbers[None])
         if self.behind and not self.scaler.is_enabled():
             # a fused optimiser leaves out its step where this is 1, as it does for a scaler of half precision
             self.optimizer.found_inf = 1 - numbers.isfinite().all().float()  # type: ignore[attr-defined]
-        return StepNumbers(("loss", *names), Later(numbers), shares)
+        return StepNumbers(tuple(names), Later(numbers), shares)
 
     def apply(self, rate: float) -> None:
         """Make the optimiser's step at a learning rate, unless half precision has overflowed.
@@ -133,7 +138,7 @@ class Gradients:
         self, batch: Inputs, scale: float, measure: bool
     ) -> tuple[Tensor, dict[str, Tensor], dict[str, float]]:
         """Encode all views, compute the losses, and backpropagate through everything at once."""
-        loss, terms = self.model.losses(self.model.encode_views(*unpacked(batch)))
+        loss, terms = self.model(batch)
         shares = self._shares(terms, self.encoder) if measure else {}
         self._backward(loss, scale)
         return loss, terms, shares
@@ -148,8 +153,7 @@ class Gradients:
         Setup, RepL4NLP 2021, sec. 3.2). The random state of each part is restored, so that dropout is the same in both
         passes.
         """
-        inputs, labels, matched = unpacked(batch)
-        parts = self.model.parts(inputs, self.settings.mini_batch_size)
+        parts = self.model.parts(model_inputs(batch), self.settings.mini_batch_size)
         states: list[list[Tensor]] = []
         encoded: list[tuple[Tensor, Tensor]] = []
         with torch.no_grad():
@@ -157,10 +161,11 @@ class Gradients:
                 states.append(random_states(self.device))
                 encoded.append((self.model.vectors(encoder, rows), numbers))
         vectors = in_order(encoded).requires_grad_()
-        loss, terms = self.model.losses(self.model.views_of(inputs, vectors, labels, matched))
+        loss, terms = self.model.losses(self.model.views_of(batch, vectors))
         shares = self._shares(terms, [vectors]) if measure else {}
         self._backward(loss, scale)
-        after, gradient = random_states(self.device), vectors.grad
+        after = random_states(self.device)
+        gradient = vectors.grad
         assert gradient is not None
         for (encoder, rows, numbers), state in zip(parts, states, strict=True):
             set_random_states(state, self.device)
@@ -169,26 +174,43 @@ class Gradients:
         return loss, terms, shares
 
     def _backward(self, loss: Tensor, scale: float) -> None:
-        self.scaler.scale(loss * scale if scale != 1 else loss).backward()  # type: ignore[no-untyped-call]
+        if scale != 1:
+            loss = loss * scale
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def _shares(self, terms: dict[str, Tensor], at: Sequence[Tensor]) -> dict[str, float]:
-        """Return the norm of each weighted term's gradient at some tensors, divided by the sum of these norms."""
+        """Return the norm of each weighted term's gradient at some tensors, divided by the sum of these norms.
+
+        The shares are empty if all norms are 0, or one is not a number.
+        """
         if len(terms) == 1:
             return dict.fromkeys(terms, 1.0)
         norms = {}
         for name, term in terms.items():
-            weighted = self.scaler.scale(self.model.weights[name] * term)
-            trained = term.requires_grad
-            parts = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True) if trained else ()
-            norms[name] = float(torch.stack([g.norm() for g in parts if g is not None] or [torch.zeros(1)]).norm())
+            norms[name] = 0.0
+            if term.requires_grad:
+                weighted = self.scaler.scale(self.model.weights[name] * term)
+                gradients = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True)
+                parts = [gradient.norm() for gradient in gradients if gradient is not None]
+                if parts:
+                    norms[name] = float(torch.stack(parts).norm())
         total = sum(norms.values())
-        return {name: norm / total for name, norm in norms.items()} if total > 0 else {}
+        if not total > 0:
+            return {}
+        return {name: norm / total for name, norm in norms.items()}
+
+
+def trained_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of a module that are trained."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def random_states(device: torch.device) -> list[Tensor]:
     """Return the states of the random numbers that training draws from: the CPU's, and the GPU's if it is one."""
     states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return states
 
 
 def set_random_states(states: list[Tensor], device: torch.device) -> None:
@@ -204,14 +226,18 @@ def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimize
     AdamW has betas 0.9 and 0.999; RMSprop has TensorFlow's constants (alpha 0.9, eps 1e-7), which Contrastive Tension
     was trained with. Biases and normalisations have no weight decay, unless the settings decay all parameters.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    decayed = [p for p in trainable if settings.decay_all or p.ndim >= 2]
-    undecayed = [] if settings.decay_all else [p for p in trainable if p.ndim < 2]
-    groups = [
-        {"params": parameters, "weight_decay": decay}
-        for parameters, decay in ((decayed, settings.weight_decay), (undecayed, 0.0))
-        if parameters
-    ]
+    decayed: list[nn.Parameter] = []
+    undecayed: list[nn.Parameter] = []
+    for parameter in trained_parameters(model):
+        if settings.decay_all or parameter.ndim >= 2:
+            decayed.append(parameter)
+        else:
+            undecayed.append(parameter)
+    groups: list[dict[str, Any]] = []
+    if decayed:
+        groups.append({"params": decayed, "weight_decay": settings.weight_decay})
+    if undecayed:
+        groups.append({"params": undecayed, "weight_decay": 0.0})
     if settings.optimizer == "rmsprop":
         return torch.optim.RMSprop(groups, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
     kind = torch.optim.AdamW if settings.bias_correction else UncorrectedAdamW
@@ -247,8 +273,10 @@ class UncorrectedAdamW(torch.optim.AdamW):
         """
         if "steps" in group and not hasattr(self, "grad_scale"):
             return float(group["steps"])
-        state: dict[str, Any] = next((self.state[p] for p in group["params"] if self.state[p]), {})
-        return float(state.get("step", 0))
+        for parameter in group["params"]:
+            if self.state[parameter]:
+                return float(self.state[parameter].get("step", 0))
+        return 0.0
 
 
 def keep_freed_memory() -> None:
@@ -282,6 +310,7 @@ def _glibc() -> Any:
         return None
     try:
         library = ctypes.CDLL("libc.so.6")
-        return library if library.mallopt and library.malloc_trim else None
+        has_both = library.mallopt and library.malloc_trim
     except (OSError, AttributeError):
         return None
+    return library if has_both else None

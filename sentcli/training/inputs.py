@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,7 +33,7 @@ class RunInputs:
 
     corpus: TrainingSentences
     subset: Subset
-    """Which rows of the data it has."""
+    """Which rows of the data the corpus has."""
     held_out: sts.Pairs | None
     """Pairs that are not trained on and scored at the end."""
     dev: tuple[DevSet, ...]
@@ -46,31 +47,43 @@ class RunInputs:
 
     def lacks_scores(self, results: Mapping[str, Any]) -> bool:
         """Tell whether the results of a finished run, as JSON, lack scores that are asked for now."""
-        lacks_sts = self.test is not None and results.get("sts") is None
-        lacks_held_out = self.held_out is not None and results.get("held_out_spearman") is None
-        known = {(task, results.get("senteval_protocol")) for task in results.get("senteval") or {}}
-        return lacks_sts or lacks_held_out or any((task.name, task.protocol) not in known for task in self.transfer)
+        if self.test is not None and results.get("sts") is None:
+            return True
+        if self.held_out is not None and results.get("held_out_spearman") is None:
+            return True
+        scored_tasks = results.get("senteval") or {}
+        protocol = results.get("senteval_protocol")
+        return any(task.name not in scored_tasks or task.protocol != protocol for task in self.transfer)
 
 
 def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
-    """Check the output folder, and read and check the data."""
+    """Check the output folder, and read and check the data.
+
+    Raises:
+        InputError: if the folder must not be written to, or the method cannot learn from the data.
+    """
     if is_first():
         check_run_folder(request.output, overwrite=request.log.overwrite, resume=request.log.resume)
-    of_objectives = [folder for objective in method.objectives.values() for folder in objective.reads()]
-    scored = request.evaluation
-    folders = (scored.eval_data, scored.senteval, *of_objectives)
-    check_kept(request.output, (*request.files, *(scored.dev or []), request.model, scored.eval_text, *folders))
+    check_kept(request.output, _files_read(request, method))
+    evaluation = request.evaluation
     subset = request.subset(method.settings.seed)
     corpus, held_out = _read_data(request, method, subset)
     if method.fit is None:
         _check_objectives(method, corpus)
         method.settings.check(len(corpus.sentences), launched())
-    test = sts.load_tasks(scored.eval_data, None, "test") if scored.sts and scored.eval_data else None
-    dev, transfer = read_dev(request), read_transfer(request)
-    leaked = []
+    test = None
+    if evaluation.sts and evaluation.eval_data:
+        test = sts.load_tasks(evaluation.eval_data, None, "test")
+    dev = read_dev(request)
+    transfer = read_transfer(request)
+    leaked: list[int] = []
     if len(corpus.texts) > 1 or corpus.scores is not None:
-        tested = sts.sentences([pairs for subsets in (test or {}).values() for pairs in subsets])
-        leaked = leaked_rows(corpus, [*tested, *(text for dev_set in dev for text in dev_set.texts)])
+        tested: list[str] = []
+        for dev_set in dev:
+            tested += dev_set.texts
+        for subsets in (test or {}).values():
+            tested += sts.sentences(subsets)
+        leaked = leaked_rows(corpus, tested)
     if request.data.no_leak:
         corpus = without_rows(corpus, leaked)
         if not corpus.sentences:
@@ -78,19 +91,30 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
     return RunInputs(corpus, subset, held_out, dev, test, len(leaked), transfer)
 
 
+def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None]:
+    """Return the files and folders that a run reads, which its output must not replace; None stands for no file."""
+    evaluation = request.evaluation
+    places: list[str | Path | None] = [*request.files, *(evaluation.dev or []), request.model]
+    places += [evaluation.eval_text, evaluation.eval_data, evaluation.senteval]
+    for objective in method.objectives.values():
+        places += objective.reads()
+    return places
+
+
 def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:
     """Read the transfer tasks of ``--senteval``: those that are named, else those of ``--text-of``, else the seven."""
-    scored, text_of = request.evaluation, request.data.text_of
-    if scored.senteval is None:
+    evaluation, text_of = request.evaluation, request.data.text_of
+    if evaluation.senteval is None:
         return ()
-    named = scored.senteval_tasks or (text_of if text_of != TEXT_OF_PAIRS else None) or ",".join(AVERAGED)
-    return tuple(
-        TransferTask(examples, scored.senteval_protocol) for examples in load_tasks(scored.senteval, _names(named))
-    )
+    names = evaluation.senteval_tasks
+    if not names and text_of != TEXT_OF_PAIRS:
+        names = text_of
+    tasks = load_tasks(evaluation.senteval, _names(names or ",".join(AVERAGED)))
+    return tuple(TransferTask(examples, evaluation.senteval_protocol) for examples in tasks)
 
 
 def _names(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
+    return list(filter(None, map(str.strip, names.split(","))))
 
 
 NEEDED = {
@@ -105,29 +129,38 @@ def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
     """Refuse objectives that are missing, or that cannot learn from the data or its views."""
     if not method.objectives:
         raise InputError(f"{method.name} has no objective left to train with")
-    views, terms = method.views, method.objectives.items()
-    if unmet := [(name, term.needs) for name, term in terms if term.needs not in ("", views.reads)]:
-        name, needs = unmet[0]
-        raise InputError(f"{name} needs {NEEDED[needs]} reads")
-    if wrong := [name for name, term in terms if term.views and term.joint != views.joint]:
-        joint = f"{wrong[0]} needs " + ("vectors of texts" if views.joint else "pairs that are read as one text")
-        raise InputError(f"{joint}, and --method cross-encoder makes {'none' if views.joint else 'them'}")
-    labelled = [name for name, objective in terms if objective.needs_labels]
-    if labelled and not set(corpus.scores or ()) <= {0.0, 1.0}:
-        raise InputError(f"{labelled[0]} needs pairs with the labels 0 and 1; cosent and angle take other scores")
-    if not views.different_texts():
-        return
-    if of_one := [name for name, objective in terms if objective.one_sentence]:
-        raise InputError(
-            f"{of_one[0]} compares two views of one sentence, and these views are different texts: leave it out with "
-            f"--set objectives-={of_one[0]}"
-        )
-    if all(objective.views < 2 for _, objective in terms):
+    views = method.views
+    for name, term in method.objectives.items():
+        if term.needs not in ("", views.reads):
+            raise InputError(f"{name} needs {NEEDED[term.needs]} reads")
+    for name, term in method.objectives.items():
+        if term.views and term.joint != views.joint:
+            needs = "vectors of texts" if views.joint else "pairs that are read as one text"
+            makes = "none" if views.joint else "them"
+            raise InputError(f"{name} needs {needs}, and --method cross-encoder makes {makes}")
+    is_binary = set(corpus.scores or ()) <= {0.0, 1.0}
+    for name, term in method.objectives.items():
+        if term.needs_labels and not is_binary:
+            raise InputError(f"{name} needs pairs with the labels 0 and 1; cosent and angle take other scores")
+    if views.different_texts():
+        _check_for_different_texts(method)
+
+
+def _check_for_different_texts(method: Method) -> None:
+    """Refuse objectives that cannot learn from views that are different texts."""
+    terms = method.objectives
+    for name, term in terms.items():
+        if term.one_sentence:
+            raise InputError(
+                f"{name} compares two views of one sentence, and these views are different texts: leave it out with "
+                f"--set objectives-={name}"
+            )
+    if all(term.views < 2 for term in terms.values()):
         raise InputError(
             f"{method.name} learns from single sentences, and the data are pairs: take a contrastive method such as "
             "simcse"
         )
-    if views.count > 2 and not any(objective.takes_hard_negatives for _, objective in terms):
+    if method.views.count > 2 and not any(term.takes_hard_negatives for term in terms.values()):
         raise InputError(
             f"no objective of {method.name} takes hard negatives: take simcse, or leave them out with "
             "--pair-fields ANCHOR,POSITIVE"
@@ -143,7 +176,8 @@ def _check_data_options(request: TrainRequest, method: Method) -> None:
         raise InputError(f"--text-of is for methods that take plain text; {method.name} takes pairs here")
     if options.hold_out is not None and reads != "scores" and options.text_of is None:
         raise InputError("--hold-out leaves out scored pairs, which --method sts-regression and --text-of pairs read")
-    if options.pair_fields is not None and reads in ("sentences", "adjacent") and options.text_of != TEXT_OF_PAIRS:
+    reads_columns = reads not in ("sentences", "adjacent") or options.text_of == TEXT_OF_PAIRS
+    if options.pair_fields is not None and not reads_columns:
         raise InputError(f"--pair-fields names the columns of pairs, and {method.name} takes single texts here")
 
 
@@ -154,17 +188,18 @@ def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[T
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
         return TrainingSentences(([],), (), 0), None
     _check_data_options(request, method)
-    reads, files, options, kind = method.views.reads, request.files, request.data, request.evaluation.kind
+    files, options, kind = request.files, request.data, request.evaluation.kind
     fields, hold_out = options.pair_fields, options.hold_out
-    if reads == "scores":
-        scores = options.score_bounds
-        return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
-    if reads == "pairs":
-        return read_anchors(files, fields=fields, subset=subset, kind=kind), None
-    if reads == "labels" or reads == "classed-pairs":
-        return read_classes(files, reads, fields=fields, subset=subset), None
-    if reads == "adjacent":
-        return read_adjacent(files, text_field=options.text_field, subset=subset), None
+    match method.views.reads:
+        case "scores":
+            scores = options.score_bounds
+            return read_pairs(files, fields=fields, subset=subset, hold_out=hold_out, score_range=scores, kind=kind)
+        case "pairs":
+            return read_anchors(files, fields=fields, subset=subset, kind=kind), None
+        case "labels" | "classed-pairs" as classes:
+            return read_classes(files, classes, fields=fields, subset=subset), None
+        case "adjacent":
+            return read_adjacent(files, text_field=options.text_field, subset=subset), None
     if options.text_of is not None:
         return read_task_text(options.text_of, files, fields=fields, subset=subset, hold_out=hold_out), None
     return read_corpus(files, text_field=options.text_field, subset=subset), None
@@ -199,23 +234,37 @@ def read_task_text(
         hold_out: which pairs are left out, as for `read_pairs`.
     """
     if name == TEXT_OF_PAIRS:
-        layout = layout_of(data, fields)
-        if layout is not None and layout.kind in ("pairs", "triplets") and hold_out is None:
-            corpus = read_anchors(data, fields=fields, subset=subset)
-        elif layout is not None and layout.kind == "classed-pairs" and hold_out is None:
-            corpus = read_classes(data, "classed-pairs", fields=fields, subset=subset)
-        else:
-            corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
-        subset, texts = None, [text for column in corpus.texts for text in column]
+        corpus = _read_any_pairs(data, fields, subset, hold_out)
+        chosen = sentences = _distinct(chain.from_iterable(corpus.texts))
     elif len(data) != 1 or hold_out is not None:
         raise InputError(f"--text-of {name} reads one SentEval data/downstream folder, without --hold-out")
     else:
-        tasks = load_tasks(Path(data[0]), _names(name))
-        parts = [task.splits.get("all") or task.splits["train"] for task in tasks]
-        texts = [text for examples in parts for example in examples for text in example.texts]
-    sentences = list(dict.fromkeys(text for text in texts if text.strip()))
-    if name != TEXT_OF_PAIRS:
-        sentences.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
-    chosen = [sentences[row] for row in (subset or Subset()).rows(len(sentences))]
-    whole = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    return TrainingSentences((chosen,), ({"file": f"text of {name}", "sha256": whole, "sentences": len(chosen)},), 0)
+        texts: list[str] = []
+        for task in load_tasks(Path(data[0]), _names(name)):
+            for example in task.splits.get("all") or task.splits["train"]:
+                texts += example.texts
+        sentences = sorted(_distinct(texts), key=lambda text: hashlib.sha256(text.encode()).digest())
+        rows = (subset or Subset()).rows(len(sentences))
+        chosen = [sentences[row] for row in rows]
+    sha256 = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    facts = {"file": f"text of {name}", "sha256": sha256, "sentences": len(chosen)}
+    return TrainingSentences((chosen,), (facts,), 0)
+
+
+def _read_any_pairs(
+    data: Sequence[str], fields: str | None, subset: Subset | None, hold_out: str | None
+) -> TrainingSentences:
+    """Read a table of anchors, of pairs with a class, or of scored pairs, whichever it is."""
+    layout = layout_of(data, fields)
+    if layout is not None and hold_out is None:
+        if layout.kind in ("pairs", "triplets"):
+            return read_anchors(data, fields=fields, subset=subset)
+        if layout.kind == "classed-pairs":
+            return read_classes(data, "classed-pairs", fields=fields, subset=subset)
+    corpus, _ = read_pairs(data, fields=fields, subset=subset, hold_out=hold_out)
+    return corpus
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """Return each text once, in their order, without those that are nothing but white space."""
+    return list(dict.fromkeys(text for text in texts if text.strip()))

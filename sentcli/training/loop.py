@@ -21,7 +21,7 @@ and views follow from (seed, step), all other random numbers from the states tha
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -115,24 +115,25 @@ def train(
         began = time.perf_counter()
         for step, (batches, inputs) in enumerate(steps, progress.step + 1):
             rate = settings.learning_rate * settings.rate(step - 1, total)
-            measured = bool(settings.share_every) and (step == 1 or step % settings.share_every == 0)
+            measure = settings.share_every > 0 and (step == 1 or step % settings.share_every == 0)
 
             # forward, backward, mean over batches and processes, clip
-            numbers = gradients.queue(inputs, measure=measured)
+            numbers = gradients.queue(inputs, measure=measure)
             reports.add(Step(step, rate, batches, numbers))  # stops if a loss or gradient is not finite
 
             gradients.apply(rate)
             progress.seconds += time.perf_counter() - began
             reports.log()
 
-            is_scored, is_saved = step % settings.eval_every == 0, bool(save_every) and step % save_every == 0
-            if is_scored or is_saved or step == total:
+            is_scored = step == total or step % settings.eval_every == 0
+            is_saved = step < total and save_every > 0 and step % save_every == 0
+            if is_scored or is_saved:
                 reports.finish()
-            if is_scored or step == total:
+            if is_scored:
                 keeper.evaluate(step)
             if keeper.stopped:
                 break
-            if is_saved and step < total:
+            if is_saved:
                 folder.save_checkpoint(snapshot(gradients, progress, keeper.scores))
             began = time.perf_counter()
     keeper.restore_best()
@@ -145,25 +146,22 @@ def run_order(model: TrainingModel, settings: Settings, sentences: int) -> Order
     return Order(sentences, settings.batch_size, settings.seed, model.least_rows, process_count())
 
 
+@dataclass
 class BestKeeper:
     """Scores the encoder during training and keeps the best weights on disk, those of the better one of two encoders.
 
     With several processes, the first one scores and the others wait.
     """
 
-    def __init__(
-        self,
-        model: TrainingModel,
-        folder: RunFolder,
-        score: Score | None,
-        observer: Observer | None,
-        settings: Settings,
-        dev: DevSet | None,
-        scores: Scores | None = None,
-    ) -> None:
-        self.model, self.folder, self.score, self.observer = model, folder, score, observer
-        self.patience, self.keep_start, self.dev = settings.patience, settings.keep_start, dev
-        self.scores = scores or Scores()
+    model: TrainingModel
+    folder: RunFolder
+    score: Score | None
+    """Scores an encoder; None keeps the last weights."""
+    observer: Observer | None
+    settings: Settings
+    dev: DevSet | None
+    """The dev set that decides which weights are best."""
+    scores: Scores = field(default_factory=Scores)
 
     def evaluate(self, step: int) -> None:
         """Score the encoder and keep its weights if they are the best so far."""
@@ -180,52 +178,77 @@ class BestKeeper:
         self.model.eval()
         by_encoder = {number: self.score(encoder) for number, encoder in self.model.candidates().items()}
         self.model.train()
-        key = "" if self.dev is None else self.dev.key
-        number = max(by_encoder, key=lambda n: by_encoder[n].get(key, n))
-        values, scores = by_encoder[number], self.scores
-        score, better = values.get(key), False
-        if score is not None:
-            scores.last, scores.last_step = score, step
-            if step == 0:
-                scores.start = score
-            counts = step > 0 or self.keep_start
-            better = counts and (scores.best is None or score > scores.best)
-            scores.since_best = 0 if better or not counts else scores.since_best + 1
-            if better:
-                scores.best, scores.best_step, scores.best_candidate = score, step, number
-                self.folder.checkpoints.keep_best(self.model.products(number), step)
-        self.folder.log({"step": step, **values, **({} if score is None else {"best": better})})
-        if self.observer is not None and self.observer.scored(step, values, better):
-            scores.ended = True
+        if self.dev is None:
+            values = by_encoder[max(by_encoder)]
+            best = None
+        else:
+            key = self.dev.key
+            number = max(by_encoder, key=lambda n: by_encoder[n][key])
+            values = by_encoder[number]
+            best = self._compare(step, values[key], number)
+        line = {"step": step, **values}
+        if best is not None:
+            line["best"] = best
+        self.folder.log(line)
+        if self.observer is not None and self.observer.scored(step, values, bool(best)):
+            self.scores.ended = True
+
+    def _compare(self, step: int, score: float, encoder: int) -> bool:
+        """Take the score of an encoder, given by its number; if it is the best so far, keep the weights.
+
+        The score of the start counts only if its weights may be kept.
+        """
+        scores = self.scores
+        scores.last = score
+        scores.last_step = step
+        if step == 0:
+            scores.start = score
+            if not self.settings.keep_start:
+                return False
+        if scores.best is None or score > scores.best:
+            scores.since_best = 0
+            scores.best = score
+            scores.best_step = step
+            scores.best_candidate = encoder
+            self.folder.checkpoints.keep_best(self.model.products(encoder), step)
+            return True
+        scores.since_best += 1
+        return False
 
     @property
     def stopped(self) -> bool:
         """Whether the run ends: as many scores as the patience allows were no new best one, or the observer says so."""
-        return self.scores.ended or (bool(self.patience) and self.scores.since_best >= self.patience)
+        patience = self.settings.patience
+        is_out_of_patience = patience > 0 and self.scores.since_best >= patience
+        return self.scores.ended or is_out_of_patience
 
     def restore_best(self) -> None:
         """Load the best weights into the first encoder; without scores, those of the encoder that the method keeps."""
         scores = self.scores
         if scores.best is None:
             self.model.keep_candidate()
-        elif is_first() and (scores.last_step != scores.best_step or scores.best_candidate != 0):
+            return
+        has_best = scores.last_step == scores.best_step and scores.best_candidate == 0
+        if is_first() and not has_best:
             self.folder.checkpoints.load_best(self.model.products(0), scores.best_step)
 
 
 def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult:
     """Return the results of a run that was to have `total` steps."""
     scores, dev = keeper.scores, None
+    best_step = progress.step
     if keeper.dev is not None and scores.best is not None:
-        of_set = keeper.dev.name, keeper.dev.metric
-        dev = DevScores(*of_set, scores.start, scores.best, scores.best_step, scores.last)
+        best_step = scores.best_step
+        dev = DevScores(keeper.dev.name, keeper.dev.metric, scores.start, scores.best, best_step, scores.last)
+    shares = {name: share / progress.measured for name, share in progress.shares.items()}
     return TrainResult(
         dev,
-        best_step=progress.step if dev is None else dev.best_step,
+        best_step=best_step,
         steps=progress.step,
         sentences_per_second=progress.speed,
         truncated=progress.truncated,
         train_seconds=progress.seconds,
         eval_seconds=scores.seconds,
-        gradient_shares={name: share / progress.measured for name, share in progress.shares.items()} or None,
+        gradient_shares=shares or None,
         ended_early=scores.ended and progress.step < total,
     )

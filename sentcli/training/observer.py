@@ -34,9 +34,14 @@ class StepInfo:
 
     def line(self) -> dict[str, float]:
         """Return the line of ``metrics.jsonl``."""
-        shares = {f"share_{name}": share for name, share in self.shares.items()}
-        used = {"learning_rate": self.learning_rate, "grad_norm": self.norm}
-        return {"step": self.step, **self.values, **shares, **used, "sentences_per_second": self.sentences_per_second}
+        return {
+            "step": self.step,
+            **self.values,
+            **{f"share_{name}": share for name, share in self.shares.items()},
+            "learning_rate": self.learning_rate,
+            "grad_norm": self.norm,
+            "sentences_per_second": self.sentences_per_second,
+        }
 
 
 class Observer(Protocol):
@@ -71,7 +76,8 @@ class DevScores:
     final: float | None
 
     def __str__(self) -> str:
-        start, best = (shown(self.metric, score) for score in (self.start, self.best))
+        start = shown(self.metric, self.start)
+        best = shown(self.metric, self.best)
         return f"{dev_title(self.name, self.metric)} {start} -> {best} at step {self.best_step}"
 
 
@@ -95,7 +101,10 @@ def dev_title(name: str, metric: str) -> str:
 
 def shown(metric: str, score: float | None) -> str:
     """Return a score with the decimals that its metric needs: correlations are times 100, other scores at most 1."""
-    return "-" if score is None else f"{score:.2f}" if metric == STSB_DEV[1] else f"{score:.4f}"
+    if score is None:
+        return "-"
+    decimals = 2 if metric == STSB_DEV[1] else 4
+    return f"{score:.{decimals}f}"
 
 
 def dev_scores(results: Mapping[str, Any]) -> DevScores | None:
@@ -112,7 +121,9 @@ def dev_scores(results: Mapping[str, Any]) -> DevScores | None:
 def with_dev_scores(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return results with ``start``, ``best``, ``best_step`` and ``final``, if the run had a dev set."""
     dev = dev_scores(results)
-    return {**results, **({} if dev is None else vars(dev))}
+    if dev is None:
+        return dict(results)
+    return {**results, **vars(dev)}
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,7 @@ class TrainResult:
     """The results of a run."""
 
     dev: DevScores | None
-    """None without a dev set."""
+    """The scores on the dev set that decides; None without a dev set."""
     best_step: int
     """The step of the weights that are kept."""
     steps: int
@@ -152,20 +163,27 @@ class TrainResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; STS-B dev of ``--eval-data`` has keys of its own, another dev set is under ``dev``."""
-        values = dict(vars(self))
-        dev, ended, other = values.pop("dev"), values.pop("ended_early"), values.pop("other_start")
-        stsb = dev if dev is not None and (dev.name, dev.metric) == STSB_DEV else None
-        start, best, final = (None, None, None) if stsb is None else (stsb.start, stsb.best, stsb.final)
-        return {
-            "start_dev_spearman": start,
-            "best_dev_spearman": best,
-            "best_step": values.pop("best_step"),
-            "final_dev_spearman": final,
-            **values,
-            **({} if dev is None or stsb is not None else {"dev": vars(dev)}),
-            **({} if other is None else {"other_start": vars(other)}),
-            **({"ended_early": True} if ended else {}),
+        dev = self.dev
+        results: dict[str, Any] = {
+            "start_dev_spearman": None,
+            "best_dev_spearman": None,
+            "best_step": self.best_step,
+            "final_dev_spearman": None,
         }
+        for name, value in vars(self).items():
+            if name not in ("dev", "other_start", "ended_early"):
+                results[name] = value
+        if dev is not None and (dev.name, dev.metric) == STSB_DEV:
+            results["start_dev_spearman"] = dev.start
+            results["best_dev_spearman"] = dev.best
+            results["final_dev_spearman"] = dev.final
+        elif dev is not None:
+            results["dev"] = vars(dev)
+        if self.other_start is not None:
+            results["other_start"] = vars(self.other_start)
+        if self.ended_early:
+            results["ended_early"] = True
+        return results
 
     @classmethod
     def from_dict(cls, results: Mapping[str, Any], file: Path) -> TrainResult:
@@ -174,24 +192,25 @@ class TrainResult:
         Raises:
             InputError: if a result is missing, or has another type.
         """
-        names = {f.name for f in fields(cls)} - {"dev"}
+        names = {field.name for field in fields(cls)} - {"dev"}
+        remedy = "--resume cannot go on; choose another -o, or --overwrite"
         try:
             values = {name: value for name, value in results.items() if name in names}
             return checked(cls, {"dev": dev_scores(results), **values}, file)
-        except (TypeError, DataError) as error:
-            remedy = "--resume cannot go on; choose another -o, or --overwrite"
-            problem = error.problem if isinstance(error, DataError) else f"dev: {one_line(error)}"
-            raise InputError(f"{file}: results.{problem}, so {remedy}") from error
+        except TypeError as error:
+            raise InputError(f"{file}: results.dev: {one_line(error)}, so {remedy}") from error
+        except DataError as error:
+            raise InputError(f"{file}: results.{error.problem}, so {remedy}") from error
 
 
 TRACKERS = ("tensorboard", "wandb")
 
 
+@dataclass(frozen=True)
 class Tracker:
     """An `Observer` that sends numbers by name."""
 
-    def __init__(self, send: Send) -> None:
-        self.send = send
+    send: Send
 
     def resumed(self, step: int, notes: list[str]) -> None:
         """Do nothing: the steps after the checkpoint are sent again."""
@@ -203,8 +222,10 @@ class Tracker:
         """Send the terms of the loss, their shares of the gradient, the learning rate, the norm and the speed."""
         values = {f"train/{name}": value for name, value in info.values.items()}
         values |= {f"share/{name}": value for name, value in info.shares.items()}
-        values |= {"train/learning_rate": info.learning_rate, "train/grad_norm": info.norm}
-        self.send(info.step, {**values, "train/sentences_per_second": info.sentences_per_second})
+        values["train/learning_rate"] = info.learning_rate
+        values["train/grad_norm"] = info.norm
+        values["train/sentences_per_second"] = info.sentences_per_second
+        self.send(info.step, values)
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Send the numbers of the dev set."""
@@ -234,8 +255,8 @@ def _tensorboard(output: Path) -> Iterator[Tracker]:
 
     def send(step: int, values: dict[str, float]) -> None:
         nonlocal writer
-        # the file is opened at the first value: until then the run folder may be cleared
-        writer = writer or tensorboard.SummaryWriter(str(output / "tensorboard"))
+        if writer is None:  # the file is opened at the first value: until then the run folder may be cleared
+            writer = tensorboard.SummaryWriter(str(output / "tensorboard"))
         for name, value in values.items():
             writer.add_scalar(name, value, step)
 

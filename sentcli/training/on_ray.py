@@ -6,9 +6,9 @@ Where a sweep asks for it, one actor hears the scores of all runs and ends those
 from __future__ import annotations
 
 import os
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,9 @@ import numpy as np
 
 from sentcli.cluster.joining import require_ray
 from sentcli.cluster.pool import Pool
-from sentcli.errors import DataError, InputError, SentcliError
+from sentcli.errors import DataError, SentcliError
 from sentcli.training import sweep
 from sentcli.training.records import METRICS_FILE, append_record, parsed, read_results
-from sentcli.training.run_folder import LockedError
 from sentcli.training.sweep import Asha, SweepObserver, SweepResult, SweepRun
 
 if TYPE_CHECKING:
@@ -48,80 +47,101 @@ def run_all_on_ray(
     Raises:
         InputError: if the first run refuses its input; an error of another run is kept in the outcome.
     """
-    known = pool.ray.put(read_results(results))
-    judge = None
-    if asha is not None:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        # on the node of this process, so that the judge ends with the sweep and not before
-        here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
-        judge = pool.ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
+    records = pool.ray.put(read_results(results))
+    judge = _start_judge(pool, asha)
     waiting = deque(replace(run, request=replace(run.request, device=device)) for run in planned)
-    runs, read = {run.name: run for run in planned}, {run.name: _new_lines(run, None)[1] for run in planned}
+    logs = {run.name: _Log(run) for run in planned}
     added: set[str] = set()
     ended: dict[str, dict[str, Any]] = {}
     outcome = SweepResult()
-    for event in pool.run_each(waiting, _make_record, known, str(Path.cwd()), judge):
-        for item in [*pool.items, *([event.item] if event.item else [])]:
-            lines, read[item.name] = _new_lines(item, read[item.name])
-            for line in lines:
-                observer.logged(runs[item.name], line)
+    for event in pool.run_each(waiting, _make_record, records, str(Path.cwd()), judge):
+        started = list(pool.items)
+        if event.item:
+            started.append(event.item)
+        for item in started:
+            log = logs[item.name]
+            for line in log.new_lines():
+                observer.logged(log.run, line)
         if event.kind in ("failed", "died"):
             if not isinstance(event.value, SentcliError):
                 raise event.value
             is_first = event.kind == "failed" and event.item.name == planned[0].name
-            _refused(runs[event.item.name], event.value, outcome, observer, is_first=is_first)
+            sweep.keep_error(logs[event.item.name].run, event.value, outcome, observer, is_first=is_first)
         elif event.kind == "done":
-            run, (record, is_new) = runs[event.item.name], event.value
-            if is_new and record["digest"] not in added:
-                append_record(results, record)
-                added.add(record["digest"])
-            if is_new:
-                observer.finished(run, record)
-            else:
+            run = logs[event.item.name].run
+            record, is_new = event.value
+            if not is_new:
                 observer.skipped(run)
+            else:
+                if record["digest"] not in added:
+                    append_record(results, record)
+                    added.add(record["digest"])
+                observer.finished(run, record)
             ended[run.name] = {**record, "run": run.name, "point": run.point}
     outcome.records = [ended[run.name] for run in planned if run.name in ended]
     return outcome
 
 
-def _new_lines(run: SweepRun, begin: int | None) -> tuple[list[dict[str, Any]], int]:
-    """Return the whole lines in the metrics of a run from a byte on, and the byte behind them; None is the end."""
-    path = run.request.output / METRICS_FILE
-    data = path.read_bytes() if path.is_file() else b""
-    begin, end = min(len(data) if begin is None else begin, len(data)), data.rfind(b"\n") + 1
-    try:
-        return parsed(data[begin:end], path), max(begin, end)
-    except DataError:  # the file was begun anew
-        return [], end
+def _start_judge(pool: Pool, asha: Asha | None) -> Any:
+    """Start the `Judge` on the node of this process, so that it ends with the sweep and not before, if there is one."""
+    if asha is None:
+        return None
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(pool.ray.get_runtime_context().get_node_id(), soft=True)
+    return pool.ray.remote(num_cpus=0, scheduling_strategy=here)(Judge).remote(asha)
 
 
+class _Log:
+    """The metrics of a run, which another process writes, from now on."""
+
+    def __init__(self, run: SweepRun) -> None:
+        self.run = run
+        self.path = run.request.output / METRICS_FILE
+        self.end = len(self._data())
+        """How many bytes have been read."""
+
+    def new_lines(self) -> list[dict[str, Any]]:
+        """Return the whole lines that were added since the last call."""
+        data = self._data()
+        begin = min(len(data), self.end)
+        end = data.rfind(b"\n") + 1
+        try:
+            lines = parsed(data[begin:end], self.path)
+        except DataError:  # the file was begun anew
+            self.end = end
+            return []
+        self.end = max(begin, end)
+        return lines
+
+    def _data(self) -> bytes:
+        return self.path.read_bytes() if self.path.is_file() else b""
+
+
+@dataclass
 class Judge:
     """The actor that ends runs which are behind.
 
     This is asynchronous successive halving (Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys
     2020, algorithm 2) as Ray Tune's ASHA scheduler decides it: at each rung a run goes on if its score is not below the
     quantile 1 - 1 / reduction_factor of the scores that other runs have had there before.
-
-    Args:
-        asha: its settings.
     """
 
-    def __init__(self, asha: Asha) -> None:
-        self.asha = asha
-        self.rungs: dict[int, dict[str, float]] = defaultdict(dict)
-        """The scores of the runs by the number of the rung, from 0."""
-        self.ended: dict[str, int] = {}
-        """The step at which each run was ended."""
+    asha: Asha
+    rungs: dict[int, dict[str, float]] = field(default_factory=dict)
+    """The scores of the runs by the number of the rung, from 0."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """The step at which each run was ended."""
 
     def ends(self, run: str, step: int, score: float) -> bool:
         """Take the score of a run, and tell whether the run ends here."""
         asha, rung = self.asha, -1
         while step >= asha.grace_period * asha.reduction_factor ** (rung + 1):
             rung += 1
-        if rung >= 0 and run not in self.rungs[rung]:
-            others = [*self.rungs[rung].values()]
-            self.rungs[rung][run] = score
+        scores = self.rungs.setdefault(rung, {})
+        if rung >= 0 and run not in scores:
+            others = list(scores.values())
+            scores[run] = score
             if others and score < np.quantile(others, 1 - 1 / asha.reduction_factor):
                 self.ended.setdefault(run, step)
         return run in self.ended and step >= self.ended[run]  # a run that is made again comes by earlier steps
@@ -132,20 +152,20 @@ class Judge:
             self.ends(run, step, score)
 
 
+@dataclass
 class _Reporting:
-    """The observer of a run in a worker, which reports its scores to a `Judge`.
+    """The observer of a run in a worker, which reports its scores to a `Judge`."""
 
-    Args:
-        judge: the handle of the actor; None reports nothing.
-        run: the run.
-    """
-
-    def __init__(self, judge: Any, run: SweepRun) -> None:
-        self.judge, self.run, self.key = judge, run, ""
+    judge: Any
+    """The handle of the actor; None reports nothing."""
+    run: SweepRun
+    key: str = ""
+    """The name of the score that is reported."""
 
     def starts(self, run: SweepRun, prepared: Prepared) -> _Reporting | None:
         """Return the observer of a training, which is not that of ``--after``."""
-        if self.judge is None or not prepared.inputs.dev or prepared.request.output != run.request.output:
+        is_first_stage = prepared.request.output != run.request.output
+        if self.judge is None or is_first_stage or not prepared.inputs.dev:
             return None
         self.key = prepared.inputs.dev[0].key
         return self
@@ -161,10 +181,13 @@ class _Reporting:
             DataError: for a damaged line.
         """
         path = self.run.request.output / METRICS_FILE
-        lines = parsed(path.read_bytes() if path.is_file() else b"", path)
-        scores = ((line["step"], next((line[key] for key in line if key.startswith("dev_")), None)) for line in lines)
-        numbers = [(step, score) for step, score in scores if isinstance(score, int | float)]
-        require_ray().get(self.judge.take.remote(self.run.name, numbers))
+        data = path.read_bytes() if path.is_file() else b""
+        scores = []
+        for line in parsed(data, path):
+            keys = [key for key in line if key.startswith("dev_")]
+            if keys and isinstance(line[keys[0]], int | float):
+                scores.append((line["step"], line[keys[0]]))
+        require_ray().get(self.judge.take.remote(self.run.name, scores))
 
     def other_start(self, other: OtherStart) -> None:
         """Do nothing."""
@@ -177,25 +200,8 @@ class _Reporting:
         return bool(require_ray().get(self.judge.ends.remote(self.run.name, step, values[self.key])))
 
 
-def _refused(
-    run: SweepRun, error: SentcliError, outcome: SweepResult, observer: SweepObserver, *, is_first: bool = False
-) -> None:
-    """Keep the error of a run.
-
-    Raises:
-        InputError: if it is the error of the first run, which is most likely that of all.
-    """
-    if isinstance(error, LockedError):
-        outcome.locked.append(run.name)
-        return
-    if isinstance(error, InputError) and is_first:
-        raise error
-    outcome.failed[run.name] = str(error)
-    observer.failed(run, str(error))
-
-
 def _make_record(
-    _: None, run: SweepRun, known: Mapping[str, Any], folder: str, judge: Any
+    _: None, run: SweepRun, records: Mapping[str, Any], folder: str, judge: Any
 ) -> tuple[dict[str, Any], bool]:
     """Make a run in a worker, in the folder that relative paths of the command begin at."""
     import torch
@@ -206,7 +212,7 @@ def _make_record(
     except OSError as error:
         raise SentcliError(f"{folder}: {error.strerror} on a node; all nodes have to see it") from None
     reporting = _Reporting(judge, run)
-    record, is_new = sweep.make_record(run, known, reporting)
+    record, is_new = sweep.make_record(run, records, reporting)
     if judge is not None and not is_new:
         reporting.had_before()
     return record, is_new

@@ -40,12 +40,15 @@ class MethodOptions:
         Raises:
             InputError: if one is not KEY=VALUE.
         """
-        pairs = [text.partition("=") for text in self.set or []]
-        for key, equals, _ in pairs:
+        assignments: list[tuple[str, Any]] = []
+        for text in self.set or []:
+            key, equals, value = text.partition("=")
             if not equals:
                 raise InputError(f"--set {key}: expected KEY=VALUE, for example --set temperature=0.1")
-        start = [] if self.aux_init is None else [("aux_init", self.aux_init)]
-        return [*((key.strip(), value) for key, _, value in pairs), *start]
+            assignments.append((key.strip(), value))
+        if self.aux_init is not None:
+            assignments.append(("aux_init", self.aux_init))
+        return assignments
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ class _Rows:
     rows: list[tuple[Any, ...]]
     """The texts of each row, and its score or class if there is one."""
     taken: str = ""
-    """What the table was taken for."""
+    """What the table was taken for, as `LabelledTable.taken` says it."""
     blank: int = 0
     """The number of rows that were left out for an empty text."""
 
@@ -46,16 +45,24 @@ def _corpus(
     parts: Sequence[_Rows], subset: Subset | None, held_out: npt.ArrayLike = (), *, values: bool = False
 ) -> TrainingSentences:
     """Return the chosen rows of all files as columns, of which the last holds scores or classes with `values`."""
-    rows = [row for part in parts for row in part.rows]
+    rows = _all_rows(parts)
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(part.name for part in parts)}")
-    rest = np.setdiff1d(np.arange(len(rows)), np.array(held_out, np.int64))
-    chosen = rest[(subset or Subset()).rows(len(rest))]
-    columns = tuple(list(column) for column in zip(*(rows[i] for i in chosen), strict=True))
-    facts = file_facts([(Path(part.name).name, part.path) for part in parts], [len(p.rows) for p in parts], chosen)
+    numbers = np.setdiff1d(np.arange(len(rows)), np.array(held_out, np.int64))
+    chosen = numbers[(subset or Subset()).rows(len(numbers))]
+    chosen_rows = [rows[number] for number in chosen]
+    columns = list(map(list, zip(*chosen_rows, strict=True)))
+    scores = columns.pop() if values else None
+    files = [(Path(part.name).name, part.path) for part in parts]
+    facts = file_facts(files, [len(part.rows) for part in parts], chosen)
+    blank = sum(part.blank for part in parts)
     taken = tuple(part.taken for part in parts if part.taken)
-    texts, scores = (columns[:-1], columns[-1]) if values else (columns, None)
-    return TrainingSentences(texts, facts, sum(part.blank for part in parts), scores, taken=taken)
+    return TrainingSentences(tuple(columns), facts, blank, scores, taken=taken)
+
+
+def _all_rows(parts: Sequence[_Rows]) -> list[tuple[Any, ...]]:
+    """Return the rows of all files, one after the other."""
+    return list(chain.from_iterable(part.rows for part in parts))
 
 
 def read_pairs(
@@ -82,34 +89,46 @@ def read_pairs(
     Returns:
         The training pairs, and the pairs that are held out.
     """
-    subset = subset or Subset()
-    room = subset.read_limit if hold_out is None and subset.read_limit is not None else sys.maxsize
-    names = [table for name in files for table in _tables(name)]
+    room = None
+    if subset is not None and hold_out is None:
+        room = subset.read_limit
     parts: list[_Rows] = []
-    for name in names:
-        table, path = _scored_table(name, fields, kind)
-        scores = [float(value) for value in table.values or []][:room]
-        for number, score in enumerate(scores, 1):
-            if score_range is not None and not score_range[0] <= score <= score_range[1]:
-                message = f"score {score:g} is not between {score_range[0]:g} and {score_range[1]:g}"
-                raise DataError(name, message, line=number, unit="pair")
-        rows = list(zip(*table.texts, scores, strict=False))
-        taken = "" if path.name == sts.STSB_TRAIN.name else table.taken
-        parts.append(_Rows(name, path, rows, taken))
-        room -= len(rows)
-    scored = [row for part in parts for row in part.rows]
-    if not scored:
+    for name in _all_tables(files):
+        part = _scored_rows(name, fields, kind, room)
+        if score_range is not None:
+            _check_scores(part, *score_range)
+        if room is not None:
+            room -= len(part.rows)
+        parts.append(part)
+    rows = _all_rows(parts)
+    if not rows:
         raise InputError(f"no pair to train on in {', '.join(files)}")
-    of_stsb = all(Path(name).name == sts.STSB_TRAIN.name for name in names)
-    low, high = score_range or (STSB_RANGE if of_stsb else range_of([score for _, _, score in scored]))
+    low, high = score_range or _told_range(parts)
     for part in parts:
         part.rows = [(first, second, (score - low) / (high - low)) for first, second, score in part.rows]
-    held_out = _held_out(hold_out, [task_name(name) for name in names], [len(part.rows) for part in parts])
-    if len(held_out) == len(scored):
+    held_out = _held_out(hold_out, parts)
+    if len(held_out) == len(rows):
         raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
     corpus = replace(_corpus(parts, subset, held_out, values=True), score_range=(low, high))
-    scaled = [row for part in parts for row in part.rows]
-    return corpus, None if hold_out is None else sts.scored(hold_out, [scaled[i] for i in held_out])
+    if hold_out is None:
+        return corpus, None
+    scaled = _all_rows(parts)
+    return corpus, sts.scored(hold_out, [scaled[i] for i in held_out])
+
+
+def _told_range(parts: Sequence[_Rows]) -> tuple[float, float]:
+    """Return the range of the scores: that of STS-B for its own files, else the one that the scores tell."""
+    if all(Path(part.name).name == sts.STSB_TRAIN.name for part in parts):
+        return STSB_RANGE
+    return range_of([row[-1] for row in _all_rows(parts)])
+
+
+def _check_scores(part: _Rows, low: float, high: float) -> None:
+    """Refuse scores outside of a range."""
+    for number, (_, _, score) in enumerate(part.rows, 1):
+        if not low <= score <= high:
+            message = f"score {score:g} is not between {low:g} and {high:g}"
+            raise DataError(part.name, message, line=number, unit="pair")
 
 
 def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None = None) -> Layout | None:
@@ -129,14 +148,15 @@ def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None
     source = open_source(files[0])
     if fields is None and (source.format == "txt" or is_stsb(source) or not layouts(columns_of(source))):
         return None
+    if kind is None:
+        return tell(source, fields=fields)
     try:
-        told = tell(source, fields=fields)
+        layout = tell(source, fields=fields)
     except InputError:
-        if kind is None:
-            raise
         return tell(source, kind=kind, fields=fields)
-    # pairs with a class may be meant as pairs
-    return told if kind is None or told.kind != "classed-pairs" else tell(source, kind=kind, fields=fields)
+    if layout.kind == "classed-pairs":  # it may be meant as pairs
+        return tell(source, kind=kind, fields=fields)
+    return layout
 
 
 def read_classes(
@@ -146,7 +166,8 @@ def read_classes(
 
     Args:
         files: tables.
-        kind: ``labels`` for a text and its class, ``classed-pairs`` for two texts and their class.
+        kind: ``labels`` for a text and its class, ``classed-pairs`` for two texts and their class. Classes are numbered
+            from 0 in the order of their names.
         fields: other names of the columns, as ``TEXT,LABEL`` or ``A,B,LABEL``.
         subset: which of the rows are trained on.
 
@@ -156,19 +177,25 @@ def read_classes(
     parts = []
     for name in files:
         table = read_table(name, kind=kind, fields=fields)
-        rows = list(zip(*table.texts, map(str, table.values or []), strict=True))
-        kept = [row for row in rows if all(text.strip() for text in row[:-1])]
-        parts.append(_Rows(name, open_source(name).path, kept, table.taken, len(rows) - len(kept)))
-    return _numbered(_corpus(parts, subset, values=True), files)
-
-
-def _numbered(corpus: TrainingSentences, files: Sequence[str]) -> TrainingSentences:
-    """Return the data with the numbers of its classes, in the order of their names, as scores."""
-    classes = sorted(set(corpus.scores or []))
+        part = _Rows(name, open_source(name).path, [], table.taken)
+        for *texts, label in zip(*table.texts, map(str, table.values or []), strict=True):
+            if _has_blank(texts):
+                part.blank += 1
+            else:
+                part.rows.append((*texts, label))
+        parts.append(part)
+    corpus = _corpus(parts, subset, values=True)
+    labels = corpus.scores or []
+    classes = sorted(set(labels))
     if len(classes) < 2:
         raise InputError(f"{', '.join(files)}: all classes are {classes[0]!r}: there is nothing to tell apart")
     numbers = {label: float(number) for number, label in enumerate(classes)}
-    return replace(corpus, scores=[numbers[label] for label in corpus.scores or []])
+    return replace(corpus, scores=[numbers[label] for label in labels])
+
+
+def _has_blank(texts: Sequence[str]) -> bool:
+    """Tell whether one of some texts holds nothing but white space."""
+    return not all(text.strip() for text in texts)
 
 
 def read_anchors(
@@ -191,21 +218,34 @@ def read_anchors(
     for name in files:
         layout = layout_of([name], fields, kind)
         if layout is not None and layout.kind not in ("pairs", "triplets"):
-            raise DataError(
-                name, f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)}), while {files[0]} holds anchors"
-            )
+            message = f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)}), while {files[0]} holds anchors"
+            raise DataError(name, message)
         table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
         width = width or len(table.texts)
         if len(table.texts) != width:
             message = f"{len(table.texts) - 2} columns of negatives, but {width - 2} in {files[0]}"
             raise DataError(name, f"{message}; the tables of one training need the same columns")
-        rows = list(zip(*table.texts, strict=True))
-        kept = [all(text.strip() for text in texts) for texts in rows]
-        for number, texts in enumerate(rows):
-            if kept[number] and texts[1] in texts[2:]:
-                raise table.error(number, f"{table.columns[texts.index(texts[1], 2)]} is equal to {table.columns[1]}")
-        parts.append(_Rows(name, open_source(name).path, [*compress(rows, kept)], table.taken, kept.count(False)))
+        parts.append(_anchor_rows(name, table))
     return _corpus(parts, subset)
+
+
+def _anchor_rows(name: str, table: LabelledTable) -> _Rows:
+    """Return the rows of a table of anchors that have no empty text.
+
+    Raises:
+        DataError: if a negative equals its positive.
+    """
+    part = _Rows(name, open_source(name).path, [], table.taken)
+    for number, texts in enumerate(zip(*table.texts, strict=True)):
+        if _has_blank(texts):
+            part.blank += 1
+            continue
+        positive, negatives = texts[1], texts[2:]
+        if positive in negatives:
+            column = table.columns[2 + negatives.index(positive)]
+            raise table.error(number, f"{column} is equal to {table.columns[1]}")
+        part.rows.append(texts)
+    return part
 
 
 def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -218,8 +258,9 @@ def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Sub
     """
     parts = []
     for name in files:
-        source, last = open_source(name), ""
+        source = open_source(name)
         part = _Rows(name, source.path, [])
+        last = ""
         for row in rows(source, ReadOptions(text_field=text_field, on_null="empty")):
             text = row.text.strip() if row is not None else ""
             if last and text:
@@ -232,7 +273,7 @@ def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Sub
 def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
     """Return the names of all files for ``topics``, all N folds for ``N-fold``, and any other value as it is."""
     if kind == TOPICS:
-        names = [task_name(table) for name in files for table in _tables(name)]
+        names = list(map(task_name, _all_tables(files)))
         _refuse_twins(names)
         if len(names) < 2:
             raise InputError("--hold-out topics: give a folder of tables, one for each topic, or several tables")
@@ -245,48 +286,65 @@ def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
     return [kind]
 
 
-def _held_out(hold_out: str | None, names: list[str], row_counts: list[int]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the pairs that are held out."""
-    total = sum(row_counts)
+def _held_out(hold_out: str | None, parts: Sequence[_Rows]) -> npt.NDArray[np.int64]:
+    """Return the numbers of the pairs that are held out, counted over all files."""
     if hold_out is None:
         return np.arange(0)
+    row_counts = [len(part.rows) for part in parts]
     if match := re.fullmatch(r"(\d+)/(\d+)", hold_out):
-        from sklearn.model_selection import KFold
-
-        number, count = int(match[1]), int(match[2])
-        if not 1 <= number <= count or not 2 <= count <= total:
-            raise InputError(f"--hold-out {hold_out}: expected a fold of {total} pairs, such as 1/10")
-        folds = KFold(count, shuffle=True, random_state=FOLD_SEED).split(np.arange(total))
-        return list(folds)[number - 1][1]
+        return _fold(hold_out, int(match[1]), int(match[2]), sum(row_counts))
+    names = [task_name(part.name) for part in parts]
     _refuse_twins(names)
     if hold_out not in names:
         raise InputError(
             f"--hold-out {hold_out}: no such file of pairs{nearest(hold_out, names)}; a fold such as 1/10, or one of: "
             f"{', '.join(names)}"
         )
-    starts = np.cumsum([0, *row_counts])
     number = names.index(hold_out)
-    return np.arange(starts[number], starts[number + 1])
+    start = sum(row_counts[:number])
+    return np.arange(start, start + row_counts[number])
+
+
+def _fold(hold_out: str, number: int, count: int, total: int) -> npt.NDArray[np.int64]:
+    """Return the pairs of a fold, given its number from 1, the number of folds and that of all pairs."""
+    from sklearn.model_selection import KFold
+
+    if not 1 <= number <= count or not 2 <= count <= total:
+        raise InputError(f"--hold-out {hold_out}: expected a fold of {total} pairs, such as 1/10")
+    folds = list(KFold(count, shuffle=True, random_state=FOLD_SEED).split(np.arange(total)))
+    _, held_out = folds[number - 1]
+    return held_out
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
-    if twin := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"two files of pairs are called {twin}: rename one, so that --hold-out can tell them apart")
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"two files of pairs are called {name}: rename one, so that --hold-out can tell them apart"
+            )
 
 
-def _tables(name: str) -> list[str]:
-    """Return the tables that a name stands for: a SentEval folder, a folder of tables, or one table."""
-    path = Path(name)
-    if path.is_dir() and (path / sts.STSB_TRAIN).parent.is_dir():
-        return [str(path / sts.STSB_TRAIN)]
-    return pair_files(name)
+def _all_tables(files: Sequence[str]) -> list[str]:
+    """Return the tables that names stand for: each of a SentEval folder, a folder of tables, or one table."""
+    tables: list[str] = []
+    for name in files:
+        stsb = Path(name) / sts.STSB_TRAIN
+        if stsb.parent.is_dir():
+            tables.append(str(stsb))
+        else:
+            tables += pair_files(name)
+    return tables
 
 
-def _scored_table(name: str, fields: str | None, kind: Kind | None) -> tuple[LabelledTable, Path]:
-    """Return a table of scored or 0/1 pairs, and the path of its file."""
+def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | None) -> _Rows:
+    """Return the first pairs of a table with their scores, or with their labels 0 and 1."""
     source = open_source(name)
     if source.path.name == sts.STSB_TRAIN.name:
-        return read_stsb_layout(source), source.path
-    layout = layout_of([name], fields, kind)
-    binary = layout is not None and layout.kind == "binary"
-    return read_table(name, kind="binary" if binary else "scored", fields=fields), source.path
+        table, taken = read_stsb_layout(source), ""
+    else:
+        layout = layout_of([name], fields, kind)
+        is_binary = layout is not None and layout.kind == "binary"
+        table = read_table(name, kind="binary" if is_binary else "scored", fields=fields)
+        taken = table.taken
+    scores = [float(value) for value in (table.values or [])[:limit]]
+    return _Rows(name, source.path, list(zip(*table.texts, scores, strict=False)), taken)

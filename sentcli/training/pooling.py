@@ -48,13 +48,17 @@ def choose_pooling(method: Method, model: str, asked: str = AUTO) -> PoolingChoi
     if asked == OWN or (asked == AUTO and method.pooling == OWN):
         return PoolingChoice(OWN, "the start model's own")
     finished = finished_encoder(model)
+    other = None
     if asked != AUTO:
-        other = OWN if finished is not None and finished.pooling != asked else None
+        if finished is not None and finished.pooling != asked:
+            other = OWN
         return PoolingChoice(asked, "it was asked for", other)
     if finished is None:
-        other = ASSUMED if method.pooling != ASSUMED else None
+        if method.pooling != ASSUMED:
+            other = ASSUMED
         return PoolingChoice(method.pooling, f"that of {method.name}, since the start model states none", other)
-    other = None if finished.is_static or finished.pooling == method.pooling else method.pooling
+    if not finished.is_static and finished.pooling != method.pooling:
+        other = method.pooling
     return PoolingChoice(OWN, "the start model's own, since it is a finished encoder", other)
 
 
@@ -67,11 +71,16 @@ def pooling_of(request: TrainRequest, method: Method) -> PoolingChoice:
     if request.pooling != AUTO or not request.log.resume or method.fixed_pooling:
         return choice
     encoder = kept_identity(request.output, overwrite=request.log.overwrite).get("encoder")
-    begun = encoder.get("pooling") if isinstance(encoder, dict) else None
-    finished = finished_encoder(request.model)
-    own = None if finished is None else finished.pooling
-    if begun == (own if choice.name == OWN else choice.name):
+    if not isinstance(encoder, dict) or encoder.get("pooling") is None:
         return choice
-    if begun is not None and begun == own:
+    earlier = encoder["pooling"]
+    finished = finished_encoder(request.model)
+    start_pooling = None if finished is None else finished.pooling
+    chosen = start_pooling if choice.name == OWN else choice.name
+    if earlier == chosen:
+        return choice
+    if earlier == start_pooling:
         return PoolingChoice(OWN, "the run began with it")
-    return PoolingChoice(begun, "the run began with it") if begun in POOLINGS else choice
+    if earlier in POOLINGS:
+        return PoolingChoice(earlier, "the run began with it")
+    return choice

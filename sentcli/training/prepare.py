@@ -29,16 +29,14 @@ from sentcli.precision import check_precision
 from sentcli.processes import process_count
 from sentcli.training import dev
 from sentcli.training.batches import Batch, to_tensors
-from sentcli.training.data import TrainingSentences, read_corpus, repetitions
+from sentcli.training.data import TrainingSentences, read_corpus
 from sentcli.training.dev import HeldOutText
 from sentcli.training.inputs import RunInputs, read_inputs
 from sentcli.training.loop import run_order
+from sentcli.training.notes import batch_notes, data_notes
 from sentcli.training.pooling import PoolingChoice, choose_pooling, pooling_of
-from sentcli.training.request import OWN, TrainRequest, fitting
+from sentcli.training.request import OWN, TrainRequest
 from sentcli.training.training_model import TrainingModel
-
-WARM_UP = "the warm-up"
-"""How the note on a learning rate that is still rising at the end begins."""
 
 if TYPE_CHECKING:
     from sentcli.methods.method import Settings
@@ -57,7 +55,7 @@ class Prepared:
     tokenizer: TextTokenizer
     """Cuts texts to the training length."""
     second_tokenizer: TextTokenizer | None
-    """Does so for the views after the first, where they have another template."""
+    """Cuts the texts of the views after the first, where they have another template."""
     start_fingerprint: str
     """The fingerprint of the start model."""
     inputs: RunInputs
@@ -73,9 +71,10 @@ class Prepared:
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """The prompt in front of the texts of each view, as the model encodes texts in that role."""
+        """The prompt in front of the texts of each view, as the model encodes texts in that role; empty without any."""
         spec = self.encoder.spec
-        return tuple(spec.role_prompt(role) if role else spec.usual_prompt for role in self.method.views.roles)
+        prompts = tuple(spec.role_prompt(role) if role else spec.usual_prompt for role in self.method.views.roles)
+        return prompts if any(prompts) else ()
 
     @property
     def revision(self) -> str | None:
@@ -96,9 +95,9 @@ class Prepared:
         Args:
             changed_only: leave out settings that have their default.
         """
-        request = self.request
-        return {
-            **method_identity(self.method, request.stage, changed_only=changed_only),
+        options = self.request.data
+        facts = {
+            **method_identity(self.method, self.request.stage, changed_only=changed_only),
             "start_model": self.start_fingerprint,
             "encoder": self.encoder.describe(),
             "data": list(self.corpus.files),
@@ -106,66 +105,79 @@ class Prepared:
             "dev": dev.identity(self.inputs.dev),
             "processes": process_count(),
             "device": self.encoder.backend.device.partition(":")[0],
-            **({"no_leak": self.inputs.leaked} if request.data.no_leak else {}),
-            **({} if not any(self.prompts) else {"prompts": self.prompts}),
-            **({} if request.data.hold_out is None else {"hold_out": request.data.hold_out}),
-            **({} if self.corpus.score_range == STSB_RANGE else {"score_range": self.corpus.score_range}),
         }
+        if options.no_leak:
+            facts["no_leak"] = self.inputs.leaked
+        if self.prompts:
+            facts["prompts"] = self.prompts
+        if options.hold_out is not None:
+            facts["hold_out"] = options.hold_out
+        if self.corpus.score_range != STSB_RANGE:
+            facts["score_range"] = self.corpus.score_range
+        return facts
 
 
 def method_identity(method: Method, stage: str | None, *, changed_only: bool = False) -> dict[str, Any]:
     """Return the part of a run's identity that follows from its method and settings alone."""
-    settings = changed(method.settings) if changed_only else asdict(method.settings)
-    return {
-        "method": {**method.describe(changed_only=changed_only), "stage": stage},
-        "settings": settings if method.fit is None else {},
-    }
+    settings: dict[str, Any] = {}
+    if method.fit is None:
+        settings = changed(method.settings) if changed_only else asdict(method.settings)
+    return {"method": {**method.describe(changed_only=changed_only), "stage": stage}, "settings": settings}
 
 
 def prepare(request: TrainRequest) -> Prepared:
-    """Read the settings, the data and the start model of a run, and check them, their fit and the output folder."""
+    """Read the settings, the data and the start model of a run, and check them, their fit and the output folder.
+
+    Raises:
+        InputError: if one of them cannot be read, or does not go with the others.
+    """
     method = request.configured()
     inputs = read_inputs(request, method)
-    corpus = inputs.corpus
-    method = _with_classes(method, corpus)
-    dev_limit, eval_text = request.evaluation.dev_limit, request.evaluation.eval_text
-    if dev_limit is not None:
-        inputs = replace(inputs, dev=dev.limited(inputs.dev, dev_limit, request.model))
+    method = _with_classes(method, inputs.corpus)
+    if request.evaluation.dev_limit is not None:
+        inputs = replace(inputs, dev=dev.limited(inputs.dev, request.evaluation.dev_limit, request.model))
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     pooling = pooling_of(request, method)
     encoder, notes = load_encoder(method, request.model, pooling=pooling, device=request.device)
-    for task in (*(dev_set.task for dev_set in inputs.dev), *inputs.transfer):
+    _check_evaluation(request, method, inputs, encoder)
+    method = _with_fitting_length(request, method, encoder, notes)
+    tokenizer, second = view_tokenizers(method, encoder, method.settings.max_length)
+    model = held_out_text = None
+    if method.fit is None:
+        check_precision(torch.device(encoder.backend.device), method.settings.precision)
+        model = make_model(method, encoder)
+        if request.evaluation.eval_text is not None:
+            text = read_corpus([request.evaluation.eval_text], text_field=request.data.text_field)
+            held_out_text = HeldOutText(text.sentences, tokenizer, model)
+        _configure_torch(model, method.settings)
+        _check_model(method, model, inputs.corpus, tokenizer)
+        notes += batch_notes(method, model, len(inputs.corpus.sentences))
+        notes += data_notes(request, method, inputs)
+        notes += [objective.note for objective in method.objectives.values() if objective.note]
+        notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
+    return Prepared(
+        request=request,
+        method=method,
+        encoder=encoder,
+        model=model,
+        tokenizer=tokenizer,
+        second_tokenizer=second,
+        start_fingerprint=encoder.fingerprint(),
+        inputs=inputs,
+        pooling=pooling,
+        held_out_text=held_out_text,
+        notes=tuple(notes),
+    )
+
+
+def _check_evaluation(request: TrainRequest, method: Method, inputs: RunInputs, encoder: SentenceEncoder) -> None:
+    """Refuse evaluations that the model or the method cannot be scored with."""
+    for task in [*(dev_set.task for dev_set in inputs.dev), *inputs.transfer]:
         for_model(task, encoder.spec)  # refuses what a cross-encoder is not scored on
     if request.log.log_geometry and encoder.spec.scores_pairs:
         raise InputError(f"--log-geometry measures vectors, and {method.name} makes none")
-    method = _with_fitting_length(request, method, encoder, notes)
-    settings = method.settings
-    tokenizer, second = view_tokenizers(method, encoder, settings.max_length)
-    model = held_out_text = None
-    if eval_text is not None and method.fit is not None:
+    if request.evaluation.eval_text is not None and method.fit is not None:
         raise InputError(f"--eval-text measures how well masked words are predicted, and {method.name} predicts none")
-    if method.fit is None:
-        check_precision(torch.device(encoder.backend.device), settings.precision)
-        model = make_model(method, encoder)
-        if eval_text is not None:
-            sentences = read_corpus([eval_text], text_field=request.data.text_field).sentences
-            held_out_text = HeldOutText(sentences, tokenizer, model)
-        _configure_torch(model, settings)
-        text = corpus.sentences[0] if not method.views.joint else pair_text(*(column[0] for column in corpus.texts))
-        same_text_twice = Batch([tokenizer([text] * 2)], BatchTexts([]))
-        device = next(model.parameters()).device
-        _check_model(model, to_tensors(same_text_twice, tokenizer.pad_id, 1, device), settings)
-        notes += _batch_notes(method, model, len(corpus.sentences))
-        if inputs.leaked:
-            rows = f"{inputs.leaked} {corpus.unit} hold a text of the dev or test sets"
-            notes.append(f"{rows} and were left out" if request.data.no_leak else f"{rows}; --no-leak leaves them out")
-        notes += _data_notes(request, method, corpus)
-        notes += [objective.note for objective in method.objectives.values() if objective.note]
-        notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
-    fingerprint = encoder.fingerprint()
-    return Prepared(
-        request, method, encoder, model, tokenizer, second, fingerprint, inputs, pooling, held_out_text, tuple(notes)
-    )
 
 
 def seed_everything(seed: int) -> None:
@@ -191,13 +203,14 @@ def load_encoder(
     """
     notes: list[str] = []
     edit: Callable[[EncoderSpec], EncoderSpec] | None = None
-    pooling = pooling or choose_pooling(method, model)
     if method.cnn is not None:
         edit = method.cnn.extend
     elif method.views.joint:
         edit = as_cross_encoder
+    pooling = pooling or choose_pooling(method, model)
     if pooling.unused is not None:
         notes.append(f"{pooling.reason}; --pooling {pooling.unused} is not used")
+    trains_encoder = method.fit is not None or any(term.views > 0 for term in method.objectives.values())
     encoder = SentenceEncoder.load(
         model,
         backend="torch",
@@ -206,7 +219,7 @@ def load_encoder(
         pooling=None if pooling.name == OWN else pooling.name,
         edit=edit,
         pairs=method.views.joint,
-        untrained=method.fit is None and all(o.views == 0 for o in method.objectives.values()),
+        untrained=not trains_encoder,
     )
     if method.template is not None:
         encoder = encoder.in_template(method.template.first)
@@ -221,10 +234,12 @@ def view_tokenizers(
     method: Method, encoder: SentenceEncoder, max_length: int | None = None
 ) -> tuple[TextTokenizer, TextTokenizer | None]:
     """Return what cuts texts to a length, for the first view and for those that have another template."""
-    first, spec, second = encoder.hf_tokenizer, encoder.local.spec, None
-    if method.template is not None and method.template.second:
-        second = text_tokenizer(tokenizer_in_template(first, method.template.second), spec, max_length)
-    return text_tokenizer(first, spec, max_length), second
+    hf_tokenizer, spec = encoder.hf_tokenizer, encoder.local.spec
+    first = text_tokenizer(hf_tokenizer, spec, max_length)
+    if method.template is None or not method.template.second:
+        return first, None
+    in_template = tokenizer_in_template(hf_tokenizer, method.template.second)
+    return first, text_tokenizer(in_template, spec, max_length)
 
 
 def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
@@ -232,12 +247,12 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     around: tuple[tuple[int, int], ...] = ()
     if method.template is not None and method.template.denoise:
         first, second = view_tokenizers(method, encoder)
-        around = (first.around, *((second or first).around,) * (method.views.count - 1))
-    tokenizer = encoder.hf_tokenizer
-    words = min(len(tokenizer), surgery.word_embeddings(encoder.torch_module.backbone).num_embeddings)
+        later_views = second or first
+        around = (first.around, *[later_views.around] * (method.views.count - 1))
+    tokenizer, module = encoder.hf_tokenizer, encoder.torch_module
+    words = min(len(tokenizer), surgery.word_embeddings(module.backbone).num_embeddings)
     vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
-    module, length = encoder.torch_module, method.settings.max_length
-    parts = Parts(module, encoder.local.spec, vocabulary, encoder.dimension, length, around)
+    parts = Parts(module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length, around)
     return TrainingModel(method, parts).to(encoder.backend.device)
 
 
@@ -249,76 +264,45 @@ def _with_fitting_length(request: TrainRequest, method: Method, encoder: Sentenc
     """
     length = method.settings.max_length
     positions = position_limit(encoder.local.spec, encoder.hf_tokenizer.pad_token_id)
-    own = None if positions is None else positions - method.views.longer
+    limits = []
+    if positions is not None:
+        limits.append(positions - method.views.longer)
     different_texts = method.views.different_texts() or method.views.joint
-    if different_texts:
-        own = min(filter(None, (own, encoder.spec.max_length)), default=None)
-    is_default = length == request.default_method().settings.max_length
-    if own is None or length <= own:
+    if different_texts and encoder.spec.max_length:
+        limits.append(encoder.spec.max_length)
+    if not limits or length <= min(limits):
         return method
-    if not is_default:
+    longest = min(limits)
+    if length != request.default_method().settings.max_length:
         if method.views.longer:
             raise InputError(
                 f"--max-length {length} leaves no room for {method.views.longer} repeated tokens in the {positions} "
-                f"positions of this model; at most {own}"
+                f"positions of this model; at most {longest}"
             )
         return method
     if not different_texts:
         limit = f"this model has {positions} positions"
-        notes.append(f"{method.name} trains on {length} tokens a sentence, here on {own}: {limit}")
-    return replace(method, settings=replace(method.settings, max_length=own))
+        notes.append(f"{method.name} trains on {length} tokens a sentence, here on {longest}: {limit}")
+    return replace(method, settings=replace(method.settings, max_length=longest))
 
 
 def _with_classes(method: Method, corpus: TrainingSentences) -> Method:
     """Return the method with the number of classes that the data has, where it was not chosen."""
-    count, found = len(set(corpus.scores or ())), dict(method.objectives)
+    objectives = dict(method.objectives)
+    count = len(set(corpus.scores or ()))
     for name, term in method.objectives.items():
         if isinstance(term, PairClasses):
             if 0 < term.classes < count:
                 raise InputError(f"{name}.classes={term.classes}: the data has {count} classes")
-            found[name] = replace(term, classes=term.classes or count)
-    return replace(method, objectives=found)
-
-
-def _data_notes(request: TrainRequest, method: Method, corpus: TrainingSentences) -> list[str]:
-    """Return notes about unused labels, the range of the scores, or repeated sentences."""
-    layout = request.layout(method) if method.views.reads == "sentences" else None
-    if layout is not None:
-        return [f"{method.name} does not use the column {layout.columns[-1]}; {fitting(layout.kind)}"]
-    if method.views.reads == "scores":
-        become = {"regression": "cosines", "pair-score": "probabilities"}
-        kind = next((become[name] for name in method.objectives if name in become), None)
-        low, high = corpus.score_range
-        text = f"scores from {low:g} to {high:g} become {kind} from 0 to 1; --score-range says another range"
-        return [] if kind is None else [text]
-    masked = all(getattr(objective, "mask_duplicates", False) for objective in method.objectives.values())
-    if not masked and (repeated := repetitions(corpus.sentences)):
-        repeats = f"{repeated} of {len(corpus.sentences)} sentences repeat an earlier one"
-        return [f"{repeats}: in a batch with it they are taken for different sentences"]
-    return []
-
-
-def _batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:
-    """Check the batch size, and return notes about the last batch, the steps of an epoch and the warm-up."""
-    settings, least, notes = method.settings, model.least_rows, []
-    order = run_order(model, settings, sentences)
-    if settings.batch_size < least:
-        raise InputError(f"batch_size {settings.batch_size}: {method.name} with these settings needs at least {least}")
-    rest = sentences % (settings.batch_size * order.processes)
-    if 1 < rest < least * order.processes:
-        notes.append(f"the last {rest} sentences of each epoch are left out: a batch needs at least {least}")
-    steps = settings.total_steps(order.per_epoch)
-    if not settings.max_steps and settings.accumulate > settings.epochs * order.per_epoch:
-        notes.append(f"one step takes {settings.accumulate} batches, an epoch has {order.per_epoch}")
-    if settings.warmup_steps >= steps:
-        notes.append(f"{WARM_UP} of {settings.warmup_steps} steps is not over when the run ends, after {steps}")
-    return notes
+            objectives[name] = replace(term, classes=term.classes or count)
+    return replace(method, objectives=objectives)
 
 
 def _configure_torch(model: TrainingModel, settings: Settings) -> None:
     """Compile the encoder, and restrict torch to deterministic kernels, if the settings say so."""
     if settings.compile:
-        for encoder in filter(None, (model.encoder, model.second)):
+        encoders = [model.encoder] if model.second is None else [model.encoder, model.second]
+        for encoder in encoders:
             if encoder.first_token_suffices:
                 # a layer with a forward function of its own cannot be compiled with the rest
                 encoder.first_token_suffices = False
@@ -329,9 +313,14 @@ def _configure_torch(model: TrainingModel, settings: Settings) -> None:
     torch.use_deterministic_algorithms(settings.deterministic)  # also when false: an earlier run may have set it
 
 
-def _check_model(model: TrainingModel, batch: dict[str, torch.Tensor], settings: Settings) -> None:
-    """Run `TrainingModel.check`; if the machine cannot compile the model, the error says so."""
-    if not settings.compile:
+def _check_model(method: Method, model: TrainingModel, corpus: TrainingSentences, tokenizer: TextTokenizer) -> None:
+    """Run `TrainingModel.check` on the first text of the data; an error says if torch cannot compile the model here."""
+    text = corpus.sentences[0]
+    if method.views.joint:
+        text = pair_text(*(column[0] for column in corpus.texts))
+    same_text_twice = Batch([tokenizer([text] * 2)], BatchTexts([]))
+    batch = to_tensors(same_text_twice, tokenizer.pad_id, 1, next(model.parameters()).device)
+    if not method.settings.compile:
         model.check(batch)
         return
     from torch._dynamo.exc import TorchDynamoException

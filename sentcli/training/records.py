@@ -17,15 +17,63 @@ from annotated_types import Ge, Le
 from filelock import FileLock
 from pydantic import BaseModel, Field, StrictInt, ValidationError
 
-from sentcli.errors import DataError
+from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular, replacing
-from sentcli.io.forms import Number, Plain, Setting, checked, decode, problem_of
+from sentcli.io.forms import Number, Plain, Setting, checked, contents, decode, problem_of
 from sentcli.processes import is_first
 
 METRICS_FILE, CONFIG_FILE, IDENTITY_FILE = "metrics.jsonl", "sentcli.json", "run.json"
 """The files in the folder of a run: its log, its configuration with the results, and what decides its weights."""
 RESULTS_FILE = "results.jsonl"
 """The file of results in the folder of a sweep."""
+
+
+class RunFile(BaseModel, extra="allow"):
+    """What is read of the JSON files of a run, besides comparing them with another run's."""
+
+    environment: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+
+
+def read_run_file(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file of a run.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
+    try:
+        content = decode(contents(path))
+        checked(RunFile, content, path)
+        return dict(content)
+    except (OSError, ValueError, InputError) as error:
+        message = f"{path} is missing or damaged, so --resume cannot go on; choose another -o, or --overwrite"
+        raise InputError(message) from error
+
+
+def differences_of(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return a sentence for each value that differs between two runs, or between where they ran."""
+    old, new = _flat(old), _flat(new)
+    missing = "nothing"
+    sentences = []
+    for key in dict.fromkeys([*old, *new]):
+        before, now = old.get(key, missing), new.get(key, missing)
+        if before != now:
+            sentences.append(f"{key} is {now!r:.200} and was {before!r:.200}")
+    return sentences
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted name."""
+    if isinstance(value, dict):
+        parts = list(value.items())
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        parts = list(enumerate(value))
+    else:
+        return {prefix.rstrip("."): value}
+    values: dict[str, Any] = {}
+    for name, part in parts:
+        values |= _flat(part, f"{prefix}{name}.")
+    return values
 
 
 class MetricsLine(BaseModel, extra="allow"):
@@ -45,18 +93,20 @@ def parsed(data: bytes, path: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: for a damaged line.
     """
-    records, lines = [], data.split(b"\n")
+    records = []
+    lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
-            if line.strip():
-                record = decode(line.decode())
-                MetricsLine.model_validate(record)
-                records.append(record)
+            record = decode(line.decode())
+            MetricsLine.model_validate(record)
         except ValueError as error:
             if number == len(lines):
                 break
             problem = problem_of(MetricsLine, error) if isinstance(error, ValidationError) else error
             raise DataError(path, f"not a line of a training run: {problem}", line=number) from error
+        records.append(record)
     return records
 
 
@@ -106,30 +156,44 @@ class RunRecord(BaseModel, extra="allow"):
 
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of a results file by digest, without an incomplete last line."""
+    """Return the records of a results file by digest, without an incomplete last line.
+
+    Raises:
+        DataError: for a damaged line.
+    """
     records: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(_whole_lines(path), 1):
+        if not line.strip():
+            continue
         try:
-            if line.strip():
-                record = decode(line)
-                records[checked(RunRecord, record, path).digest] = record
-        except DataError as error:
-            raise DataError(path, f"not a record of a run: {error.problem}", line=number) from error
-        except ValueError as error:
-            raise DataError(path, f"not a record of a run: {error}", line=number) from error
+            record = decode(line)
+            digest = checked(RunRecord, record, path).digest
+        except (DataError, ValueError) as error:
+            problem = error.problem if isinstance(error, DataError) else error
+            raise DataError(path, f"not a record of a run: {problem}", line=number) from error
+        records[digest] = record
     return records
 
 
 def _whole_lines(path: Path) -> list[bytes]:
     """Return the lines of a file, without an incomplete record at its end."""
-    if path.exists():
-        regular(path)
-    *lines, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    if not path.exists():
+        return []
+    regular(path)
+    lines = path.read_bytes().split(b"\n")
+    last = lines[-1]
+    is_unfinished = last == b"" or last.startswith(b"{")
+    if is_unfinished and not _is_record(last):
+        lines.pop()
+    return lines
+
+
+def _is_record(line: bytes) -> bool:
     try:
-        decode(last)  # only its line feed is missing
+        decode(line)
     except ValueError:
-        return lines if last[:1] in (b"", b"{") else [*lines, last]
-    return [*lines, last]
+        return False
+    return True
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
@@ -140,8 +204,8 @@ def append_record(path: Path, record: Mapping[str, Any]) -> None:
     if not is_first():
         return
     with FileLock(path.with_name(f".{path.name}.lock")):
-        known = read_results(path).get(record["digest"])
-        if known is not None and known.get("results") == record.get("results"):
+        earlier = read_results(path).get(record["digest"])
+        if earlier is not None and earlier.get("results") == record.get("results"):
             return
         lines = [*_whole_lines(path), json.dumps(record, ensure_ascii=False).encode()]
         with replacing(path) as temporary:
@@ -170,16 +234,23 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
         groups.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)
-    return [
-        Summary(
-            dict(group[0]["point"]),
-            [record["results"] for record in group],
-            [record["seed"] for record in group],
-            over_runs([record["results"] for record in group], statistics.fmean),
-            over_runs([r["results"] for r in group], lambda v: statistics.stdev(v) if len(v) > 1 else None),
-        )
-        for group in groups.values()
-    ]
+    return [_summary(group) for group in groups.values()]
+
+
+def _summary(records: Sequence[Mapping[str, Any]]) -> Summary:
+    """Return the summary of the runs of one point."""
+    runs = [record["results"] for record in records]
+    return Summary(
+        point=dict(records[0]["point"]),
+        runs=runs,
+        seeds=[record["seed"] for record in records],
+        mean=over_runs(runs, statistics.fmean),
+        sd=over_runs(runs, _sample_deviation),
+    )
+
+
+def _sample_deviation(values: list[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 def warmup_notes(records: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -187,14 +258,15 @@ def warmup_notes(records: Iterable[Mapping[str, Any]]) -> list[str]:
     ended: dict[str, set[str]] = {}
     for record in records:
         settings = record.get("identity", {}).get("settings", {})
-        steps, warmup = record["results"].get("steps") or 0, settings.get("warmup_steps") or 0
+        steps = record["results"].get("steps") or 0
+        warmup = settings.get("warmup_steps") or 0
         if 0 < steps <= warmup:
             share = (steps - 1) / warmup
             ended.setdefault(record["method"], set()).add(f"after {steps} steps it had {share:.0%} of it")
-    return [
-        f"{method}: the learning rate rises for longer than runs lasted: {' or '.join(sorted(reached))}."
-        for method, reached in ended.items()
-    ]
+    notes = []
+    for method, reached in ended.items():
+        notes.append(f"{method}: the learning rate rises for longer than runs lasted: {' or '.join(sorted(reached))}.")
+    return notes
 
 
 IN_TURN = {"hold_out": ("held_out_spearman", "held_out_pearson"), "text_of": ("senteval_average",)}
@@ -219,26 +291,42 @@ def parts_means(summaries: Iterable[Summary], key: str) -> list[PartsMean]:
     """
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
-        own = key != "text_of" or ",".join(summary.mean.get("senteval") or {}) == summary.point.get(key)
-        if key in summary.point and own and all(summary.mean.get(name) is not None for name in IN_TURN[key]):
-            rest = {name: value for name, value in summary.point.items() if name != key}
-            groups.setdefault(json.dumps(rest, sort_keys=True), []).append(summary)
-    return [
-        PartsMean(
-            {name: value for name, value in group[0].point.items() if name != key},
-            [summary.point[key] for summary in group],
-            {name: statistics.fmean(summary.mean[name] for summary in group) for name in IN_TURN[key]},
-        )
-        for group in groups.values()
-        if len(group) > 1
-    ]
+        if _has_numbers(summary, key):
+            groups.setdefault(json.dumps(_without(summary.point, key), sort_keys=True), []).append(summary)
+    return [_parts_mean(group, key) for group in groups.values() if len(group) > 1]
+
+
+def _has_numbers(summary: Summary, key: str) -> bool:
+    """Tell whether the runs of a point are one part of an experiment, and have the numbers of which it has the mean."""
+    if key not in summary.point or any(summary.mean.get(name) is None for name in IN_TURN[key]):
+        return False
+    if key == "text_of":
+        return ",".join(summary.mean.get("senteval") or {}) == summary.point[key]
+    return True
+
+
+def _without(point: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in point.items() if name != key}
+
+
+def _parts_mean(summaries: Sequence[Summary], key: str) -> PartsMean:
+    """Return the mean over points that differ only in `key`."""
+    numbers = {}
+    for name in IN_TURN[key]:
+        numbers[name] = statistics.fmean(summary.mean[name] for summary in summaries)
+    parts = [summary.point[key] for summary in summaries]
+    return PartsMean(_without(summaries[0].point, key), parts, numbers)
 
 
 def over_runs(results: Sequence[Any], function: Callable[[list[float]], Any]) -> Any:
     """Apply a function to the values of each number that all results have, also in nested dicts."""
     if all(isinstance(result, dict) for result in results):
-        keys = [key for key in results[0] if all(key in result for result in results)]
-        return {key: over_runs([result[key] for result in results], function) for key in keys}
-    if all(isinstance(result, (int, float)) and not isinstance(result, bool) for result in results):
-        return function([float(result) for result in results])
+        first, *others = results
+        values = {}
+        for key in first:
+            if all(key in other for other in others):
+                values[key] = over_runs([result[key] for result in results], function)
+        return values
+    if all(isinstance(result, int | float) and not isinstance(result, bool) for result in results):
+        return function(list(map(float, results)))
     return None

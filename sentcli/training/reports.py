@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sentcli.errors import SentcliError
@@ -25,35 +25,34 @@ class Step:
     """One step whose gradient has been queued."""
 
     number: int
-    """From 1."""
+    """The number of the step, from 1."""
     rate: float
     """The learning rate."""
     batches: Sequence[Batch]
     numbers: StepNumbers
 
 
+@dataclass
 class StepReports:
     """Checks the steps of a run in their order, and reports them to the folder and the observer.
 
     The numbers of a step are looked at when `Gradients.behind` further steps have been queued, at the latest by
     `finish`. Weights never become NaN: without steps in between, `add` comes before the optimiser's step, and with
     them the optimiser has looked itself.
-
-    Args:
-        folder: receives a line for each step, and the batch of a step that failed.
-        observer: is told of each step.
-        progress: counts the steps that were reported.
-        gradients: those of the run.
-        total: the number of steps of the run.
     """
 
-    def __init__(
-        self, folder: RunFolder, observer: Observer | None, progress: Progress, gradients: Gradients, total: int
-    ) -> None:
-        self.folder, self.observer, self.progress, self.total = folder, observer, progress, total
-        self.behind, self.overflow = gradients.behind, gradients.scaler.is_enabled()
-        self.waiting: list[Step] = []
-        self.checked: list[tuple[Step, dict[str, float], float]] = []
+    folder: RunFolder
+    """Receives a line for each step, and the batch of a step that failed."""
+    observer: Observer | None
+    progress: Progress
+    """Counts the steps that were reported."""
+    gradients: Gradients
+    total: int
+    """The number of steps of the run."""
+    waiting: list[Step] = field(default_factory=list)
+    """Steps that have been queued and not been checked."""
+    checked: list[tuple[Step, dict[str, float], float]] = field(default_factory=list)
+    """Steps that have not been reported, with their loss and its terms and the norm of the gradient."""
 
     def add(self, step: Step) -> None:
         """Take a step, and check the one that is due.
@@ -62,13 +61,13 @@ class StepReports:
             SentcliError: if its loss or its gradient is not finite.
         """
         self.waiting.append(step)
-        self._check(self.behind)
+        self._check(self.gradients.behind)
 
     def log(self) -> None:
         """Report the steps that have been checked."""
         for step, values, norm in self.checked:
-            self.progress.add(step.batches, step.numbers.shares)
             shares = step.numbers.shares
+            self.progress.add(step.batches, shares)
             info = StepInfo(step.number, self.total, values, shares, step.rate, norm, self.progress.speed)
             self.folder.log(info.line())
             if self.observer is not None:
@@ -90,7 +89,7 @@ class StepReports:
         while len(self.waiting) > behind:
             step = self.waiting.pop(0)
             values, norm = step.numbers.read()
-            stop_if_not_finite(step, values, norm, self.folder, overflow=self.overflow)
+            stop_if_not_finite(step, values, norm, self.folder, overflow=self.gradients.scaler.is_enabled())
             self.checked.append((step, values, norm))
 
 
@@ -107,10 +106,13 @@ def stop_if_not_finite(step: Step, values: dict[str, float], norm: float, folder
     Raises:
         SentcliError: if the loss, or without `overflow` the gradient, is not finite.
     """
-    finite = math.isfinite(values["loss"])
-    if finite and (overflow or norm < math.inf):
+    if not math.isfinite(values["loss"]):
+        problem = f"the loss is {values['loss']}"
+    elif not overflow and not norm < math.inf:
+        problem = f"the norm of the gradient is {norm}"
+    else:
         return
-    rows, views = [list(batch.rows) for batch in step.batches], [batch.texts.views for batch in step.batches]
+    rows = [list(batch.rows) for batch in step.batches]
+    views = [batch.texts.views for batch in step.batches]
     path = folder.keep_failed({"step": step.number, **values, "grad_norm": norm, "rows": rows, "views": views})
-    problem = f"the norm of the gradient is {norm}" if finite else f"the loss is {values['loss']}"
     raise SentcliError(f"step {step.number}: {problem}; the sentences are in {path}; try a lower --learning-rate")

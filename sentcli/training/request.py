@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 AUTO, OWN = "auto", "own"
 """The values of ``--pooling`` in training that name no pooling: that of the model or of the method, and the model's."""
+BEFORE = "before."
+"""The beginning of the keys of ``--set`` that are settings of the method of ``--after``."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,12 @@ class TrainRequest:
     @property
     def own_assignments(self) -> list[tuple[str, Any]]:
         """The settings of `method`."""
-        return [(key, value) for key, value in self.assignments if not key.startswith("before.")]
+        return [(key, value) for key, value in self.assignments if not key.startswith(BEFORE)]
 
     @property
     def first_assignments(self) -> list[tuple[str, Any]]:
         """The settings of the method of `after`, whose keys begin with ``before.`` in `assignments`."""
-        return [(key.removeprefix("before."), v) for key, v in self.assignments if key.startswith("before.")]
+        return [(key.removeprefix(BEFORE), value) for key, value in self.assignments if key.startswith(BEFORE)]
 
     def configured(self) -> Method:
         """Return the method with the settings of the recipe and then with `assignments`.
@@ -72,13 +74,13 @@ class TrainRequest:
                 method = configure(method, self.recipe.assignments)
             except InputError as error:
                 raise InputError(f"recipe {self.recipe.name}: {error}") from error
-        if self.after is None:
-            for key, _ in self.first_assignments:
-                raise InputError(f"before.{key} is a setting of --after, which is missing")
-        else:
+        if self.after is not None:
             if method.views.reads != "scores":
                 raise InputError(f"--after goes with pairs, as of --method sts-regression, not with {method.name}")
             get_method(self.after, None)
+        elif self.first_assignments:
+            key, _ = self.first_assignments[0]
+            raise InputError(f"before.{key} is a setting of --after, which is missing")
         method = configure(method, self.own_assignments)
         if self.pooling not in (AUTO, OWN):
             check_pooling(self.pooling)
@@ -95,32 +97,41 @@ class TrainRequest:
         method = get_method(self.method, self.stage)
         takes_text = method.fit is None and method.views.reads == "sentences" and self.data.text_of is None
         layout = self.layout(method)
-        recipe = () if self.recipe is None else self.recipe.assignments
-        views = [value for key, value in (*recipe, *self.assignments) if key == "views"]
         if takes_text and layout is not None and layout.kind in ("pairs", "triplets"):
             return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
-        plain = views or layout is None or (takes_text and self.without_labels(layout))
-        if layout is not None and not plain and not method.takes(layout.kind):
-            holds = f"{self.files[0]} holds {IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
-            raise InputError(f"{holds}, and {method.name} needs {method.needs}; {fitting(layout.kind)}")
-        if not takes_text or not self.files:
+        settings: dict[str, Any] = {}
+        if self.recipe is not None:
+            settings.update(self.recipe.assignments)
+        settings.update(self.assignments)
+        views = settings.get("views")
+        if layout is not None and views is None:
+            is_plain = takes_text and self.without_labels(layout)
+            if not is_plain and not method.takes(layout.kind):
+                needs = f"{method.name} needs {method.needs}; {fitting(layout.kind)}"
+                raise InputError(f"{self.files[0]} holds {_in_words(layout)}, and {needs}")
+        if views is None or not takes_text or not self.files:
             return method
-        kind = VIEWS.get(str(views[-1])) if views else None
-        return method if kind is None or not kind.different_texts() else method.on_texts(kind())
+        kind = VIEWS.get(str(views))
+        if kind is None or not kind.different_texts():
+            return method
+        return method.on_texts(kind())
 
     def layout(self, method: Method) -> Layout | None:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""
         if method.fit is not None or self.data.text_of is not None:
             return None
-        reads, fields = method.views.reads, self.data.pair_fields
-        if self.files and (reads == "classed-pairs" or (reads == "labels" and fields is not None)):
-            return tell(open_source(self.files[0]), kind=reads, fields=fields)
-        return layout_of(self.files, fields, self.evaluation.kind)
+        files, fields = self.files, self.data.pair_fields
+        if files and method.views.reads == "classed-pairs":
+            return tell(open_source(files[0]), kind="classed-pairs", fields=fields)
+        if files and method.views.reads == "labels" and fields is not None:
+            return tell(open_source(files[0]), kind="labels", fields=fields)
+        return layout_of(files, fields, self.evaluation.kind)
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""
-        labelled = layout.kind in (*OF_VALUES, "labels") and self.data.pair_fields is None
-        return labelled and self.data.text_field in columns_of(open_source(self.files[0]))
+        if layout.kind not in (*OF_VALUES, "labels") or self.data.pair_fields is not None:
+            return False
+        return self.data.text_field in columns_of(open_source(self.files[0]))
 
     def subset(self, seed: int) -> Subset:
         """Return which rows are trained on: those that the options say, else the recipe's.
@@ -132,21 +143,29 @@ class TrainRequest:
             InputError: for a value that is out of bounds.
         """
         data, recipe = self.data, self.recipe
-        limit, drawn_by = data.limit, data.subset_seed
-        if recipe is not None and drawn_by is None:
-            drawn_by = seed if recipe.subset_seed == "seed" else recipe.subset_seed
-        if recipe is not None and data.fraction is None and limit is None:
-            limit = recipe.limit
-        return Subset(limit, data.fraction, drawn_by)
+        limit, subset_seed = data.limit, data.subset_seed
+        if recipe is not None:
+            if subset_seed is None:
+                subset_seed = seed if recipe.subset_seed == "seed" else recipe.subset_seed
+            if limit is None and data.fraction is None:
+                limit = recipe.limit
+        return Subset(limit, data.fraction, subset_seed)
 
 
 def fitting(kind: Kind | None) -> str:
     """Return a clause that names the methods that learn from a kind of table, or from text if it is None."""
-    return f"what learns from it: {', '.join(name for name, method in METHODS.items() if method.takes(kind))}"
+    names = [name for name, method in METHODS.items() if method.takes(kind)]
+    return f"what learns from it: {', '.join(names)}"
+
+
+def _in_words(layout: Layout) -> str:
+    """Return what a table holds, with the names of its columns."""
+    return f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
 
 
 def methods_for(data: list[str], fields: str | None, kind: Kind | None) -> str:
     """Return a sentence that says what the first file of the data holds, and which methods learn from it."""
     layout = layout_of(data, fields, kind)
-    holds = "text without labels" if layout is None else f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
-    return f"{data[0]} holds {holds}; {fitting(None if layout is None else layout.kind)}"
+    if layout is None:
+        return f"{data[0]} holds text without labels; {fitting(None)}"
+    return f"{data[0]} holds {_in_words(layout)}; {fitting(layout.kind)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
@@ -30,11 +30,15 @@ from sentcli.training.request import AUTO, OWN
 from sentcli.training.run_folder import WEIGHTS_FILE, RunFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.training.observer import Observer
     from sentcli.training.prepare import Prepared
     from sentcli.training.request import TrainRequest
     from sentcli.training.training_model import TrainingModel
+
+T = TypeVar("T")
 
 
 def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
@@ -45,7 +49,7 @@ def run(prepared: Prepared, observer: Observer | None = None) -> TrainResult:
         folder = _folder(prepared)
         try:
             if folder.results is not None:
-                return _finished(prepared, folder, TrainResult.from_dict(folder.results, folder.path / CONFIG_FILE))
+                return _finished(prepared, folder, folder.results)
             return _train(prepared, prepared.model, folder, observer)
         finally:
             folder.close()
@@ -62,8 +66,9 @@ def _folder(prepared: Prepared) -> RunFolder:
     )
 
 
-def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> TrainResult:
+def _finished(prepared: Prepared, folder: RunFolder, results: dict[str, Any]) -> TrainResult:
     """Return the results of a finished run, with the scores that are asked for now and were not then."""
+    result = TrainResult.from_dict(results, folder.path / CONFIG_FILE)
     if not prepared.inputs.lacks_scores(result.to_dict()):
         return result
     encoder = SentenceEncoder.load(str(folder.path), backend="torch", device=prepared.request.device, pairs=True)
@@ -74,20 +79,17 @@ def _finished(prepared: Prepared, folder: RunFolder, result: TrainResult) -> Tra
 
 def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
     """Return the results with the scores of held-out pairs and of STS and transfer tasks, if the run asks for them."""
-    if prepared.inputs.held_out is not None:
-        held_out = {"held out": [prepared.inputs.held_out]}
-        metrics = agree(sts.evaluate(encoder, held_out)["held out"].metrics if is_first() else None)
-        assert metrics is not None
+    held_out, test, transfer = prepared.inputs.held_out, prepared.inputs.test, prepared.inputs.transfer
+    if held_out is not None:
+        metrics = _of_first_process(lambda: sts.evaluate(encoder, {"held out": [held_out]})["held out"].metrics)
         result = replace(result, held_out_spearman=metrics["spearman"], held_out_pearson=metrics["pearson"])
-    if prepared.inputs.test is not None:
-        scores = agree(list(sts.evaluate(encoder, prepared.inputs.test).values()) if is_first() else None)
-        assert scores is not None
+    if test is not None:
+        scores = _of_first_process(lambda: list(sts.evaluate(encoder, test).values()))
         values = {score.task: score.value for score in scores}
         result = replace(result, sts=values, sts_average=average(scores, SIMILARITY, least=1))
-    if transfer := prepared.inputs.transfer:
+    if transfer:
         features = EvaluatedModel.of(encoder.with_normalize(False))
-        scores = agree(features.measure(transfer) if is_first() else None)
-        assert scores is not None
+        scores = _of_first_process(lambda: features.measure(transfer))
         accuracies = {score.task: dict(score.metrics) for score in scores}
         result = replace(
             result,
@@ -98,19 +100,28 @@ def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: Trai
     return result
 
 
+def _of_first_process(measure: Callable[[], T]) -> T:
+    """Return what the first process measures; the others wait for it."""
+    value = agree(measure() if is_first() else None)
+    assert value is not None
+    return value
+
+
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
     encoder, dev, text = prepared.encoder, prepared.inputs.dev, prepared.held_out_text
 
     def score(module: TorchEncoder) -> dict[str, float]:
-        values = {} if text is None else text.values(module)
-        if not dev:
-            return values
-        first_module = encoder.torch_module
-        encoder.local.backend.module = module  # type: ignore[attr-defined]
-        try:
-            return dev_values(encoder, dev, geometry=prepared.request.log.log_geometry) | values
-        finally:
-            encoder.local.backend.module = first_module  # type: ignore[attr-defined]
+        values: dict[str, float] = {}
+        if dev:
+            first_module = encoder.torch_module
+            encoder.local.backend.module = module  # type: ignore[attr-defined]
+            try:
+                values |= dev_values(encoder, dev, geometry=prepared.request.log.log_geometry)
+            finally:
+                encoder.local.backend.module = first_module  # type: ignore[attr-defined]
+        if text is not None:
+            values |= text.values(module)
+        return values
 
     other = _other_start(prepared, observer)
     result = loop.train(
@@ -124,12 +135,12 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         save_every=prepared.request.log.save_every,
         prompts=prepared.prompts,
         second_tokenizer=prepared.second_tokenizer,
-        dev=next(iter(dev), None),
+        dev=dev[0] if dev else None,
     )
     result = replace(result, other_start=other)
     if text is not None:
-        perplexity = agree(text.values(encoder.torch_module)["held_out_perplexity"] if is_first() else None)
-        result = replace(result, held_out_perplexity=perplexity)
+        values = _of_first_process(lambda: text.values(encoder.torch_module))
+        result = replace(result, held_out_perplexity=values["held_out_perplexity"])
     result = _with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
     card = model_card(config, encoder, prepared.request)
@@ -142,8 +153,9 @@ def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | 
     other, request = prepared.pooling.other, prepared.request
     if other is None or not prepared.inputs.dev or not has_weights(prepared.encoder.local.spec.folder):
         return None
-    first, value = prepared.inputs.dev[0], None
-    if is_first():
+    dev = prepared.inputs.dev[0]
+
+    def score() -> float:
         encoder = SentenceEncoder.load(
             request.model,
             backend="torch",
@@ -151,10 +163,9 @@ def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | 
             precision="fp32",
             pooling=None if other == OWN else other,
         )
-        value = dev_values(encoder, [first])[first.key]
-    agreed = agree(value)
-    assert agreed is not None
-    start = OtherStart(other, agreed)
+        return dev_values(encoder, [dev])[dev.key]
+
+    start = OtherStart(other, _of_first_process(score))
     if observer is not None:
         observer.other_start(start)
     return start
@@ -163,42 +174,44 @@ def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | 
 def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     """Fit the transformation of a method that does not train; the result is kept whatever its score on the dev set."""
     assert prepared.method.fit is not None
-    dev, request = prepared.inputs.dev, prepared.request
+    request = prepared.request
     if process_count() > 1:
         raise InputError(f"{prepared.method.name} is computed by one process: start it without a launcher")
     if request.log.resume and not request.log.overwrite and (request.output / WEIGHTS_FILE).exists():
-        # refused by the folder if it is another run's
-        finished = _folder(prepared)
+        finished = _folder(prepared)  # it refuses another run's
         assert finished.results is not None
-        return _finished(prepared, finished, TrainResult.from_dict(finished.results, finished.path / CONFIG_FILE))
-
-    def score(encoder: SentenceEncoder) -> dict[str, float] | None:
-        if not dev:
-            return None
-        values = dev_values(encoder, dev, geometry=request.log.log_geometry)
-        if observer is not None:
-            observer.scored(0, values, False)
-        return values
-
+        return _finished(prepared, finished, finished.results)
     other = _other_start(prepared, observer)
-    before = score(prepared.encoder)
-    began, sentences = time.perf_counter(), prepared.corpus.sentences
-    encoder = prepared.method.fit.fit(prepared.encoder, list(sentences))
+    before = _fitted_values(prepared, prepared.encoder, observer)
+    began = time.perf_counter()
+    sentences = list(prepared.corpus.sentences)
+    encoder = prepared.method.fit.fit(prepared.encoder, sentences)
     speed = len(sentences) / (time.perf_counter() - began)
-    after = score(encoder)
+    after = _fitted_values(prepared, encoder, observer)
     scores = None
-    if before is not None and after is not None:
-        last = after[dev[0].key]
-        scores = DevScores(dev[0].name, dev[0].metric, before[dev[0].key], last, 0, last)
+    if prepared.inputs.dev:
+        dev = prepared.inputs.dev[0]
+        last = after[dev.key]
+        scores = DevScores(dev.name, dev.metric, before[dev.key], last, 0, last)
     result = _with_test_scores(prepared, encoder, TrainResult(scores, 0, 0, speed, 0, other_start=other))
     folder = _folder(prepared)  # this may replace an older folder: everything that can fail comes before
-    for values, fitted in ((before, False), (after, True)):
-        if values is not None:
-            folder.log({"step": 0, **values, "fitted": fitted})
+    if prepared.inputs.dev:
+        folder.log({"step": 0, **before, "fitted": False})
+        folder.log({"step": 0, **after, "fitted": True})
     config = configuration(prepared, result, encoder)
     card = model_card(config, encoder, prepared.request)
     folder.finish(encoder, nn.Identity(), config, card)
     return result
+
+
+def _fitted_values(prepared: Prepared, encoder: SentenceEncoder, observer: Observer | None) -> dict[str, float]:
+    """Return the scores of an encoder on the dev sets, and tell the observer; empty without dev sets."""
+    if not prepared.inputs.dev:
+        return {}
+    values = dev_values(encoder, prepared.inputs.dev, geometry=prepared.request.log.log_geometry)
+    if observer is not None:
+        observer.scored(0, values, False)
+    return values
 
 
 def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEncoder) -> dict[str, Any]:
@@ -207,7 +220,8 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
     The file may be published, so that paths on this machine are left out of it but for their last part.
     """
     request, method = prepared.request, prepared.method
-    facts = {
+    settings = method.settings
+    facts: dict[str, Any] = {
         "method": {
             **method.describe(),
             "title": method.title,
@@ -219,15 +233,16 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
             "fingerprint": prepared.start_fingerprint,
             **prepared.encoder.provenance(),
         },
-        **({} if request.first_stage is None else {"first_stage": request.first_stage}),
+    }
+    if request.first_stage is not None:
+        facts["first_stage"] = request.first_stage
+    facts |= {
         "encoder": encoder.describe(),
-        "settings": asdict(method.settings) if method.fit is None else {},
+        "settings": asdict(settings) if method.fit is None else {},
         "data": list(prepared.corpus.files),
         "blank_rows": prepared.corpus.blank,
         "results": result.to_dict(),
-        "environment": environment(
-            encoder.backend.device, method.settings.precision, method.settings.seed, prepared.revision
-        ),
+        "environment": environment(encoder.backend.device, settings.precision, settings.seed, prepared.revision),
     }
     return dict(without_folders(facts))
 
@@ -244,6 +259,8 @@ def first_stage(request: TrainRequest) -> Prepared | None:
     method = request.configured()
     subset = read_inputs(request, method).subset  # errors of the second stage are raised before the first is trained
     output = request.output.resolve()
+    rows: dict[str, Any] = {"limit": subset.limit, "fraction": subset.fraction, "subset_seed": subset.seed}
+    resume = request.log.resume or not request.log.overwrite
     first = replace(
         request,
         method=request.after,
@@ -252,15 +269,9 @@ def first_stage(request: TrainRequest) -> Prepared | None:
         stage=None,
         recipe=None,
         pooling=AUTO,
-        data=replace(
-            request.data,
-            text_of=TEXT_OF_PAIRS,
-            limit=subset.limit,
-            fraction=subset.fraction,
-            subset_seed=subset.seed,
-        ),
+        data=replace(request.data, text_of=TEXT_OF_PAIRS, **rows),
         evaluation=replace(request.evaluation, eval_data=None, sts=False, senteval=None),
-        log=replace(request.log, log_geometry=False, resume=request.log.resume or not request.log.overwrite),
+        log=replace(request.log, log_geometry=False, resume=resume),
         assignments=[("settings.seed", method.settings.seed), *request.first_assignments],
     )
     return everywhere(lambda: prepare(first))

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel
 from torch import nn
 
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.hub import CARD
 from sentcli.io.atomic import check_output, require_room, succeed, successor
-from sentcli.io.forms import checked, contents, decode, finite, write_json
+from sentcli.io.forms import finite, write_json
 from sentcli.io.graph_files import HUB_FOLDERS, ONNX
 from sentcli.io.weights import save_weights
 from sentcli.model.exported import EXPORT, exports_in, graph_files
@@ -32,7 +31,7 @@ from sentcli.model.saving import write_model_files
 from sentcli.model.stored_heads import HEAD_FOLDER
 from sentcli.processes import agree, everywhere, is_first
 from sentcli.training.checkpoints import Checkpoint, Checkpoints
-from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE
+from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE, differences_of, read_run_file
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -51,6 +50,10 @@ OWN_FILES = (
 """The files that a run leaves in its folder: --overwrite removes a folder only if it holds no others."""
 
 
+MOST_DIFFERENCES = 6
+"""How many differences between two runs a message names."""
+
+
 class LockedError(InputError):
     """Another run is writing to the folder."""
 
@@ -63,30 +66,50 @@ def check_run_folder(path: Path, *, overwrite: bool, resume: bool) -> None:
     """
     if str(path) == "-":
         raise InputError("-o -: a trained model is a folder, it cannot go to standard output")
-    empty = path.is_dir() and not any(p.name != LOCK_FILE for p in path.iterdir())
-    if path.is_dir() and not (empty or overwrite or resume):
+    is_empty = path.is_dir() and _is_empty(path)
+    if path.is_dir() and not (is_empty or overwrite or resume):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it; or choose another -o")
-    check_output(path, overwrite=overwrite or empty, resume=resume, folder=True)
-    if path.is_dir():
-        foreign = [p.name for p in path.iterdir() if not _matches(p, OWN_FILES)] + _others_graphs(path)
-        odd = [p for p in path.iterdir() if p.exists() and not (p.is_file() or p.is_dir())]
-        if odd:
-            raise InputError(f"{odd[0]} is no regular file; remove it, or choose another -o")
-        if foreign:
-            raise InputError(f"{path} holds files that are not a training run's ({foreign[0]}); choose another -o")
-        if resume and not (empty or overwrite or (path / IDENTITY_FILE).exists()):
-            raise InputError(
-                f"{path} holds no {IDENTITY_FILE}: it is no run to --resume; choose another -o, or --overwrite"
-            )
+    check_output(path, overwrite=overwrite or is_empty, resume=resume, folder=True)
+    if not path.is_dir():
+        return
+    _refuse_foreign(path)
+    is_run = is_empty or (path / IDENTITY_FILE).exists()
+    if resume and not overwrite and not is_run:
+        raise InputError(
+            f"{path} holds no {IDENTITY_FILE}: it is no run to --resume; choose another -o, or --overwrite"
+        )
+
+
+def _is_empty(folder: Path) -> bool:
+    """Tell whether a folder holds nothing but the lock of a run."""
+    return all(path.name == LOCK_FILE for path in folder.iterdir())
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder with something in it that no run wrote."""
+    foreign = []
+    for path in folder.iterdir():
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"{path} is no regular file; remove it, or choose another -o")
+        if not _matches(path, OWN_FILES):
+            foreign.append(path.name)
+    foreign += _others_graphs(folder)
+    if foreign:
+        raise InputError(f"{folder} holds files that are not a training run's ({foreign[0]}); choose another -o")
 
 
 def _others_graphs(path: Path) -> list[str]:
     """Return the files in the folders of the hub's layout that `sentcli export` did not write."""
-    exports = exports_in(path)
-    own = {path / export.facts_file for export in exports}
-    own |= {file for export in exports for file in graph_files(path, export.graph_file)}
-    there = [file for folder in HUB_FOLDERS for file in (path / folder).rglob("*") if not file.is_dir()]
-    return [str(file.relative_to(path)) for file in there if file not in own]
+    exported = set()
+    for export in exports_in(path):
+        exported.add(path / export.facts_file)
+        exported.update(graph_files(path, export.graph_file))
+    others = []
+    for folder in HUB_FOLDERS:
+        for file in (path / folder).rglob("*"):
+            if not file.is_dir() and file not in exported:
+                others.append(str(file.relative_to(path)))
+    return others
 
 
 def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
@@ -100,10 +123,12 @@ def kept_identity(path: Path, *, overwrite: bool) -> dict[str, Any]:
         path: of the folder.
         overwrite: whether a run that replaces the one in the folder comes first, as `RunFolder` looks for it.
     """
-    folders = [successor(path.resolve())] if overwrite else []
-    for folder in (*folders, path):
+    folders = [path]
+    if overwrite:
+        folders.insert(0, successor(path.resolve()))
+    for folder in folders:
         with suppress(InputError):  # there is none, or it is damaged, which is said when the run starts
-            return _read(folder / IDENTITY_FILE)
+            return read_run_file(folder / IDENTITY_FILE)
     return {}
 
 
@@ -138,7 +163,7 @@ class RunFolder:
         self.resumed = False
         self.notes: list[str] = []
         self.best_digests: dict[int, str] = {}
-        self.identity: dict[str, Any] = finite(dict(identity or {}))
+        self.identity: dict[str, Any] = json.loads(json.dumps(finite(dict(identity or {}))))
         self.environment = dict(environment or {})
         everywhere(lambda: self._open(path, overwrite=overwrite, resume=resume))
         self.path, self.checkpoint, self.results = agree((self.path, self.checkpoint, self.results))
@@ -159,7 +184,7 @@ class RunFolder:
             message = f"{path}: another run is writing to this folder; wait for it, or choose another -o"
             raise LockedError(message) from None
         try:
-            if overwrite and any(p.name != LOCK_FILE for p in self.target.iterdir()):
+            if overwrite and not _is_empty(self.target):
                 resume = self._find_begun(resume=resume)
             self._start(path, resume=resume)
         except BaseException:
@@ -169,24 +194,33 @@ class RunFolder:
     def _find_begun(self, *, resume: bool) -> bool:
         """Choose the folder for a run that replaces another one; return whether the same run goes on in it."""
         new = successor(self.target)
-        for folder in (new, self.target) if resume else ():
-            with suppress(InputError):  # there is none, or it is damaged
-                self.path, identity = folder, _read(folder / IDENTITY_FILE)
-                identity.pop(ENVIRONMENT_KEY, None)
-                if not _differences(identity, json.loads(json.dumps(self.identity))):
-                    return True
+        if resume:
+            for folder in (new, self.target):
+                with suppress(InputError):  # there is none, or it is damaged
+                    identity = read_run_file(folder / IDENTITY_FILE)
+                    identity.pop(ENVIRONMENT_KEY, None)
+                    if not differences_of(identity, self.identity):
+                        self.path = folder
+                        return True
         self.path = new
         return False
 
     def _start(self, path: Path, *, resume: bool) -> None:
+        """Begin a run in the folder, or go on with the one that it holds.
+
+        Raises:
+            InputError: if it holds another run.
+        """
         if resume and (self.path / IDENTITY_FILE).exists():
-            identity = _read(self.path / IDENTITY_FILE)
+            identity = read_run_file(self.path / IDENTITY_FILE)
             environment = identity.pop(ENVIRONMENT_KEY, {})
-            if differences := _differences(identity, json.loads(json.dumps(self.identity))):
-                more = [f"and {len(differences) - 6} more"] if len(differences) > 6 else []
-                raise InputError(f"--resume: {path} holds another run: {'; '.join([*differences[:6], *more])}")
+            if differences := differences_of(identity, self.identity):
+                shown = differences[:MOST_DIFFERENCES]
+                if len(differences) > len(shown):
+                    shown.append(f"and {len(differences) - len(shown)} more")
+                raise InputError(f"--resume: {path} holds another run: {'; '.join(shown)}")
             self._resume()
-            differences = _differences(environment, {key: self.environment.get(key) for key in environment})
+            differences = differences_of(environment, {key: self.environment.get(key) for key in environment})
             if differences and self.checkpoint is not None:
                 self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(differences)}")
         else:
@@ -198,15 +232,17 @@ class RunFolder:
 
     def _resume(self) -> None:
         if (self.path / WEIGHTS_FILE).exists():
-            self.results = _read(self.path / CONFIG_FILE).get("results", {})
+            self.results = read_run_file(self.path / CONFIG_FILE).get("results", {})
             self._settle()
             return
         self.resumed = True
         self._clear(IN_PROGRESS)
         self.checkpoint, self.notes = self.checkpoints.load()
-        size = self.checkpoint.facts["metrics_bytes"] if self.checkpoint is not None else 0
+        size = 0
         if self.checkpoint is None:
             self.checkpoints.clear()
+        else:
+            size = self.checkpoint.facts["metrics_bytes"]
         with (self.path / METRICS_FILE).open("ab") as handle:
             if handle.tell() < size:
                 self.notes.append(f"{METRICS_FILE} is shorter than it was: lines of earlier steps are missing")
@@ -274,22 +310,27 @@ class RunFolder:
         self.metrics.close()
         write_json(self.path / CONFIG_FILE, config)
         (self.path / CARD).write_text(card, "utf-8")
-        if any(True for _ in head.parameters()):
-            (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
-            save_weights(head, self.path / HEAD_FOLDER / WEIGHTS_FILE)
-            note = "Used in training only. Encoding leaves it out unless asked: --pooling cls-head"
-            write_json(self.path / HEAD_FOLDER / "config.json", {"type": type(head).__name__, "note": note})
-        for name, part in (kept or {}).items():
-            (self.path / HEAD_FOLDER).mkdir(exist_ok=True)
-            save_weights(part, self.path / HEAD_FOLDER / f"{name}.safetensors")
+        self._write_head(head, kept or {})
         write_model_files(encoder.on_torch().local, self.path)
         add_beside(encoder.model, self.path)
         self._settle()
 
+    def _write_head(self, head: nn.Module, parts: Mapping[str, nn.Module]) -> None:
+        """Write what was trained beside the encoder: the head, if it has weights, and other parts by their names."""
+        folder = self.path / HEAD_FOLDER
+        if any(True for _ in head.parameters()):
+            folder.mkdir(exist_ok=True)
+            save_weights(head, folder / WEIGHTS_FILE)
+            note = "Used in training only. Encoding leaves it out unless asked: --pooling cls-head"
+            write_json(folder / "config.json", {"type": type(head).__name__, "note": note})
+        for name, part in parts.items():
+            folder.mkdir(exist_ok=True)
+            save_weights(part, folder / f"{name}.safetensors")
+
     def keep_results(self, results: dict[str, Any]) -> None:
         """Replace the results in the configuration of a finished run."""
         if is_first():
-            config = _read(self.path / CONFIG_FILE)
+            config = read_run_file(self.path / CONFIG_FILE)
             write_json(self.path / CONFIG_FILE, {**config, "results": results})
 
     def _settle(self) -> None:
@@ -312,43 +353,3 @@ class RunFolder:
             self.metrics.close()
         if self.lock.is_locked:
             self._unlock()
-
-
-class RunFile(BaseModel, extra="allow"):
-    """What is read of the JSON files of a run, besides comparing them with another run's."""
-
-    environment: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file of a run."""
-    try:
-        content = decode(contents(path))
-        checked(RunFile, content, path)
-        return dict(content)
-    except (OSError, ValueError, InputError) as error:
-        message = f"{path} is missing or damaged, so --resume cannot go on; choose another -o, or --overwrite"
-        raise InputError(message) from error
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return a sentence for each value that differs."""
-    old, new = _flat(old), _flat(new)
-    missing = "nothing"
-    return [
-        f"{key} is {new.get(key, missing)!r:.200} and was {old.get(key, missing)!r:.200}"
-        for key in dict.fromkeys([*old, *new])
-        if old.get(key, missing) != new.get(key, missing)
-    ]
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested values by dotted name."""
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        parts = {str(i): item for i, item in enumerate(value)}.items()
-    else:
-        return {prefix.rstrip("."): value}
-    return {key: item for name, part in parts for key, item in _flat(part, f"{prefix}{name}.").items()}

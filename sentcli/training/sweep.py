@@ -11,10 +11,11 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, Field, StrictInt, field_validator
 
@@ -37,13 +38,16 @@ from sentcli.training.request import AUTO, TrainRequest
 from sentcli.training.run_folder import LockedError
 from sentcli.zoo import models_folder
 
+if TYPE_CHECKING:
+    from sentcli.methods.recipes import Recipe
+
 MOST_POINTS = 100_000
 OF_REQUEST = ("method", "model", "stage", "pooling", "after")
 """The keys of a sweep that stand for fields of `TrainRequest`."""
 OF_DATA = ("text_of", "hold_out", "limit", "fraction", "subset_seed")
 """The keys of a sweep that stand for options of the data."""
 NUMBERS = {"limit": int, "fraction": float, "subset_seed": int}
-"""Those of them that are numbers."""
+"""The options of the data whose values are numbers."""
 
 
 class Asha(BaseModel, extra="forbid", frozen=True):
@@ -52,19 +56,22 @@ class Asha(BaseModel, extra="forbid", frozen=True):
     grace_period: StrictInt = Field(ge=1)
     """The first step at which runs are compared, by their score on the dev set."""
     reduction_factor: float = Field(default=4, gt=1)
-    """They are compared again after this many times as many steps, and each time one in this many goes on."""
+    """Runs are compared again after this many times as many steps, and each time one run in this many goes on."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What makes several runs."""
+    """The points and the seeds whose combinations are the runs."""
 
     points: list[dict[str, Any]]
     """The values that vary, for each run of a seed; a single run has no points."""
     seeds: list[int]
     asha: Asha | None = None
     file: Path | None = None
-    """Where they are written, if not on the command line."""
+    """The file that says them, if there is one."""
+
+
+NO_GRID = "it needs [[grid]] tables with settings in them"
 
 
 class SweepFile(BaseModel, extra="forbid"):
@@ -84,18 +91,32 @@ class SweepFile(BaseModel, extra="forbid"):
     @field_validator("grid", mode="before")
     @classmethod
     def _lists_of_values(cls, grids: Any) -> Any:
-        if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) and grid for grid in grids):
-            raise ValueError("it needs [[grid]] tables with settings in them")
-        for key, value in (pair for grid in grids for pair in grid.items()):
-            if isinstance(value, dict):
-                raise ValueError(f'write "{key}.{next(iter(value), "")}" = ... with the quotes')
-            if value == []:
-                raise ValueError(f"{key}: an empty list leaves nothing to run")
-            values = value if isinstance(value, list) else [value]
-            odd = next((part for part in values if isinstance(part, list | dict)), None)
-            if odd is not None and key in (*OF_REQUEST, *OF_DATA, "recipe"):
-                raise ValueError(f"{key}: {odd!r} is a list or table, and each run takes one value of the list")
+        if not isinstance(grids, list) or not grids:
+            raise ValueError(NO_GRID)
+        for grid in grids:
+            if not isinstance(grid, dict) or not grid:
+                raise ValueError(NO_GRID)
+        for grid in grids:
+            for key, value in grid.items():
+                _check_values(key, value)
         return grids
+
+
+def _check_values(key: str, value: Any) -> None:
+    """Refuse a value of a grid that is neither a value of the key nor a list of its values."""
+    if isinstance(value, dict):
+        raise ValueError(f'write "{key}.{next(iter(value), "")}" = ... with the quotes')
+    if value == []:
+        raise ValueError(f"{key}: an empty list leaves nothing to run")
+    if key not in (*OF_REQUEST, *OF_DATA, "recipe"):
+        return
+    for item in _as_list(value):
+        if isinstance(item, list | dict):
+            raise ValueError(f"{key}: {item!r} is a list or table, and each run takes one value of the list")
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def sweep_names() -> list[str]:
@@ -134,18 +155,29 @@ def read_sweep(path: Path) -> Sweep:
             )
         path = models_folder() / "sweeps" / f"{path}.toml"
     file = read_toml(SweepFile, path)
-    grids = [{key: value if isinstance(value, list) else [value] for key, value in grid.items()} for grid in file.grid]
-    count = sum(math.prod(map(len, grid.values())) for grid in grids)
+    return Sweep(_points(file.grid, path), file.seeds, file.asha, path)
+
+
+def _points(grids: Sequence[Mapping[str, Any]], path: Path) -> list[dict[str, Any]]:
+    """Return the points of some grids without repetitions.
+
+    Raises:
+        DataError: if there are too many of them.
+        InputError: if one has a method of a file.
+    """
+    columns = [list(map(_as_list, grid.values())) for grid in grids]
+    count = sum(math.prod(map(len, values)) for values in columns)
     if count > MOST_POINTS:
         raise DataError(path, f"its grids have {count:,} points; a sweep may have {MOST_POINTS:,}")
-    points = {
-        json.dumps(point, sort_keys=True, default=str): point
-        for grid in grids
-        for point in (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
-    }
-    for method in (point.get(key) for point in points.values() for key in ("method", "after")):
-        refuse_file(method, path)
-    return Sweep(list(points.values()), file.seeds, file.asha, path)
+    points: dict[str, dict[str, Any]] = {}
+    for grid, values in zip(grids, columns, strict=True):
+        for combination in itertools.product(*values):
+            point = dict(zip(grid, combination, strict=True))
+            points[json.dumps(point, sort_keys=True, default=str)] = point
+    for point in points.values():
+        refuse_file(point.get("method"), path)
+        refuse_file(point.get("after"), path)
+    return list(points.values())
 
 
 @dataclass(frozen=True)
@@ -153,7 +185,7 @@ class SweepRun:
     """One run of a sweep, before it starts."""
 
     name: str
-    """The name of its folder."""
+    """The name of the folder of the run."""
     point: dict[str, Any]
     """The values that the sweep varies, without the seed."""
     request: TrainRequest
@@ -188,16 +220,20 @@ def check_sweep_folder(request: TrainRequest, results: Path) -> None:
 
 
 def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[SweepRun]:
-    """Return the runs, all points with the first seed and then with the next, so that early results compare."""
+    """Return the runs, all points with the first seed and then with the next, so that early results compare.
+
+    Raises:
+        InputError: if a run cannot start; what is wrong is said now, not after hours.
+    """
     sweep_runs: dict[str, SweepRun] = {}
-    seeds_or_none: list[int | None] = [*seeds] or [None]
-    for seed in seeds_or_none:
+    seed_settings = [{"seed": seed} for seed in seeds] or [{}]
+    for seed_setting in seed_settings:
         for point in points:
-            settings = {**point, **({} if seed is None else {"seed": seed})}
+            settings = {**point, **seed_setting}
             name = _name(settings)
             if name in sweep_runs:  # it has no characters that tell the two apart
-                name += f"-{hashlib.sha256(repr(settings).encode()).hexdigest()[:8]}"
-            try:  # what is wrong is said now, not after hours
+                name += f"-{_short_hash(repr(settings))}"
+            try:
                 run_request = request_at(request, settings, request.output / name)
                 read_model(run_request.model, ModelOptions(), pairs=True)
             except SentcliError as error:
@@ -207,33 +243,43 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
 
 
 def _name(settings: Mapping[str, Any]) -> str:
+    """Return the name of a run's folder, which may have 255 bytes."""
     text = ",".join(f"{key}={value}" for key, value in settings.items())
-    name = "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in text) or "run"
-    # the name of a folder may have 255 bytes
-    return name if len(name) <= 200 else f"{name[:191]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    name = re.sub(r"[^\w=,.+-]", "_", text) or "run"
+    if len(name) > 200:
+        name = f"{name[:191]}-{_short_hash(text)}"
+    return name
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path) -> TrainRequest:
-    """Return the request of one run, given the settings of its point of the sweep."""
+    """Return the request of one run, given the settings of its point of the sweep.
+
+    Raises:
+        InputError: for a setting that does not exist or a value that is not allowed.
+    """
     recipe = request.recipe
     if "recipe" in settings:
         recipe = load_recipe(str(settings["recipe"]))
-        options = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage}
-        if request.pooling == AUTO:
-            options["pooling"] = recipe.pooling
-        settings = {**{key: value for key, value in options.items() if value is not None}, **settings}
-    assignments = [(k, v) for k, v in settings.items() if k not in (*OF_REQUEST, *OF_DATA, "recipe")]
-    chosen: dict[str, Any] = {key: str(settings[key]) for key in OF_REQUEST if key in settings}
+        settings = {**_of_recipe(recipe, request.pooling), **settings}
+    of_request: dict[str, Any] = {key: str(settings[key]) for key in OF_REQUEST if key in settings}
     of_data: dict[str, Any] = {key: settings[key] for key in OF_DATA if key in settings}
-    for key, kind in NUMBERS.items():
-        if key in of_data and of_data[key] != "seed":
-            check(key, of_data[key], kind)
-    of_data.update((key, str(of_data[key])) for key in ("text_of", "hold_out") if key in of_data)
-    by_training = of_data.get("subset_seed") == "seed"
-    of_data.update({"subset_seed": None} if by_training else {})
+    for key, value in of_data.items():
+        if key not in NUMBERS:
+            of_data[key] = str(value)
+        elif value != "seed":
+            check(key, value, NUMBERS[key])
+    is_drawn_by_seed = of_data.get("subset_seed") == "seed"
+    if is_drawn_by_seed:
+        of_data["subset_seed"] = None
+    others = (*OF_REQUEST, *OF_DATA, "recipe")
+    assignments = [(key, value) for key, value in settings.items() if key not in others]
     run_request = replace(
         request,
-        **chosen,
+        **of_request,
         output=output,
         data=replace(request.data, **of_data),
         recipe=recipe,
@@ -241,10 +287,18 @@ def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path)
         assignments=[*request.assignments, *assignments],
     )
     seed = run_request.configured().settings.seed
-    if by_training:
+    if is_drawn_by_seed:
         run_request = replace(run_request, data=replace(run_request.data, subset_seed=seed))
     run_request.subset(seed)  # raises an error if it is out of bounds
     return run_request
+
+
+def _of_recipe(recipe: Recipe, pooling: str) -> dict[str, str]:
+    """Return what a recipe says of the request, with the value of ``--pooling``, which takes precedence."""
+    options = {"method": recipe.method, "model": recipe.model, "stage": recipe.stage}
+    if pooling == AUTO:
+        options["pooling"] = recipe.pooling
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def digest(identity: Mapping[str, Any]) -> str:
@@ -291,53 +345,63 @@ def run_all(planned: Iterable[SweepRun], results: Path, observer: SweepObserver)
                 append_record(results, record)
             else:
                 observer.skipped(run)
-        except LockedError:
-            outcome.locked.append(run.name)
         except SentcliError as error:
-            if isinstance(error, InputError) and outcome == SweepResult():
-                raise  # most likely wrong for all of them, and seen at once
-            outcome.failed[run.name] = str(error)
-            observer.failed(run, str(error))
+            keep_error(run, error, outcome, observer, is_first=outcome == SweepResult())
         else:
             outcome.records.append({**record, "run": run.name, "point": run.point})  # another sweep may have run it
     return outcome
 
 
-def make_record(run: SweepRun, known: Mapping[str, Any], observer: StartObserver) -> tuple[dict[str, Any], bool]:
+def keep_error(
+    run: SweepRun, error: SentcliError, outcome: SweepResult, observer: SweepObserver, *, is_first: bool
+) -> None:
+    """Keep the error of a run in the outcome, and tell the observer.
+
+    Raises:
+        InputError: if it is the error of the first run, which is most likely that of all, and is seen at once.
+    """
+    if isinstance(error, LockedError):
+        outcome.locked.append(run.name)
+        return
+    if isinstance(error, InputError) and is_first:
+        raise error
+    outcome.failed[run.name] = str(error)
+    observer.failed(run, str(error))
+
+
+def make_record(run: SweepRun, records: Mapping[str, Any], observer: StartObserver) -> tuple[dict[str, Any], bool]:
     """Make a run, unless it has a record.
 
     Args:
         run: the run.
-        known: the records by digest.
+        records: those of the finished runs, by digest.
         observer: makes the observer of each training.
 
     Returns:
         The record, and whether it is new.
     """
     request = run.request
-    if (first := runs.first_stage(request)) is not None:
+    first = runs.first_stage(request)
+    if first is not None:
         runs.run(first, observer.starts(run, first))
         request = runs.after_first_stage(request, first)
     prepared = prepare(request)
     key = digest(prepared.identity(changed_only=True))
-    record = None if run.request.log.overwrite and not run.request.log.resume else known.get(key)
-    if record is not None and not prepared.inputs.lacks_scores(record["results"]):
-        return record, False
+    starts_anew = request.log.overwrite and not request.log.resume
+    if key in records and not starts_anew and not prepared.inputs.lacks_scores(records[key]["results"]):
+        return records[key], False
     result = runs.run(prepared, observer.starts(run, prepared))
     settings = prepared.method.settings
-    new_record: dict[str, Any] = finite(
-        {
-            "run": run.name,
-            "point": run.point,
-            "seed": settings.seed,
-            "method": prepared.method.name,
-            "model": run.request.model,
-            "digest": key,
-            "identity": prepared.identity(),
-            "results": result.to_dict(),
-            "environment": environment(
-                prepared.encoder.backend.device, settings.precision, settings.seed, prepared.revision
-            ),
-        }
-    )
-    return new_record, True
+    device = prepared.encoder.backend.device
+    record = {
+        "run": run.name,
+        "point": run.point,
+        "seed": settings.seed,
+        "method": prepared.method.name,
+        "model": run.request.model,
+        "digest": key,
+        "identity": prepared.identity(),
+        "results": result.to_dict(),
+        "environment": environment(device, settings.precision, settings.seed, prepared.revision),
+    }
+    return finite(record), True

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,8 @@ class TrainingModel(nn.Module):
         encoder: the encoder that the run trains.
         second: the encoder of the second view, if a method trains two.
         passes: how many views of a sentence one encoder encodes.
-        around: how many tokens of its template each view has, where the vector of the template is subtracted.
+        around: how many tokens of its template each view has in front of the sentence and behind it, where the vector
+            of the template is subtracted.
         head: the head, which exists in training only.
         objectives: the terms of the loss by name.
         stateful: the objectives that are modules, with parameters or memory.
@@ -46,43 +47,65 @@ class TrainingModel(nn.Module):
 
     def __init__(self, method: Method, parts: Parts) -> None:
         super().__init__()
-        self.method, self.views = method, method.views.count
-        backbone = parts.backbone
-        self.attention_layers = sorted(
-            {layer for o in method.objectives.values() for layer in o.attention_layers(surgery.depth(backbone))}
-        )
-        rate = method.settings.drop_heads
-        # its mask is made without a wait for a GPU; a compiled encoder keeps the attention that torch.compile knows
-        is_ahead = runs_ahead(next(backbone.parameters()).device) and not method.settings.compile
-        if method.settings.compile:
-            attention.uninstall(backbone)
-        if (self.attention_layers or rate or is_ahead) and not attention.install(backbone) and rate:
-            raise InputError(f"drop_heads: the attention of a {backbone.config.model_type} model is out of reach")
+        self.method = method
+        self.views = method.views.count
+        self.attention_layers = self._install_attention(parts.backbone)
         self.encoder = parts.encoder
-        self.second: TorchEncoder | None = copy.deepcopy(parts.encoder) if method.twin is not None else None
+        self.second: TorchEncoder | None = None
+        if method.twin is not None:
+            self.second = copy.deepcopy(parts.encoder)
         self.head = method.head.build(parts.dimension, method.settings.batch_size)
         self.single_pass = bool(getattr(self.head, "single_pass", False))
         self.around = parts.around
         self.passes = 1 if self.single_pass or self.second is not None else self.views
         self._check_views()
         self.objectives = {name: settings.build(parts) for name, settings in method.objectives.items()}
-        self.stateful = nn.ModuleDict({n: o for n, o in self.objectives.items() if isinstance(o, nn.Module)})
+        stateful = {name: loss for name, loss in self.objectives.items() if isinstance(loss, nn.Module)}
+        self.stateful = nn.ModuleDict(stateful)
         self.weights = {name: settings.weight for name, settings in method.objectives.items()}
-        least = [
-            o.least_rows() if o.all_rows else method.views.rows_with(o.least_rows()) for o in method.objectives.values()
-        ]
-        self.least_rows = max([*least, method.head.least_rows(parts.dimension)])
-        self.encodes = any(o.views > 0 for o in method.objectives.values())
-        self.requires = {o.requires for o in method.objectives.values()}
+        self.least_rows = self._least_rows(parts.dimension)
+        self.encodes = any(settings.views > 0 for settings in method.objectives.values())
+        self.requires = {settings.requires for settings in method.objectives.values()}
         self._check_caching()
+
+    def _install_attention(self, backbone: Any) -> list[int]:
+        """Give the encoder the attention that the method needs, and return the layers whose weights objectives read.
+
+        Raises:
+            InputError: if heads are to be dropped in a model whose attention is out of reach.
+        """
+        layers: set[int] = set()
+        depth = surgery.depth(backbone)
+        for objective in self.method.objectives.values():
+            layers.update(objective.attention_layers(depth))
+        settings = self.method.settings
+        # its mask is made without a wait for a GPU; a compiled encoder keeps the attention that torch.compile knows
+        is_ahead = runs_ahead(next(backbone.parameters()).device) and not settings.compile
+        if settings.compile:
+            attention.uninstall(backbone)
+        is_needed = bool(layers) or is_ahead or settings.drop_heads > 0
+        if is_needed and not attention.install(backbone) and settings.drop_heads:
+            raise InputError(f"drop_heads: the attention of a {backbone.config.model_type} model is out of reach")
+        return sorted(layers)
+
+    def _least_rows(self, dimension: int) -> int:
+        """Return the smallest number of rows on which the head and all objectives can be computed."""
+        least = self.method.head.least_rows(dimension)
+        for objective in self.method.objectives.values():
+            rows = objective.least_rows()
+            if not objective.all_rows:
+                rows = self.method.views.rows_with(rows)
+            least = max(least, rows)
+        return least
 
     def _check_views(self) -> None:
         """Refuse views that the objectives, the head or a second encoder cannot serve."""
         positives = self.views - 1 if self.method.views.one_sentence else 1
+        hard_negatives = self.views - 1 - positives
         for objective in self.method.objectives.values():
-            objective.check_views(positives, self.views - 1 - positives)
-        copies = isinstance(self.method.views, Copies)
-        if self.single_pass and (self.attention_layers or not copies or self.second is not None):
+            objective.check_views(positives, hard_negatives)
+        is_plain = isinstance(self.method.views, Copies) and not self.attention_layers and self.second is None
+        if self.single_pass and not is_plain:
             raise InputError(
                 "views_from=shuffle encodes a sentence once: there is no second text, encoder or attention"
             )
@@ -91,13 +114,14 @@ class TrainingModel(nn.Module):
 
     def _check_caching(self) -> None:
         """Refuse gradient caching for losses that depend on more of the encoder than its sentence vectors."""
-        others = {name: o.requires for name, o in self.method.objectives.items() if o.requires != "vectors"}
-        if self.method.settings.mini_batch_size and others:
-            name, required = next(iter(others.items()))
-            raise InputError(
-                f"mini_batch_size: gradient caching works on sentence vectors, and {name} looks at the {required}; "
-                "accumulate=N adds up the gradients of N batches instead"
-            )
+        if not self.method.settings.mini_batch_size:
+            return
+        for name, objective in self.method.objectives.items():
+            if objective.requires != "vectors":
+                raise InputError(
+                    f"mini_batch_size: gradient caching works on sentence vectors, and {name} looks at the "
+                    f"{objective.requires}; accumulate=N adds up the gradients of N batches instead"
+                )
 
     def forward(self, batch: Inputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
@@ -105,40 +129,45 @@ class TrainingModel(nn.Module):
         Args:
             batch: model inputs ``[m * B, T]``, view by view, perhaps ``labels`` and ``matched`` ``[B]``.
         """
-        return self.losses(self.encode_views(*unpacked(batch)))
+        return self.losses(self.encode_views(batch))
 
-    def encode_views(self, inputs: Inputs, labels: Tensor | None = None, matched: Tensor | None = None) -> Views:
+    def encode_views(self, batch: Inputs) -> Views:
         """Encode the m * B rows of all views in one pass, or by two encoders, and apply the head."""
         masked_words = None
         for objective in self.stateful.values():
             if isinstance(objective, WordPrediction) and objective.in_place:
-                masked, masked_words = objective.masked(inputs["input_ids"])
-                inputs = {**inputs, "input_ids": masked}
-        views = self._encoded(inputs, labels, matched)
-        return views if masked_words is None else replace(views, masked_words=masked_words)
+                masked, masked_words = objective.masked(batch["input_ids"])
+                batch = {**batch, "input_ids": masked}
+        return replace(self._encoded(batch), masked_words=masked_words)
 
-    def _encoded(self, inputs: Inputs, labels: Tensor | None, matched: Tensor | None) -> Views:
+    def _encoded(self, batch: Inputs) -> Views:
+        inputs = model_inputs(batch)
         if not self.encodes:
-            return Views(inputs, self.encoder, self.second, self.head, labels=labels, matched=matched)
-        if inputs["input_ids"].device.type == "cpu" and not (self.attention_layers or "tokens" in self.requires):
+            return Views(
+                inputs, self.encoder, self.second, self.head, labels=batch.get("labels"), matched=batch.get("matched")
+            )
+        needs_tokens = "tokens" in self.requires
+        on_cpu = inputs["input_ids"].device.type == "cpu"
+        if on_cpu and not self.attention_layers and not needs_tokens:
             encoded = [(self.vectors(encoder, rows), numbers) for encoder, rows, numbers in self.parts(inputs)]
-            return self.views_of(inputs, in_order(encoded), labels, matched)
-        parts = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
-        pooled = torch.cat([part.sentence for part in parts if part.sentence is not None])
-        tokens = self.by_view(torch.cat([part.tokens for part in parts])) if "tokens" in self.requires else None
-        attentions = {
-            layer: self.by_view(torch.cat([part.attentions[layer] for part in parts]))
-            for layer in self.attention_layers
-        }
-        return self.views_of(inputs, pooled, labels, matched, tokens=tokens, attentions=attentions)
+            return self.views_of(batch, in_order(encoded))
+        features = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
+        pooled = torch.cat([part.sentence for part in features if part.sentence is not None])
+        tokens = torch.empty(0)
+        if needs_tokens:
+            tokens = self.by_view(torch.cat([part.tokens for part in features]))
+        attentions = {}
+        for layer in self.attention_layers:
+            weights = torch.cat([part.attentions[layer] for part in features])
+            attentions[layer] = self.by_view(weights)
+        return replace(self.views_of(batch, pooled), tokens=widened(tokens), attentions=attentions)
 
     def encoders_and_rows(self, inputs: Inputs) -> list[tuple[TorchEncoder, Inputs]]:
         """Return each encoder with its rows: of the first view alone if the head makes the views of one encoding."""
+        rows = len(inputs["input_ids"]) // self.views
         if self.second is not None:
-            halves = [{name: ids.chunk(2)[i] for name, ids in inputs.items()} for i in range(2)]
-            return list(zip((self.encoder, self.second), halves, strict=True))
-        rows = len(inputs["input_ids"]) // self.views * self.passes
-        return [(self.encoder, {name: ids[:rows] for name, ids in inputs.items()})]
+            return [(self.encoder, _rows(inputs, 0, rows)), (self.second, _rows(inputs, rows, 2 * rows))]
+        return [(self.encoder, _rows(inputs, 0, rows * self.passes))]
 
     def parts(self, inputs: Inputs, sentences: int = CPU_ROWS) -> list[tuple[TorchEncoder, Inputs, Tensor]]:
         """Cut the rows into parts of similar length.
@@ -157,49 +186,40 @@ class TrainingModel(nn.Module):
             first += len(rows["attention_mask"])
         return parts
 
-    def views_of(
-        self,
-        inputs: Inputs,
-        pooled: Tensor,
-        labels: Tensor | None,
-        matched: Tensor | None,
-        *,
-        tokens: Tensor | None = None,
-        attentions: dict[int, Tensor] | None = None,
-    ) -> Views:
+    def views_of(self, batch: Inputs, pooled: Tensor) -> Views:
         """Return the `Views` of a batch, given its sentence vectors ``[rows, d]``."""
         pooled = self.by_view(widened(pooled))
-        noise = self.template_vectors(inputs) if self.around else 0.0
+        noise = self.template_vectors(batch) if self.around else 0.0
         return Views(
-            inputs,
+            model_inputs(batch),
             self.encoder,
             self.second,
             self.head,
             projected=self.head(pooled - noise),
             pooled=pooled,
-            tokens=torch.empty(0) if tokens is None else widened(tokens),
-            attentions=attentions or {},
-            labels=labels,
-            matched=matched,
+            labels=batch.get("labels"),
+            matched=batch.get("matched"),
             paired=not self.method.views.one_sentence,
         )
 
-    def template_vectors(self, inputs: Inputs) -> Tensor:
+    def template_vectors(self, batch: Inputs) -> Tensor:
         """Return the vectors of the templates alone ``[m, B, d]``, with each token where it stands around the sentence.
 
         The sentence is hidden from the attention. Rows of one view with equally long sentences share a vector, as in
         PromptBERT's code.
         """
-        mask = inputs["attention_mask"]
+        mask = batch["attention_mask"]
         views = torch.arange(self.views, device=mask.device).repeat_interleave(len(mask) // self.views)
         before, after = sent(torch.tensor(self.around), mask.device)[views].T
-        lengths, places = mask.sum(dim=1), torch.arange(mask.shape[1], device=mask.device)
+        lengths = mask.sum(dim=1)
+        places = torch.arange(mask.shape[1], device=mask.device)
         hidden = (places >= before[:, None]) & (places < (lengths - after)[:, None])
-        kinds, kind = torch.unique(torch.stack([views, lengths]), dim=1, return_inverse=True)
-        one_of_each = (kind == torch.arange(kinds.shape[1], device=mask.device)[:, None]).int().argmax(dim=1)
-        alone = {**inputs, "attention_mask": mask.masked_fill(hidden, 0)}
-        vectors = self.vectors(self.encoder, {name: values[one_of_each] for name, values in alone.items()})
-        return self.by_view(vectors[kind])
+        kinds, kind_of_row = torch.unique(torch.stack([views, lengths]), dim=1, return_inverse=True)
+        numbers = torch.arange(kinds.shape[1], device=mask.device)
+        one_of_each = (kind_of_row == numbers[:, None]).int().argmax(dim=1)
+        alone = {**model_inputs(batch), "attention_mask": mask.masked_fill(hidden, 0)}
+        rows = {name: values[one_of_each] for name, values in alone.items()}
+        return self.by_view(self.vectors(self.encoder, rows)[kind_of_row])
 
     def losses(self, views: Views) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
@@ -211,7 +231,8 @@ class TrainingModel(nn.Module):
             rows = views if self.method.objectives[name].all_rows else views.same_sentence
             with self.computing(half=name in self.stateful):
                 terms[name] = objective(rows)
-        return torch.stack([self.weights[name] * term for name, term in terms.items()]).sum(), terms
+        weighted = [self.weights[name] * term for name, term in terms.items()]
+        return torch.stack(weighted).sum(), terms
 
     @contextmanager
     def computing(self, *, half: bool = True) -> Iterator[None]:
@@ -250,37 +271,42 @@ class TrainingModel(nn.Module):
         """
         mode = self.training
         with torch.no_grad():
-            features = self._features(self.encoder.train(), batch)
+            sentence = self._features(self.encoder.train(), batch).sentence
         self.train(mode)
-        assert features.sentence is not None
-        needs_dropout = isinstance(self.method.views, Copies) and not self.single_pass and self.second is None
-        needs_dropout = needs_dropout and not self.method.settings.drop_heads
-        pairs = any(o.views > 1 for o in self.method.objectives.values())
-        if needs_dropout and pairs and bool((features.sentence[0] == features.sentence[1]).all()):
+        assert sentence is not None
+        if not self._differ_by_dropout():
+            return
+        compares_views = any(settings.views > 1 for settings in self.method.objectives.values())
+        if compares_views and torch.equal(sentence[0], sentence[1]):
             raise InputError(
                 "the views of a sentence would be the same: this model has no dropout; try --set dropout=0.1"
             )
 
+    def _differ_by_dropout(self) -> bool:
+        """Tell whether nothing but the dropout of the encoder makes the views of a sentence differ."""
+        if self.single_pass or self.second is not None or self.method.settings.drop_heads:
+            return False
+        return isinstance(self.method.views, Copies)
+
     def candidates(self) -> dict[int, TorchEncoder]:
         """Return the encoders that may become the result, by number: 0 is the first, 1 the second."""
         twin = self.method.twin
-        if twin is None or self.second is None:
+        if twin is None or self.second is None or twin.keep == "first":
             return {0: self.encoder}
-        both = {0: self.encoder, 1: self.second}
-        if twin.keep == "best":
-            return both
-        number = 1 if twin.keep == "second" else 0
-        return {number: both[number]}
+        if twin.keep == "second":
+            return {1: self.second}
+        return {0: self.encoder, 1: self.second}
 
     def keep_candidate(self) -> None:
         """Load the weights of the last candidate into the first encoder; for runs without scores."""
-        number = max(self.candidates())
-        if number == 1 and self.second is not None:
+        if self.second is not None and 1 in self.candidates():
             self.encoder.load_state_dict(self.second.state_dict())
 
     def products(self, candidate: int) -> nn.ModuleDict:
         """Return the modules whose weights are saved: an encoder, the head, and the kept parts of objectives."""
-        encoder = self.second if candidate and self.second is not None else self.encoder
+        encoder = self.encoder
+        if candidate and self.second is not None:
+            encoder = self.second
         return nn.ModuleDict({"encoder": encoder, "head": self.head, "kept": nn.ModuleDict(self.kept())})
 
     def kept(self) -> dict[str, nn.Module]:
@@ -288,18 +314,24 @@ class TrainingModel(nn.Module):
         parts: dict[str, nn.Module] = {}
         for name, objective in self.stateful.items():
             if isinstance(objective, StatefulObjective) and objective.kept_as:
-                file_name = f"{objective.kept_as}-{name}" if objective.kept_as in parts else objective.kept_as
+                file_name = objective.kept_as
+                if file_name in parts:
+                    file_name = f"{file_name}-{name}"
                 parts[file_name] = objective.kept()
         return parts
 
 
+def _rows(inputs: Inputs, first: int, end: int) -> Inputs:
+    """Return the rows `first` to `end` - 1 of each tensor."""
+    return {name: values[first:end] for name, values in inputs.items()}
+
+
 def in_order(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     """Join the vectors ``[P, d]`` of several parts in the order of their numbers ``[P]``."""
-    vectors, numbers = (torch.cat(column) for column in zip(*parts, strict=True))
-    return vectors[numbers.argsort()]
+    vectors, numbers = zip(*parts, strict=True)
+    return torch.cat(vectors)[torch.cat(numbers).argsort()]
 
 
-def unpacked(batch: Inputs) -> tuple[Inputs, Tensor | None, Tensor | None]:
-    """Split a batch into the model inputs, the labels, and which rows match."""
-    inputs = dict(batch)
-    return inputs, inputs.pop("labels", None), inputs.pop("matched", None)
+def model_inputs(batch: Inputs) -> Inputs:
+    """Return a batch without its labels and without what tells which rows match."""
+    return {name: values for name, values in batch.items() if name not in ("labels", "matched")}

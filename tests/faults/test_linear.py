@@ -16,8 +16,9 @@ from sentcli.io.weights import _first_line
 from sentcli.pages.hits import hits_grid
 from sentcli.pages.write import latex_text, markdown_text
 from sentcli.search.words import TOKEN, in_pairs
-from sentcli.testset.documents import SENTENCE, Documents, _front_matter, _sections
+from sentcli.testset.documents import SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
+from sentcli.testset.markdown import _front_matter, sections
 from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, without, words
 from sentcli.testset.written import _query
 
@@ -89,7 +90,7 @@ MATTER = {
     "nothing": repeated("---\n"),
 }
 PAIRS = [(name, reader, shape) for name, reader in READERS.items() for shape in SHAPES.values()]
-PAIRS += [("sections", lambda text: list(_sections(text)), shape) for shape in PAGES.values()]
+PAIRS += [("sections", lambda text: list(sections(text)), shape) for shape in PAGES.values()]
 PAIRS += [("front matter", _front_matter, shape) for shape in MATTER.values()]
 PAIRS += [("near-equal texts", lambda text: near_equal([text, text]), SHAPES["words"])]
 NOTICEABLE = 0.005
@@ -117,4 +118,4 @@ def test_time_grows_with_the_length_of_a_foreign_text(name):
 
 def test_headings_have_the_anchors_that_they_had():
     text = "# a\n# a\n# a-1\n# a\n## b\n# a-1\n# \n# \n"
-    assert [anchor for _, anchor, _, _ in _sections(text)] == ["", "a", "a-1", "a-1-1", "a-2", "b", "a-1-2", "-1", "-2"]
+    assert [anchor for _, anchor, _, _ in sections(text)] == ["", "a", "a-1", "a-1-1", "a-2", "b", "a-1-2", "-1", "-2"]
