@@ -5,17 +5,21 @@ packs and runs them in one or several processes. The results are written in the 
 in memory is bounded, so memory does not depend on the number of rows.
 """
 
-from sentcli.bulk.encode import EncodeSummary, encode_files, store_files
-from sentcli.bulk.engine import EncodeSettings
-from sentcli.bulk.files import Inputs, check_target, manifest_of, read_inputs
+from sentcli.bulk.encode import EncodeSummary, encode_files, open_encoder, store_files
+from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
+from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs
 
 __all__ = [
     "EncodeSettings",
     "EncodeSummary",
+    "EncodeTexts",
     "Inputs",
     "check_target",
     "encode_files",
     "manifest_of",
+    "open_encoder",
+    "parse_devices",
+    "read_checked",
     "read_inputs",
     "store_files",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,14 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import locked, require_room, room_explained
+from sentcli.io.copies import is_scratch
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.places import is_remote
 from sentcli.io.readers import BLOCK_ROWS, Block, blocks
 from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write, open_writer, output_kind
-from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
@@ -55,6 +56,60 @@ class EncodeSummary:
     seconds: float
     repeated_ids: int = 0
     """The number of ids that rows of earlier inputs have, to which these were appended."""
+
+    @property
+    def output_file(self) -> str | None:
+        """The output; None for vectors that stay in memory, whose file is temporary."""
+        return None if is_scratch(Path(self.output)) else self.output
+
+    @property
+    def rows_per_second(self) -> float:
+        """The speed of this call."""
+        return self.counts.rows / max(self.seconds, 1e-9)
+
+    def say(self, encoder: SentenceEncoder, on_long: OnLong) -> None:
+        """Say what was encoded, and warn of rows that were left out or cut."""
+        counts = self.counts
+        for problem in self.damaged:
+            console.warn(f"{problem}: its shard was made again")
+        before = f", {self.rows_before} were there" if self.rows_before else ""
+        ran = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
+        if encoder.sent is not None:
+            ran = f"{encoder.model} was sent {encoder.sent}"
+        written = f"{self.output_file or 'a frame'} [{self.rows}, {self.dimension}]"
+        console.note(
+            f"{counts.rows} rows{before} -> {written} in {self.seconds:.1f} s "
+            f"({self.rows_per_second:,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty rows; {ran})"
+        )
+        if self.nulls_skipped:
+            console.warn(f"{self.nulls_skipped} rows without text were left out")
+        if counts.truncated:
+            fate = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
+            if on_long == "chunk-mean":
+                fate = "are the mean of their pieces"
+            limit = encoder.spec.max_length
+            console.warn(f"{counts.truncated} rows are longer than {limit} tokens and {fate}")
+
+    def to_dict(self, encoder: SentenceEncoder) -> dict[str, Any]:
+        """Return the results as JSON, with what a model that is served was sent."""
+        counts = self.counts
+        results: dict[str, Any] = {
+            "output": self.output_file,
+            "rows": self.rows,
+            "dimension": self.dimension,
+            "rows_encoded": counts.rows,
+            "rows_skipped": self.nulls_skipped,
+            "distinct": counts.rows - counts.duplicates,
+            "duplicates": counts.duplicates,
+            "empty": counts.empty,
+            "tokens": counts.tokens,
+            "truncated": counts.truncated,
+            "tokens_lost": counts.tokens_lost,
+            "rows_per_second": self.rows_per_second,
+        }
+        if encoder.sent is not None:
+            results["sent"] = asdict(encoder.sent)
+        return results
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sentcli import console
-from sentcli.errors import InputError
+from sentcli.bulk.engine import EncodeSettings
+from sentcli.bulk.options import InputOptions, WriteOptions
+from sentcli.errors import InputError, nearest
 from sentcli.io.atomic import check_output
+from sentcli.io.column_types import parse_types
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
 from sentcli.io.folder import open_folder
 from sentcli.io.formats import say_once
@@ -74,6 +77,55 @@ def read_inputs(
         advice = "rename it in the input or leave it out; an output .npy or .safetensors has no other columns"
         raise InputError(f"{_holding(reserved[0], sources, options)}: {problem}: {advice}")
     return Inputs(sources, options, surveyed)
+
+
+def read_checked(names: Sequence[str], output: str, reading: InputOptions, writing: WriteOptions) -> tuple[Inputs, int]:
+    """Read and check input files as the options say, and return them with the rows of a shard.
+
+    What the columns of a directory are that is continued, the others have to be, too.
+
+    Raises:
+        InputError: for a row that is refused, or if ``--types`` names a column that the output does not have.
+    """
+    manifest = None
+    if (writing.resume or writing.append) and not writing.overwrite:
+        manifest = manifest_of(output)
+    types = parse_types(reading.types or [])
+    options = ReadOptions(
+        reading.text_field,
+        reading.id_field,
+        reading.on_null,
+        "; --on-null empty or skip accepts such rows",
+        nulls=tuple(reading.null or []),
+        types=types if manifest is None else {**manifest.types, **types},
+    )
+    inputs = read_inputs(names, options, reading.input_format, output=output)
+    console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
+    _check_types(types, inputs.survey)
+    _say_types(inputs.survey)
+    default = EncodeSettings.shard_rows if manifest is None else manifest.shard_rows
+    return inputs, writing.shard_rows or default
+
+
+def _check_types(types: Mapping[str, str], survey: Survey) -> None:
+    """Refuse types of columns that are not there."""
+    columns = survey.column_types
+    for name in types:
+        if name not in columns:
+            has = ", ".join(columns) or "none besides id and text"
+            hint = nearest(name, list(columns))
+            raise InputError(f"--types {name}: there is no such column{hint}; there is {has}")
+
+
+def _say_types(survey: Survey) -> None:
+    """Say which types the columns have, and which stay text although most of their values are something else."""
+    types = [f"{name} {kind}" for name, kind in survey.found.items() if name in survey.column_types]
+    if types:
+        console.note(f"types of the columns: {', '.join(types)} (--types chooses others)")
+    for name, odd in survey.mixed.items():
+        if name in survey.column_types:
+            problem = f"most of its values are of another type, but not {odd}"
+            console.warn(f"column {name!r} stays text: {problem} (--null TEXT names missing values)")
 
 
 def _without_vectors(source: Source, without: tuple[str, ...]) -> Source:
