@@ -61,7 +61,7 @@ def write(folder: Path, rows: int, dimension: int, shard_rows: int = 100_000) ->
     from sentcli.io.dataset import Counts, InputGroup
     from sentcli.io.dataset_writer import DatasetWriter
     from sentcli.io.folder import open_folder
-    from sentcli.io.readers import Block
+    from sentcli.io.blocks import Block
     from sentcli.io.writers import OutputPlan
 
     plan = OutputPlan(rows, dimension, {}, {"model": "clustered", "prompt": ""})

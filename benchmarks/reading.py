@@ -21,7 +21,8 @@ from sentcli.io.dataset import Counts, InputGroup, load_manifest
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
 from sentcli.io.forms import write_json
-from sentcli.io.readers import Block, ReadOptions, blocks
+from sentcli.io.blocks import Block, blocks
+from sentcli.io.readers import ReadOptions
 from sentcli.io.writers import OutputPlan
 
 VOCABULARY = 20_000

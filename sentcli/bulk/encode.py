@@ -23,11 +23,11 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import locked, require_room, room_explained
+from sentcli.io.blocks import BLOCK_ROWS, Block, blocks
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.places import is_remote
-from sentcli.io.readers import BLOCK_ROWS, Block, blocks
 from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write, open_writer, output_kind
 from sentcli.model.encoding import EncodeStats, Progress
 

@@ -23,9 +23,9 @@ import numpy.typing as npt
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
+from sentcli.io.blocks import Block
 from sentcli.io.dataset import Counts
 from sentcli.io.places import is_remote
-from sentcli.io.readers import Block
 from sentcli.io.writers import output_kind
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors

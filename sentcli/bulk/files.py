@@ -10,11 +10,12 @@ from typing import Any
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
+from sentcli.io.blocks import Survey, survey
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
 from sentcli.io.folder import open_folder
 from sentcli.io.formats import say_once
 from sentcli.io.places import is_remote
-from sentcli.io.readers import ReadOptions, Survey, rows, survey
+from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import Source
 from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, schema_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy.typing as npt
 
 from sentcli.bulk.engines import EncodeTexts, Engine, encode_blocks
+from sentcli.io.blocks import Block
 from sentcli.io.dataset import Counts, ShardShare
-from sentcli.io.readers import Block
 from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.smaller import Smaller
 

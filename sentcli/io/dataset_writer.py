@@ -14,6 +14,7 @@ from sentcli import console
 from sentcli.errors import DataError, InputError, SentcliError, one_line
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
+from sentcli.io.blocks import Block
 from sentcli.io.dataset import (
     CANARIES,
     MANIFEST,
@@ -29,7 +30,6 @@ from sentcli.io.dataset import (
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import Folder
 from sentcli.io.forms import write_json
-from sentcli.io.readers import Block
 from sentcli.io.writers import OutputPlan, Vectors, mapped_array, npy_writer, parquet_writer
 
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, library_errors, nearest
 from sentcli.io.atomic import regular, replacing
+from sentcli.io.blocks import Block
 from sentcli.io.places import Place
-from sentcli.io.readers import Block
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,8 @@ from sentcli.evaluation import sts
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
 from sentcli.io.labelled import LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import IN_WORDS, Kind, Layout, columns_of, layouts, tell
-from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
-from sentcli.io.sources import open_source
+from sentcli.io.readers import ReadOptions, rows
+from sentcli.io.sources import open_source, pair_files, task_name
 from sentcli.training.data import Subset, TrainingSentences, file_facts
 
 FOLD_SEED = 42

@@ -15,8 +15,8 @@ from sentcli import console
 from sentcli.bounds import one_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
+from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.io.dataset import CANARIES
-from sentcli.io.readers import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
 from sentcli.verbs.options import recall_table
 from sentcli.verbs.result import Result
@@ -235,8 +235,8 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
     from sentcli.encoder.announce import load_encoder, warn_truncated
+    from sentcli.io.blocks import blocks as read_blocks
     from sentcli.io.readers import ReadOptions
-    from sentcli.io.readers import blocks as read_blocks
 
     if corpus.model is None:
         raise InputError("files of text are encoded first: give the model with -m")

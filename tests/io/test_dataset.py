@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.blocks import Block
 from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset import read_manifest as manifest_of
 from sentcli.io.dataset_writer import DatasetWriter, check_dataset, require_whole
 from sentcli.io.folder import open_folder
-from sentcli.io.readers import Block
 from sentcli.io.writers import OutputPlan
 
 PLAN = OutputPlan(10, 3, {"n": pa.int64()}, {"model": "m"})

@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as hnp
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
+from sentcli.io.blocks import Block
 from sentcli.io.forms import write_json
-from sentcli.io.readers import Block
 from sentcli.io.writers import OutputPlan, open_writer, output_kind
 
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
