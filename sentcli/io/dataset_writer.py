@@ -58,8 +58,8 @@ class ShardWriter:
             rows_path = stack.enter_context(replacing(folder.path / self.names[1]))
             write_rows = stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
             vectors_path = stack.enter_context(replacing(folder.path / self.names[0]))
-            handle = stack.enter_context(vectors_path.open("wb"))
-            self.open_files = npy_writer(handle, plan), write_rows
+            write_vectors = stack.enter_context(npy_writer(vectors_path, plan))
+            self.open_files = write_vectors, write_rows
             self.stack = stack.pop_all()
 
     @property

@@ -179,7 +179,7 @@ def encode(
     from sentcli.bulk.engines import parse_devices
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
-    from sentcli.io.writers import output_kind
+    from sentcli.io.output_formats import DIRECTORY, output_format
     from sentcli.machine import threads
     from sentcli.smaller import Smaller
 
@@ -193,7 +193,7 @@ def encode(
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
         return measured(model, options, files, shard_rows, smaller, (prompt_name, prompt))
     name = _single(model)
-    directory = output_kind(output) == "directory"
+    directory = output_format(output) is DIRECTORY
     if cluster.ray is not None:
         if not directory:
             raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
@@ -359,8 +359,8 @@ def _check(
     from sentcli.io.dataset import CANARIES, read_manifest
     from sentcli.io.dataset_writer import check_dataset, require_whole
     from sentcli.io.folder import open_folder
+    from sentcli.io.output_formats import FILES
     from sentcli.io.places import is_remote
-    from sentcli.io.writers import SUFFIXES
     from sentcli.model.exported import check_files, exports_in
     from sentcli.search.vector_file import open_vectors
 
@@ -369,7 +369,7 @@ def _check(
         raise InputError(
             f"--check {folder}: there is no such directory or file; it verifies what encode or export wrote"
         )
-    if Path(folder).is_file() or (is_remote(folder) and Path(folder).suffix in SUFFIXES):
+    if Path(folder).is_file() or (is_remote(folder) and Path(folder).suffix in FILES):
         vectors = open_vectors(folder)
         result.model, canaries = vectors.origin.model, vectors.origin.recorded()["canaries"]
         rows, dimension = len(vectors.blocks), vectors.blocks.dimension
