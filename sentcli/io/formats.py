@@ -73,13 +73,13 @@ def _damaged(source: Source, error: BaseException) -> DataError:
     return DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})")
 
 
-def _in_batches(numbered: Iterator[tuple[int, Record]], size: int) -> Iterator[Batch]:
-    """Yield records together, so many at a time, those before an error first."""
+def _in_batches(numbered: Iterator[tuple[int, Record]]) -> Iterator[Batch]:
+    """Yield records together, those before an error first."""
     while True:
         lines, batch = list[int](), list[Record]()
         problem: Exception | None = None
         try:
-            for line, record in islice(numbered, size):
+            for line, record in islice(numbered, BATCH_ROWS):
                 lines.append(line)
                 batch.append(record)
         except (DataError, *DAMAGED) as error:
@@ -88,7 +88,7 @@ def _in_batches(numbered: Iterator[tuple[int, Record]], size: int) -> Iterator[B
             yield lines, batch
         if problem is not None:
             raise problem
-        if len(batch) < size:
+        if len(batch) < BATCH_ROWS:
             return
 
 
@@ -183,7 +183,7 @@ def say_quoted(source: Source, text: str) -> None:
 
 
 def _csv(source: Source, cursor: Cursor) -> Iterator[Batch]:
-    return _in_batches(_csv_records(source, cursor), BATCH_ROWS)
+    return _in_batches(_csv_records(source, cursor))
 
 
 def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
@@ -208,7 +208,7 @@ def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]
 
 
 def _sheet(source: Source, cursor: Cursor) -> Iterator[Batch]:
-    return _in_batches(_sheet_records(source, cursor), BATCH_ROWS)
+    return _in_batches(_sheet_records(source, cursor))
 
 
 def _sheet_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
@@ -248,15 +248,20 @@ def _cell(value: Any) -> Any:
 
 def _jsonl(source: Source, cursor: Cursor) -> Iterator[Batch]:
     for lines in line_batches(source, cursor):
-        numbered = enumerate(lines, cursor.line - len(lines) + 1)
-        yield from _in_batches(_json_records(numbered, source), len(lines))
-
-
-def _json_records(numbered: Iterable[tuple[int, str]], source: Source) -> Iterator[tuple[int, Record]]:
-    for number, line in numbered:
-        record = _json_record(line, source, number)
-        if record is not None:
-            yield number, record
+        numbers, batch = list[int](), list[Record]()
+        problem: DataError | None = None
+        try:
+            for number, line in enumerate(lines, cursor.line - len(lines) + 1):
+                record = _json_record(line, source, number)
+                if record is not None:
+                    numbers.append(number)
+                    batch.append(record)
+        except DataError as error:
+            problem = error
+        if batch:
+            yield numbers, batch
+        if problem is not None:
+            raise problem
 
 
 def _json_record(line: str, source: Source, number: int) -> Record | None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.io.labelled_kinds import IN_WORDS, OF_VALUES, columns_of, tell
+from sentcli.io.labelled_kinds import KINDS
+from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import open_source
+from sentcli.io.table_layout import tell
 from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
 from sentcli.model.spec import check_pooling
@@ -101,7 +103,7 @@ class TrainRequest:
             return method.on_texts(LabelledPairs(negatives=len(layout.columns) - 2))
         plain = views or layout is None or (takes_text and self.without_labels(layout))
         if layout is not None and not plain and not method.takes(layout.kind):
-            holds = f"{self.files[0]} holds {IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
+            holds = f"{self.files[0]} holds {layout.holds}"
             raise InputError(f"{holds}, and {method.name} needs {method.needs}; {fitting(layout.kind)}")
         if not takes_text or not self.files:
             return method
@@ -119,7 +121,7 @@ class TrainRequest:
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""
-        labelled = layout.kind in (*OF_VALUES, "labels") and self.data.pair_fields is None
+        labelled = KINDS[layout.kind].has_values and self.data.pair_fields is None
         return labelled and self.data.text_field in columns_of(open_source(self.files[0]))
 
     def subset(self, seed: int) -> Subset:
@@ -148,5 +150,5 @@ def fitting(kind: Kind | None) -> str:
 def methods_for(data: list[str], fields: str | None, kind: Kind | None) -> str:
     """Return a sentence that says what the first file of the data holds, and which methods learn from it."""
     layout = layout_of(data, fields, kind)
-    holds = "text without labels" if layout is None else f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
+    holds = "text without labels" if layout is None else layout.holds
     return f"{data[0]} holds {holds}; {fitting(None if layout is None else layout.kind)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.io.labelled import Kind
+from sentcli.io.labelled_kinds import Kind
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Section
 from sentcli.verbs.declaration import Flag, Group, verb
