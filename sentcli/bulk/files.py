@@ -11,7 +11,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output
 from sentcli.io.blocks import Survey, survey
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
+from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, holds_manifest, is_manifest, load_manifest
 from sentcli.io.folder import open_folder
 from sentcli.io.formats import say_once
 from sentcli.io.output_formats import DIRECTORY, STDOUT, output_format
@@ -134,7 +134,7 @@ def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bo
     if place.exists and (begun or not place.path.is_dir()) and not (overwrite or resume or append):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
     place.check_writable(overwrite=overwrite)
-    is_dataset = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
+    is_dataset = holds_manifest(names) or any(map(PARTIAL.fullmatch, names))
     if names and not is_dataset:
         raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
 
@@ -144,5 +144,5 @@ def manifest_of(output: str) -> Manifest | None:
     if output_format(output) is not DIRECTORY:
         return None
     folder = open_folder(output)
-    manifests = [name for name in sorted(folder.names()) if name == MANIFEST or PART.fullmatch(name)]
+    manifests = [name for name in sorted(folder.names()) if is_manifest(name)]
     return load_manifest(folder, manifests[0]) if manifests else None

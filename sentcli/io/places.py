@@ -20,6 +20,8 @@ from sentcli.redaction import remember, without_secrets
 
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
+STORE_SCHEMES = ", ".join(f"{scheme}://" for scheme in STORES)
+"""The same for messages."""
 COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --recursive FOLDER {}"}
 """The commands that copy a folder of this machine to a store, by scheme."""
 _SCHEME = re.compile(rf"({'|'.join((*SCHEMES, *ALIASES))})://", re.IGNORECASE)

@@ -5,6 +5,7 @@ Every writer streams, so that memory does not grow with the number of rows.
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import sys
@@ -56,10 +57,22 @@ Write = Callable[[Block, Vectors], None]
 def npy_writer(path: Path, plan: OutputPlan) -> Iterator[Write]:
     """Yield a function that appends vectors to an ``.npy`` file."""
     dtype = np.dtype(plan.dtype).newbyteorder("<")
-    header = {"descr": dtype.str, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
     with path.open("wb") as handle:
-        np.lib.format.write_array_header_1_0(handle, header)
+        _write_npy_header(handle, (plan.rows, plan.dimension), dtype)
         yield partial(_write_raw, handle, dtype)
+
+
+def npy_bytes(rows: int, dimension: int, dtype: str) -> int:
+    """Return the size of an ``.npy`` file of vectors of one of DTYPES."""
+    stored = np.dtype(dtype).newbyteorder("<")
+    header = io.BytesIO()
+    _write_npy_header(header, (rows, dimension), stored)
+    return header.tell() + rows * dimension * stored.itemsize
+
+
+def _write_npy_header(handle: IO[bytes], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(handle, header)
 
 
 @contextmanager

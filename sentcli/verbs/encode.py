@@ -357,7 +357,7 @@ def _check(
         SentcliError: if something is wrong; its outcome becomes the JSON.
     """
     from sentcli.io.dataset import CANARIES, read_manifest
-    from sentcli.io.dataset_writer import check_dataset, require_whole
+    from sentcli.io.dataset_check import check_dataset, require_whole
     from sentcli.io.folder import open_folder
     from sentcli.io.output_formats import FILES
     from sentcli.io.places import is_remote

@@ -12,7 +12,8 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.io.blocks import Block
 from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset import read_manifest as manifest_of
-from sentcli.io.dataset_writer import DatasetWriter, check_dataset, require_whole
+from sentcli.io.dataset_check import check_dataset, require_whole
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
 from sentcli.io.writers import OutputPlan
 
