@@ -21,7 +21,7 @@ OF_ROWS = ("_indices_data_files", "_indices_files")
 
 def is_table(folder: Path) -> bool:
     """Tell whether a folder holds one table, or several of which one has to be named."""
-    return _is_lance(folder) or any((folder / name).is_file() for name in (STATE, SPLITS))
+    return _is_lance(folder) or (folder / STATE).is_file() or (folder / SPLITS).is_file()
 
 
 def _is_lance(folder: Path) -> bool:
