@@ -320,6 +320,14 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def link(source: str | Path, target: str | Path, *, follow_symlinks: bool = True) -> None:
+    """Give a file a second name, or copy it where the disk has no such thing."""
+    try:
+        os.link(source, target, follow_symlinks=follow_symlinks)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=follow_symlinks)
+
+
 def _is_running(process: int) -> bool:
     if sys.platform == "win32":  # where signal 0 would interrupt it
         return True

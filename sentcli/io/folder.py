@@ -7,7 +7,6 @@ and then deleted; the manifest is copied after it. So the store never has a mani
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import copies, stores
-from sentcli.io.atomic import check_output, succeed, successor
+from sentcli.io.atomic import check_output, link, succeed, successor
 from sentcli.io.copies import FolderCopy
 from sentcli.io.dataset import (
     PART,
@@ -98,18 +97,10 @@ class Folder(Place):
             if is_own(name) or target.exists():
                 continue
             if source.is_dir():
-                shutil.copytree(source, target, copy_function=_link)
+                shutil.copytree(source, target, copy_function=link)
             else:
-                _link(source, target)
+                link(source, target)
         succeed(self.path)
-
-
-def _link(source: str | Path, target: str | Path) -> None:
-    """Give a file a second name, or copy it where the disk has no such thing."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def _csv_header(source: Source) -> list[str]:
     try:
         return next(_csv_reader(source, Cursor()), [])
     except csv.Error as error:
-        raise DataError(source.name, f"broken {source.format}: {error}", line=1) from error
+        raise source.error(f"broken {source.format}: {error}", 1) from error
     except DAMAGED as error:
         raise _damaged(source, error) from error
 
@@ -195,14 +195,14 @@ def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]
         try:
             row = next(reader, None)
         except csv.Error as error:
-            source.refuse(DataError(source.name, f"broken {source.format}: {error}", line=before + reader.line_num))
+            source.refuse(source.error(f"broken {source.format}: {error}", before + reader.line_num))
             continue
         if row is None:
             return
         line = before + reader.line_num
         if len(row) > len(names):
             problem = f"{len(row)} fields, but the header names {len(names)}"
-            source.refuse(DataError(source.name, problem, line=line))
+            source.refuse(source.error(problem, line))
         elif row:  # it is no blank line
             yield line, dict(zip(names, row, strict=False))
 
@@ -275,11 +275,11 @@ def _json_record(line: str, source: Source, number: int) -> Record | None:
         if "\\u" in line and _ESCAPED_SURROGATE.search(line):
             record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
-        source.refuse(DataError(source.name, f"broken JSON: {error}", line=number))
+        source.refuse(source.error(f"broken JSON: {error}", number))
         return None
     if isinstance(record, dict):
         return record
-    source.refuse(DataError(source.name, f"expected a JSON object, found {kind_of(record)}", line=number))
+    source.refuse(source.error(f"expected a JSON object, found {kind_of(record)}", number))
     return None
 
 

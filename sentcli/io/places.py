@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -165,6 +165,11 @@ def _check_object(scheme: str, name: str) -> None:
         )
 
 
+def whole_name(name: str) -> str:
+    """Return a name with user, password and query, if it is a web address that has them."""
+    return name.whole if isinstance(name, Address) else name
+
+
 def is_remote(name: str) -> bool:
     """Tell whether a name has one of SCHEMES or ALIASES."""
     return _SCHEME.match(name) is not None
@@ -238,12 +243,12 @@ def is_temporary(error: BaseException, *, hopeful: bool) -> bool:
         error: of a library.
         hopeful: whether to wait again for a host that was too slow; the libraries of stores have done that already.
     """
-    kinds = {type(link).__name__ for link in causes(error)}
+    kinds = _classes(error)
     if not hopeful and any("Timeout" in kind for kind in kinds):
         return False
-    if not kinds.isdisjoint(_SILENT):
+    if _first_of(_SILENT, kinds):
         return False
-    return not kinds.isdisjoint(_BROKEN) or status_of(error) in (408, 425, 429, *_5XX)
+    return bool(_first_of(_BROKEN, kinds)) or status_of(error) in (408, 425, 429, *_5XX)
 
 
 def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
@@ -254,8 +259,7 @@ def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
         name: the public name of the file or folder.
         doing: what was done with it.
     """
-    status, code = status_of(error), _code(error)
-    kinds = [type(link).__name__ for link in causes(error)]
+    status, code, kinds = status_of(error), _code(error), _classes(error)
     if code in _REFUSED:
         return InputError(f"{name}: the store refuses the credentials ({code})")
     if status == 401 or any("Credential" in kind for kind in kinds):
@@ -276,17 +280,14 @@ def _failure(error: BaseException, name: str, kinds: list[str], status: int | No
     """Return in what way a host failed, given the classes of an error and its causes, or None if it did not."""
     is_web = scheme_of(name) in WEB
     host = urlsplit(name).hostname if is_web else f"the store of {name}"
-    for kind in kinds:
-        if kind in _SILENT:
-            return f"{host} does not answer: no connection could be made ({kind})"
-    for kind in kinds:
-        if kind in _BROKEN:
-            return f"{host} is too slow or breaks off ({kind}), again after several attempts"
+    if silent := _first_of(_SILENT, kinds):
+        return f"{host} does not answer: no connection could be made ({silent})"
+    if broken := _first_of(_BROKEN, kinds):
+        return f"{host} is too slow or breaks off ({broken}), again after several attempts"
     if status in _5XX or status == 429:
         return f"{host} answers {status}, again after several attempts"
-    for kind in kinds:
-        if kind in _GARBAGE:
-            return f"{host} gives no valid answer of HTTP ({kind})"
+    if garbage := _first_of(_GARBAGE, kinds):
+        return f"{host} gives no valid answer of HTTP ({garbage})"
     if is_web and status not in (None, 404, 410):
         return f"{host} answers {status} {_reason(error)}".rstrip()
     return None
@@ -294,7 +295,7 @@ def _failure(error: BaseException, name: str, kinds: list[str], status: int | No
 
 def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
     """Return the error for what is none of the known failures of a host."""
-    kinds = [type(link).__name__ for link in causes(error)]
+    kinds = _classes(error)
     if status_of(error) in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
     words = " ".join(str(error).split())
@@ -314,6 +315,16 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     while link is not None:
         yield link
         link = link.__cause__ or link.__context__
+
+
+def _classes(error: BaseException) -> list[str]:
+    """Return the names of the classes of an error and of what it was raised from."""
+    return [type(link).__name__ for link in causes(error)]
+
+
+def _first_of(names: Sequence[str], classes: Sequence[str]) -> str | None:
+    """Return the first of an error's classes that has one of some names, or None."""
+    return next((name for name in classes if name in names), None)
 
 
 def status_of(error: BaseException) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sentcli.errors import DataError
-from sentcli.io.formats import header, headless, id_of, is_null, kind_of, record_batches, records, say_quoted
+from sentcli.io.formats import Record, header, headless, id_of, is_null, kind_of, record_batches, records, say_quoted
 from sentcli.io.row_batch import Row, RowBatch
 from sentcli.io.sources import Cursor, Source
 
@@ -77,36 +77,48 @@ class _RowReader:
     id_field: str | None
     """None if row numbers are the ids."""
 
-    def rows_of(self, lines: Sequence[int], batch: list[dict[str, Any]]) -> RowBatch:
+    def rows_of(self, lines: Sequence[int], records: list[Record]) -> RowBatch:
         """Return the rows of some records, given the number of the line of each."""
-        texts: list[Any] = [record.get(self.text_field) for record in batch]
+        total = len(records)
+        places: Sequence[int] = range(total)
+        without_text: set[int] = set()
+        texts: list[Any] = [record.get(self.text_field) for record in records]
         ids: list[Any] | None = None
         are_texts = set(map(type, texts)) == {str}
         if self.id_field is not None:
-            ids = [record.get(self.id_field) for record in batch]
+            ids = [record.get(self.id_field) for record in records]
             are_texts = are_texts and set(map(type, ids)) == {str}
         if not are_texts:
-            return self._one_by_one(lines, batch)
-        if self.source.format == "tsv":
+            places, texts, ids, without_text = self._one_by_one(lines, records)
+            lines = [lines[place] for place in places]
+            records = [records[place] for place in places]
+        elif self.source.format == "tsv":
             for text in texts:
                 say_quoted(self.source, text)
         return RowBatch(
             self.source,
             self.text_field,
             self.id_field,
-            total=len(batch),
-            places=range(len(batch)),
-            lines=lines,
-            texts=texts,
-            ids=ids,
-            records=batch,
-            nulls=self.options.nulls,
+            total,
+            places,
+            lines,
+            texts,
+            ids,
+            records,
+            self.options.nulls,
+            frozenset(without_text),
         )
 
-    def _one_by_one(self, lines: Sequence[int], batch: list[dict[str, Any]]) -> RowBatch:
-        """Return the rows of some records of which one at least lacks its text, or has an id that is no text."""
+    def _one_by_one(
+        self, lines: Sequence[int], records: list[Record]
+    ) -> tuple[list[int], list[str], list[str | None] | None, set[int]]:
+        """Read records of which one at least lacks its text, or has an id that is no text.
+
+        Returns:
+            The places, texts and ids of the rows that are kept, and the positions of those without a text among them.
+        """
         places, texts, ids, without_text = list[int](), list[str](), list[str | None](), set[int]()
-        for place, (line, record) in enumerate(zip(lines, batch, strict=True)):
+        for place, (line, record) in enumerate(zip(lines, records, strict=True)):
             text = record.get(self.text_field)
             missing = is_null(text)
             if missing:
@@ -120,19 +132,7 @@ class _RowReader:
             ids.append(self._id(record, line, without_text=missing))
             texts.append(text)
             places.append(place)
-        return RowBatch(
-            self.source,
-            self.text_field,
-            self.id_field,
-            total=len(batch),
-            places=places,
-            lines=[lines[place] for place in places],
-            texts=texts,
-            ids=None if self.id_field is None else ids,
-            records=[batch[place] for place in places],
-            nulls=self.options.nulls,
-            without_text=frozenset(without_text),
-        )
+        return places, texts, None if self.id_field is None else ids, without_text
 
     def _is_left_out(self, text: float | None, line: int) -> bool:
         """Tell whether a row without text, which has null or NaN instead, is left out.
@@ -146,7 +146,7 @@ class _RowReader:
             raise self.source.error(f"{self.text_field!r} is {what}{self.options.null_hint}", line)
         return on_null == "skip" and not self.options.with_null
 
-    def _id(self, record: dict[str, Any], line: int, *, without_text: bool) -> str | None:
+    def _id(self, record: Record, line: int, *, without_text: bool) -> str | None:
         """Return the id of a row; None if row numbers are the ids, or a row without text has none."""
         if self.id_field is None:
             return None
@@ -159,7 +159,7 @@ class _RowReader:
             raise self.source.error(f"{self.id_field!r} {error}", line) from None
 
 
-def _check_text_field(source: Source, text_field: str, first: tuple[int, dict[str, Any]], options: ReadOptions) -> None:
+def _check_text_field(source: Source, text_field: str, first: tuple[int, Record], options: ReadOptions) -> None:
     """Refuse a file whose header, or whose first record, has no column of texts."""
     line, record = first
     names = header(source) or list(record)
@@ -174,7 +174,7 @@ def _check_text_field(source: Source, text_field: str, first: tuple[int, dict[st
     raise source.error(problem, line)
 
 
-def _id_field(source: Source, record: dict[str, Any], options: ReadOptions) -> str | None:
+def _id_field(source: Source, record: Record, options: ReadOptions) -> str | None:
     """Return the field of the ids, given the first record of a file; None if row numbers are the ids."""
     if source.format == "txt":
         return None

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.forms import decode
-from sentcli.io.places import WEB, Address, without_address_secrets
+from sentcli.io.places import WEB, Address, whole_name, without_address_secrets
 from sentcli.redaction import remember, value_without_secrets, without_secrets
 
 KEY = "SENTCLI_API_KEY"
@@ -52,7 +52,7 @@ class Served:
         Raises:
             InputError: if the address does not name a model, or has a user or a query.
         """
-        whole = name.whole if isinstance(name, Address) else name
+        whole = whole_name(name)
         parts = urlsplit(whole)
         if parts.scheme.lower() not in WEB:
             return None

@@ -27,12 +27,12 @@ from sentcli.io.places import (
     STORE_LIBRARIES,
     STORES,
     WEB,
-    Address,
     Doing,
     is_temporary,
     of_library,
     scheme_of,
     store_error,
+    whole_name,
 )
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
     Raises:
         SentcliError: as for `store_error`.
     """
-    address = name.whole if isinstance(name, Address) else name
+    address = whole_name(name)
     scheme = scheme_of(name)
     if scheme in WEB:
         address = quote(address, safe="%/:?#[]@!$&'()*+,;=~-._")
@@ -306,9 +306,10 @@ def download(
     expected = file.size if size is None else size
     if file.size not in (None, expected):
         raise SentcliError(f"{name} has {file.size:,} bytes, not {expected:,}")
-    require_room(path.parent, expected or 0, name)
-    if (expected or 0) > ANNOUNCED_BYTES and not quiet:
-        console.note(f"{name}: {(expected or 0) / 1e6:,.0f} MB are copied to {path.parent} first")
+    stated_size = expected or 0
+    require_room(path.parent, stated_size, name)
+    if stated_size > ANNOUNCED_BYTES and not quiet:
+        console.note(f"{name}: {stated_size / 1e6:,.0f} MB are copied to {path.parent} first")
     advice = f"it is copied to {path.parent}; make room there (TMPDIR is the disk of temporary copies)"
     with (
         room_explained(name, advice),

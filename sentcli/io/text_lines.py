@@ -68,7 +68,7 @@ def _next_line(raw: bytes, source: Source, cursor: Cursor) -> str:
     """Return the line at the cursor decoded, and move the cursor behind it."""
     if len(raw) > LONGEST_LINE:
         problem = f"it is longer than {LONGEST_LINE // 2**20} MB: no line of a text"
-        raise DataError(source.name, problem, line=cursor.line + 1)
+        raise source.error(problem, cursor.line + 1)
     line = raw if cursor.byte else raw.removeprefix(BOM)
     cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + 1
     return _decoded(line, source, cursor.line)
@@ -89,7 +89,7 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
     """Return a line as text; of a source that is read to its end, a broken one as what it probably is."""
     if b"\0" in raw and _is_wide(raw.rstrip(b"\r\n")):
         problem = "every other byte is 0, as in UTF-16 without a byte-order mark; convert the file first"
-        source.refuse(DataError(source.name, f"{problem}: iconv -f utf-16le -t utf-8", line=number))
+        source.refuse(source.error(f"{problem}: iconv -f utf-16le -t utf-8", number))
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -98,7 +98,7 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
             raise DataError(source.name, f"no text: it is {kind}") from error
         problem = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8"
         advice = f"convert the file first, for example: iconv -f {_other_encoding(raw)} -t utf-8"
-        source.refuse(DataError(source.name, f"{problem}; {advice}", line=number))
+        source.refuse(source.error(f"{problem}; {advice}", number))
         return raw.decode("latin1" if _UNDEFINED.search(raw) else "cp1252")
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import check_output
+from sentcli.io.atomic import check_output, link
 from sentcli.io.digests import file_digest
 from sentcli.io.graph_files import weights_file
 from sentcli.io.weights import has_weights
@@ -132,17 +130,9 @@ class Target:
             if path.is_dir() and not path.is_symlink():
                 target.mkdir(exist_ok=True)
             elif str(name) not in replaced or not target.exists():
-                _link(path, target)
+                link(path, target, follow_symlinks=False)
 
 
 def _without_length(tokenizer: TextTokenizer) -> dict[str, Any]:
     """Return what a tokenizer does, as tokenizer.json says it, but not how many tokens it keeps."""
     return {**json.loads(tokenizer.backend.to_str()), "truncation": None}
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where the disk has no such names."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
