@@ -98,23 +98,18 @@ def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
     """
     surveyed, columns = Survey(), Columns(options.types)
     id_hashes = array("q")
-    for number, source in enumerate(sources):
-        before = surveyed.rows + surveyed.nulls
+    for batch, before in _batches(sources, options, refuse_empty=True):
+        is_first = before.place == 0
+        if is_first or surveyed.rows - surveyed.marks[-1].rows >= BLOCK_ROWS:
+            surveyed.marks.append(before)
+        surveyed.rows += len(batch)
+        surveyed.nulls += batch.total - len(batch)
+        if batch.ids is not None:
+            id_hashes.extend(hash(row_id) for row_id in batch.ids if row_id is not None)
+        source = batch.source
         untyped = source.format in ("csv", "tsv")
-        place, cursor = 0, Cursor()
-        surveyed.marks.append(Mark(number, 0, Cursor(), surveyed.rows, before))
-        for batch in row_batches(source, options, cursor):
-            place += batch.total
-            surveyed.rows += len(batch)
-            surveyed.nulls += batch.total - len(batch)
-            if batch.ids is not None:
-                id_hashes.extend(hash(row_id) for row_id in batch.ids if row_id is not None)
-            for name in batch.names():
-                columns.extend(name, batch.column(name), source.name, batch.lines, untyped=untyped)
-            if surveyed.rows - surveyed.marks[-1].rows >= BLOCK_ROWS:
-                surveyed.marks.append(Mark(number, place, replace(cursor), surveyed.rows, before + place))
-        if not place:
-            raise DataError(source.name, "the file is empty: there is no row to read")
+        for name in batch.names():
+            columns.extend(name, batch.column(name), source.name, batch.lines, untyped=untyped)
     _add_types(surveyed, columns)
     if id_hashes:
         surveyed.id_hashes = np.unique(np.array(id_hashes, np.int64))
@@ -207,25 +202,27 @@ def blocks(
 
 
 def _batches(
-    sources: Sequence[Source], options: ReadOptions, start: Mark, end: float
+    sources: Sequence[Source],
+    options: ReadOptions,
+    start: Mark = START,
+    end: float = math.inf,
+    *,
+    refuse_empty: bool = False,
 ) -> Iterator[tuple[RowBatch, Mark]]:
     """Yield the rows of all inputs, and the place before each batch; the last batch holds the row `end` or more."""
     before = start
     for number in range(start.source, len(sources)):
+        source, cursor = sources[number], replace(before.cursor)
         if before.rows >= end:
             return
-        cursor = replace(before.cursor)
-        for batch in row_batches(sources[number], options, cursor):
+        for batch in row_batches(source, options, cursor):
             yield batch, before
-            before = Mark(
-                number,
-                before.place + batch.total,
-                replace(cursor),
-                before.rows + len(batch),
-                before.number + batch.total,
-            )
-            if before.rows >= end:
+            rows, read = before.rows + len(batch), before.number + batch.total
+            before = Mark(number, before.place + batch.total, replace(cursor), rows, read)
+            if rows >= end:
                 return
+        if refuse_empty and not before.place:
+            raise DataError(source.name, "the file is empty: there is no row to read")
         before = Mark(number + 1, 0, Cursor(), before.rows, before.number)
 
 

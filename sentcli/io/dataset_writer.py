@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -179,23 +180,19 @@ class DatasetWriter:
 
     def _check_appended(self, old: Manifest, inputs: InputGroup) -> None:
         """Refuse to append to an unfinished dataset, or a file that it was made of; warn of one with the same bytes."""
-        names_by_digest: dict[str, str] = {}
-        encoded: set[tuple[str, str | None]] = set()
-        for group in old.groups:
-            for entry in group.inputs:
-                name, digest = entry["name"], entry.get("sha256")
-                encoded.add((name, digest))
-                if digest is not None:
-                    names_by_digest[digest] = name
+        entries = chain.from_iterable(group.inputs for group in old.groups)
+        encoded = [(entry["name"], entry.get("sha256")) for entry in entries]
         again = [entry["name"] for entry in inputs.inputs if (entry["name"], entry.get("sha256")) in encoded]
         if again:
             others = [entry["name"] for entry in inputs.inputs if entry["name"] not in again]
             advice = f"append {', '.join(others)} alone" if others else "there is nothing to append"
             raise InputError(f"{self.folder} has the rows of {', '.join(again)} already, with the same bytes: {advice}")
+        names = {digest: name for name, digest in encoded}
         for entry in inputs.inputs:
-            earlier = names_by_digest.get(entry.get("sha256", ""))
-            if earlier is not None:
-                console.warn(f"{entry['name']} has the bytes of {earlier}, whose rows {self.folder} has: both are kept")
+            digest = entry.get("sha256")
+            if digest is not None and digest in names:
+                same = names[digest]
+                console.warn(f"{entry['name']} has the bytes of {same}, whose rows {self.folder} has: both are kept")
         if old.rows_done != old.rows_total:
             raise InputError(
                 f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "

@@ -66,7 +66,8 @@ class LabelledTable:
     def taken(self) -> str:
         """What the table was taken for, with its first row: ``0/1 pairs: a, b, label; 149 of 400 are 1; line 2:``."""
         first = [repr(texts[0][:60]) for texts in self.texts]
-        for value in (self.values or [])[:1]:
+        if self.values is not None:
+            value = self.values[0]
             first.append(value if isinstance(value, str) else f"{value:g}")
         columns = ", ".join(name.strip() for name in self.columns)
         example = f"{self.unit} {self.lines[0]}: {' | '.join(first)}"
@@ -170,11 +171,9 @@ class _TableReader:
         """Begin a table, `present` being the names of all its columns."""
         self.source, self.layout, self.present = source, layout, present
         self.on_empty, self.group_by = on_empty, group_by
-        kind = KINDS[layout.kind]
-        self.columns = layout.columns
-        self.text_columns = layout.columns[: kind.text_columns(layout.columns)]
-        self.read_value = kind.read_value
-        self.texts: list[list[str]] = [[] for _ in self.text_columns]
+        self.read_value = KINDS[layout.kind].read_value
+        text_count = KINDS[layout.kind].text_columns(layout.columns)
+        self.texts: list[list[str]] = [[] for _ in range(text_count)]
         self.values: list[Any] = []
         self.lines: list[int] = []
         self.groups: list[str] = []
@@ -187,25 +186,27 @@ class _TableReader:
             ValueError: if a column is missing, or a cell holds something else.
         """
         cells = self._cells(record)
+        columns = self.layout.columns
         if self.on_empty != "keep":
-            empty = [name for name, cell in zip(self.columns, cells, strict=True) if is_empty(cell)]
+            empty = [(line, name) for name, cell in zip(columns, cells, strict=True) if is_empty(cell)]
             if empty:
-                self.empty.extend((line, name) for name in empty)
+                self.empty += empty
                 return
-        for name, cell in zip(self.text_columns, cells, strict=False):
+        texts = cells[: len(self.texts)]
+        for name, cell in zip(columns, texts, strict=False):
             self._check_text(name, cell)
-        value = self._value(cells[-1])
+        value = self._value(columns[-1], cells[-1])
         if self.group_by is not None:
             self.groups.append(_group(record, self.group_by))
-        for column, cell in zip(self.texts, cells, strict=False):
-            column.append(cell)
+        for column, text in zip(self.texts, texts, strict=True):
+            column.append(text)
         self.values.append(value)
         self.lines.append(line)
 
     def _cells(self, record: dict[str, Any]) -> list[Any]:
         """Return the cells of a row; an empty one of a spreadsheet is an empty text, as in csv."""
         try:
-            cells = [record[name] for name in self.columns]
+            cells = [record[name] for name in self.layout.columns]
         except KeyError as error:
             raise ValueError(self._lacks(error.args[0], record)) from None
         if self.source.format == "sheet":
@@ -214,13 +215,15 @@ class _TableReader:
 
     def _lacks(self, name: str, record: dict[str, Any]) -> str:
         """Return what is wrong with a row that lacks a column."""
-        names = list(record)
-        if name in self.present and names == list(self.present[: len(names)]):
-            return f"no column {name!r}: this row has {len(names)} of {len(self.present)} columns"
+        names, present = list(record), list(self.present)
+        if name in present and names == present[: len(names)]:
+            return f"no column {name!r}: this row has {len(names)} of {len(present)} columns"
         has = f"this row has {', '.join(names) or 'none'}"
-        needed = f"the columns {', '.join(self.columns)} are read; --pair-fields names others"
-        no_header = "; the table seems to have no header line" if headless(names) else ""
-        return f"no column {name!r}{nearest(name, names)}; {has}; {needed}{no_header}"
+        needed = f"the columns {', '.join(self.layout.columns)} are read; --pair-fields names others"
+        problem = f"no column {name!r}{nearest(name, names)}; {has}; {needed}"
+        if headless(names):
+            problem += "; the table seems to have no header line"
+        return problem
 
     def _check_text(self, name: str, cell: Any) -> None:
         if not isinstance(cell, str):
@@ -230,11 +233,10 @@ class _TableReader:
             raise ValueError(f"{name} is {shown}, expected a text")
         say_quoted(self.source, cell)
 
-    def _value(self, cell: Any) -> float | str | None:
+    def _value(self, name: str, cell: Any) -> float | str | None:
         """Return the score, the label or the class of a row; None if it has texts alone."""
         if self.read_value is None:
             return None
-        name = self.columns[-1]
         if is_null(cell):
             raise ValueError(f"{name} is {kind_of(cell)}")
         return self.read_value(cell, name, self.layout.words)
@@ -249,16 +251,15 @@ class _TableReader:
             raise DataError(self.source.name, "no row can be read")
         if not self.lines or (self.empty and self.on_empty == "error"):
             raise empty_cells(self.source, self.empty)
-        positive_words = [word for word, value in self.layout.words.items() if value == 1]
         return LabelledTable(
             self.source.name,
             self.layout.kind,
-            self.columns,
+            self.layout.columns,
             tuple(self.texts),
             None if self.read_value is None else self.values,
             self.lines,
             self.source.unit,
-            positive_word=positive_words[0] if positive_words else "1",
+            positive_word=next((word for word, value in self.layout.words.items() if value == 1), "1"),
             empty=tuple(self.empty),
             groups=None if self.group_by is None else self.groups,
             group_by=self.group_by or "",

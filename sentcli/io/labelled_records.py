@@ -73,15 +73,16 @@ class _Lists:
         """Tell the columns from the first row, and say which others are not used."""
         names = [name for name, value in record.items() if isinstance(value, list)]
         positives = next((name for name in names if head(name) in POSITIVE_LISTS), None)
-        user_names = [name.strip() for name in (fields or "").split(",")[2:]]
+        user_names = set(map(str.strip, (fields or "").split(",")[2:]))
         negatives: dict[str, int] = {}
         for name in names:
-            is_expanded = record[name] or positives is not None
-            if is_expanded and (name in user_names or is_negative(name)):
-                negatives[name] = len(record[name])
-        unused = [name for name in UNUSED if record.get(name)]
-        if positives is not None and unused:
-            say_once(f"{source.name}: {', '.join(unused)} of each query are not used")
+            count = len(record[name])
+            if (name in user_names or is_negative(name)) and (count or positives is not None):
+                negatives[name] = count
+        if positives is not None:
+            unused = ", ".join(name for name in UNUSED if record.get(name))
+            if unused:
+                say_once(f"{source.name}: {unused} of each query are not used")
         return cls(positives, negatives)
 
     def expand_negatives(self, record: dict[str, Any], source: Source, line: int) -> None:
