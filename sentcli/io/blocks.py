@@ -7,6 +7,7 @@ progress bars and file headers know the number of rows.
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -174,6 +175,7 @@ def blocks(
         start: where reading begins, before the first of the shards.
     """
     block = Block(columns={name: [] for name in columns})
+    rows_of_shard = shard_rows or sys.maxsize
     end, yielded_shards = math.inf, None
     if shards is not None and shard_rows:
         yielded_shards = frozenset(shards)
@@ -182,10 +184,8 @@ def blocks(
         done = 0
         while done < len(batch) and before.rows + done < end:
             row = before.rows + done
-            shard, left = 0, len(batch)
-            if shard_rows:
-                shard = row // shard_rows
-                left = (shard + 1) * shard_rows - row
+            shard, rows_before = divmod(row, rows_of_shard)
+            left = rows_of_shard - rows_before
             if yielded_shards is not None and shard not in yielded_shards:
                 done += left
                 continue

@@ -227,7 +227,8 @@ class FolderCopy(Place):
             SentcliError: if the store fails.
         """
         names = self._visible_files(below)
-        recorded, files = self._recorded(), stores.listing(self.name)
+        recorded = self._recorded()
+        files = stores.listing(self.name)
         changed = sorted(names - recorded.keys(), key=lambda name: (name.endswith(last), name))
         for name in changed:
             stores.upload(self.path / name, f"{self.name}/{name}")

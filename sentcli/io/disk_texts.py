@@ -43,11 +43,12 @@ class Texts(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | Texts:
         if isinstance(index, slice):
             return Texts(self.starts[index], self.sizes[index], self.files, self.ends)
-        start, size = int(self.starts[index]), int(self.sizes[index])
+        start = int(self.starts[index])
         file = bisect_right(self.ends, start)
         if file:
             start -= self.ends[file - 1]
-        return self.files[file][start : start + size].decode("utf-8")
+        end = start + int(self.sizes[index])
+        return self.files[file][start:end].decode("utf-8")
 
     def select(self, numbers: npt.NDArray[np.int64]) -> Texts:
         """Return the texts with these numbers ``[m]``."""

@@ -65,13 +65,13 @@ class LabelledTable:
     @property
     def taken(self) -> str:
         """What the table was taken for, with its first row: ``0/1 pairs: a, b, label; 149 of 400 are 1; line 2:``."""
-        first = [repr(texts[0][:60]) for texts in self.texts]
+        cells = [repr(texts[0][:60]) for texts in self.texts]
         if self.values is not None:
             value = self.values[0]
-            first.append(value if isinstance(value, str) else f"{value:g}")
-        columns = ", ".join(name.strip() for name in self.columns)
-        example = f"{self.unit} {self.lines[0]}: {' | '.join(first)}"
-        return f"{KINDS[self.kind].words}: {columns}; {self._facts()}; {example}"
+            cells.append(value if isinstance(value, str) else f"{value:g}")
+        words = KINDS[self.kind].words
+        columns = ", ".join(map(str.strip, self.columns))
+        return f"{words}: {columns}; {self._facts()}; {self.unit} {self.lines[0]}: {' | '.join(cells)}"
 
     def _facts(self) -> str:
         """Return how many rows there are, and what their values are."""

@@ -196,16 +196,25 @@ def _negatives(by_head: dict[str, str]) -> list[str]:
 def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
     """Return the layouts of the kind that the user named: two texts are pairs without a value, any value is a score."""
     by_names = layouts(present)
-    columns = [layout.columns for layout in by_names if kind in layout.kinds]
-    if not columns and kind in ("scored", "binary"):
-        columns = [layout.columns for layout in by_names if KINDS[layout.kind].is_pair_with_value]
-    elif not columns and kind == "pairs":
-        by_head = _by_head(present)
-        pairs = [pair for pair in PAIR_COLUMNS if set(pair) <= by_head.keys()]
-        columns = [tuple(by_head[name] for name in pair) for pair in pairs]
+    fitting = [layout for layout in by_names if kind in layout.kinds]
+    if not fitting and kind in ("scored", "binary"):
+        fitting = [layout for layout in by_names if KINDS[layout.kind].is_pair_with_value]
+    columns = [layout.columns for layout in fitting]
+    if not columns and kind == "pairs":
+        columns = _pairs(present)
     if not columns:
         columns = [KINDS[kind].columns]  # reading names the columns that are missing
     return [Layout((kind,), names) for names in columns]
+
+
+def _pairs(present: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the names of each two columns that hold two texts."""
+    by_head = _by_head(present)
+    pairs: list[tuple[str, ...]] = []
+    for first, second in PAIR_COLUMNS:
+        if first in by_head and second in by_head:
+            pairs.append((by_head[first], by_head[second]))
+    return pairs
 
 
 def kinds_of(columns: Sequence[str]) -> list[Kind]:

@@ -89,8 +89,9 @@ class _Lists:
         """Put a column for each negative into a row in the place of the lists."""
         for name, count in self.negatives.items():
             texts = record.pop(name, None)
-            if not isinstance(texts, list) or len(texts) != count:
-                has = f"{len(texts)} texts" if isinstance(texts, list) else repr(texts)
+            is_list = isinstance(texts, list)
+            if not is_list or len(texts) != count:
+                has = f"{len(texts)} texts" if is_list else repr(texts)
                 problem = f"{name} is {has:.60}, and the first row has {count}: give all rows the same number"
                 raise source.error(problem, line)
             for number, text in enumerate(texts, 1):

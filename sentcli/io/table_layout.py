@@ -49,10 +49,12 @@ def tell(source: Source, *, kind: Kind | None = None, fields: str | None = None)
 
 @lru_cache(maxsize=16)
 def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, int]) -> Layout:
-    present, first = columns_of(source, fields), next(records(source), None)
-    if first is None:
+    """Return what `tell` does, once for a file of this time of change and size."""
+    present = columns_of(source, fields)
+    first_row = next(records(source), None)
+    if first_row is None:
         raise DataError(source.name, "the table is empty: there is no row")
-    line, record = first
+    line, record = first_row
     if source.format in ("csv", "tsv") and len(record) < len(present):
         problem = f"{len(record)} of {len(present)} columns; the header is {', '.join(present)}"
         raise DataError(source.name, problem, line=line)
@@ -206,8 +208,9 @@ def _values(source: Source, column: str, fields: str | None) -> Counter[str]:
 def _value_error(source: Source, layout: Layout, column: str, values: Counter[str]) -> DataError:
     """Return the error of a column whose values are neither labels nor texts for sure, with the command to type."""
     shown = ", ".join(f"{value[:40]!r} ({count:,})" for value, count in values.most_common(5)) or "nothing"
-    more = ", ..." if len(values) > 5 else ""
-    holds = f"{column!r} holds {len(values):,} different values in {values.total():,} rows: {shown}{more}"
+    if len(values) > 5:
+        shown += ", ..."
+    holds = f"{column!r} holds {len(values):,} different values in {values.total():,} rows: {shown}"
     return DataError(source.name, f"{holds}. {_advice(layout, values)}")
 
 

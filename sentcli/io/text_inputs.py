@@ -99,15 +99,14 @@ def _of_folder(folder: Path) -> list[str]:
     files = visible_files(folder)
     texts = [str(path) for path in files if _suffix(path) in read_suffixes]
     if not texts:
-        known = ", ".join(read_suffixes)
         not_encoded = "'sentcli encode' did not write it (it has no manifest.json)"
-        raise InputError(f"{folder} holds no texts: {not_encoded}, and it has no files {known}")
-    others = Counter(path.suffix or "without suffix" for path in files if str(path) not in texts)
-    more = ""
-    if others:
-        left_out = ", ".join(f"{suffix} {count:,}" for suffix, count in others.most_common())
-        more = f"; others are left out ({left_out})"
-    say_once(f"{folder}: {len(texts):,} files are read{more}")
+        raise InputError(f"{folder} holds no texts: {not_encoded}, and it has no files {', '.join(read_suffixes)}")
+    message = f"{folder}: {len(texts):,} files are read"
+    suffixes = Counter(path.suffix or "without suffix" for path in files if str(path) not in texts)
+    if suffixes:
+        left_out = ", ".join(f"{suffix} {count:,}" for suffix, count in suffixes.most_common())
+        message += f"; others are left out ({left_out})"
+    say_once(message)
     return texts
 
 

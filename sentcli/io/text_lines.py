@@ -45,7 +45,8 @@ def line_batches(source: Source, cursor: Cursor) -> Iterator[list[str]]:
                 for line in _LINE.findall(chunk):  # one by one, so that those before a broken one come first
                     yield [_next_line(line, source, cursor).removesuffix("\n")]
             else:
-                cursor.byte, cursor.line = cursor.byte + len(chunk), cursor.line + len(lines)
+                cursor.byte += len(chunk)
+                cursor.line += len(lines)
                 yield lines
             size = CHUNK_BYTES
 
@@ -70,7 +71,8 @@ def _next_line(raw: bytes, source: Source, cursor: Cursor) -> str:
         problem = f"it is longer than {LONGEST_LINE // 2**20} MB: no line of a text"
         raise source.error(problem, cursor.line + 1)
     line = raw if cursor.byte else raw.removeprefix(BOM)
-    cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + 1
+    cursor.byte += len(raw)
+    cursor.line += 1
     return _decoded(line, source, cursor.line)
 
 
@@ -79,9 +81,13 @@ def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
     place = 0
     with source.open() as handle:
         for number, raw in enumerate(handle, 1):
-            start = len(BOM) if number == 1 and raw.startswith(BOM) else 0
-            line = raw[start:].removesuffix(b"\n").removesuffix(b"\r")
-            yield place + start, len(line), _decoded(line, source, number)
+            start = place
+            line = raw
+            if number == 1 and raw.startswith(BOM):
+                start = len(BOM)
+                line = raw.removeprefix(BOM)
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            yield start, len(line), _decoded(line, source, number)
             place += len(raw)
 
 
@@ -104,8 +110,8 @@ def _decoded(raw: bytes, source: Source, number: int) -> str:
 
 def _is_wide(line: bytes) -> bool:
     """Tell whether nearly all bytes at even places are 0 and none at odd ones, or the other way round."""
-    few, most = sorted((line[::2].count(b"\0"), line[1::2].count(b"\0")))
-    return few == 0 and most >= 3 and most >= 3 * len(line) // 8
+    fewer, more = sorted((line[::2].count(b"\0"), line[1::2].count(b"\0")))
+    return fewer == 0 and more >= 3 and more >= 3 * len(line) // 8
 
 
 def _other_encoding(raw: bytes) -> str:

@@ -130,21 +130,23 @@ def _of_records(source: Source, column: str) -> list[Array]:
     rows: list[Array] = []
     for line, record in records(source):
         values = record.get(column)
-        if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
-            raise DataError(source.name, f"{column!r} is no list of numbers", line=line)
+        if not isinstance(values, list) or not set(map(type, values)) <= {int, float}:
+            raise source.error(f"{column!r} is no list of numbers", line)
         row = np.array(values, np.float32)
         if rows and len(row) != len(rows[0]):
-            raise DataError(source.name, f"{column!r} has {len(row)} numbers, and {len(rows[0])} before", line=line)
+            raise source.error(f"{column!r} has {len(row)} numbers, and {len(rows[0])} before", line)
         rows.append(row)
-    return [np.stack(rows)] if rows else [np.empty((0, 0), np.float32)]
+    if not rows:
+        return [np.empty((0, 0), np.float32)]
+    return [np.stack(rows)]
 
 
 @contextmanager
 def _opened(source: Source, column: str | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Open a table, and yield the schema, and the chunks of one column or none."""
     title = source.format.capitalize()
-    kept = (*DAMAGED, FileNotFoundError)
-    reading = library_errors(lambda why: DataError(source.name, f"not a readable {title} file: {why}"), *kept)
+    passed_on = (*DAMAGED, FileNotFoundError)
+    reading = library_errors(lambda why: DataError(source.name, f"not a readable {title} file: {why}"), *passed_on)
     with reading, source.open() as handle:
         if source.format == "parquet":
             yield _of_parquet(read_from_end(source, handle), column)
