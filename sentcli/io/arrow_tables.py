@@ -115,7 +115,7 @@ def records_of(batch: Any) -> list[dict[str, Any]]:
     Times are those of Python, to the microsecond; where a column has nanoseconds, or a date or duration that Python
     cannot hold, such a value is given as text.
     """
-    columns = [_in_python(column) for column in batch.columns]
+    columns = list(map(_in_python, batch.columns))
     names = batch.schema.names
     if not columns:
         return [{} for _ in range(len(batch))]
@@ -138,8 +138,10 @@ def _in_python(column: Any) -> list[Any]:
 def _value(value: Any, plain: Any) -> Any:
     import pyarrow as pa
 
+    if not value.is_valid:
+        return None
     try:
-        return value.cast(plain).as_py() if value.is_valid else None
+        return value.cast(plain).as_py()
     except (OverflowError, ValueError):
         return str(value.cast("string"))
     except pa.ArrowNotImplementedError:

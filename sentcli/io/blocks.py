@@ -88,7 +88,7 @@ class Survey:
 
     def mark_before(self, row: int) -> Mark:
         """Return the last place that is not behind a row, which is given by its number among all with a text."""
-        return self.marks[bisect_right([mark.rows for mark in self.marks], row) - 1]
+        return self.marks[bisect_right(self.marks, row, key=lambda mark: mark.rows) - 1]
 
 
 def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:

@@ -44,7 +44,9 @@ def damage(path: Path, sha256: str | None, *, known: bool = False) -> str | None
     if not path.is_file():
         return "is no regular file"
     digest = known_digest(path) if known else file_digest(path)
-    return None if digest == sha256 else "is damaged (its SHA-256 differs)"
+    if digest != sha256:
+        return "is damaged (its SHA-256 differs)"
+    return None
 
 
 @cache
@@ -138,8 +140,9 @@ def least_recently_used(
     for path in paths:
         with suppress(OSError):
             size = folder_bytes(path) if path.is_dir() else path.stat().st_size
-            last_use = used(path)
-            entries.append((last_use.stat().st_mtime if last_use.exists() else 0.0, size, path))
+            use = used(path)
+            last_use = use.stat().st_mtime if use.exists() else 0.0
+            entries.append((last_use, size, path))
     total = sum(size for _, size, _ in entries)
     to_delete: list[Path] = []
     for _, size, path in sorted(entries):

@@ -75,9 +75,9 @@ def texts_on_disk(
     for source in sources:
         before = len(starts)
         first = ends[-1] if ends else 0
-        in_place = source.format == "txt" and not source.packed and source.wide_encoding() is None
-        with source.path.open("rb") if in_place else tempfile.TemporaryFile(prefix="sentcli-texts-") as file:
-            lines = lines_and_places(source) if in_place else _copied(source, options, file)
+        is_plain = source.format == "txt" and not source.packed and source.wide_encoding() is None
+        with source.path.open("rb") if is_plain else tempfile.TemporaryFile(prefix="sentcli-texts-") as file:
+            lines = lines_and_places(source) if is_plain else _copied(source, options, file)
             for place, size, text in lines:
                 if len(starts) == limit:
                     break

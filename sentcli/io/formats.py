@@ -119,7 +119,7 @@ def header(source: Source) -> list[str]:
         names = named = _csv_header(source)
     elif source.format == "sheet":
         names = next(_sheet_rows(source), [])
-        named = [name for name in names if name]
+        named = list(filter(None, names))
     else:
         return []
     if len(set(named)) != len(named):
@@ -175,7 +175,8 @@ def say_quoted(source: Source, text: str) -> None:
     if source.format != "tsv" or not text.startswith('"'):
         return
     is_open = text.count('"') % 2 == 1
-    if is_open or (len(text) > 2 and text.endswith('"') and '""' in text[1:-1]):
+    has_doubled_marks = len(text) > 2 and text.endswith('"') and '""' in text[1:-1]
+    if is_open or has_doubled_marks:
         say_once(
             f"{source.name}: a text begins with a quotation mark, as if a program had quoted it. In TSV such marks "
             "belong to the text, and a line end between them ends the row: save the table as .csv if they do not"
@@ -234,7 +235,7 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
         if first is not None:
             yield [str(_cell(value) or "") for value in first]
         for row in rows:
-            yield [_cell(value) for value in row]
+            yield list(map(_cell, row))
     except SheetError as error:
         raise DataError(source.name, f"not a readable spreadsheet ({error})") from error
 
@@ -288,7 +289,7 @@ def _json_value(line: str) -> Any:
     try:
         value, end = _SCAN(line, 0)
     except StopIteration:
-        end = -1
+        return _JSON.decode(line)
     if end == len(line):
         return value
     return _JSON.decode(line)
@@ -302,7 +303,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     record = dict(pairs)
     if len(record) != len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key in counts if counts[key] > 1)
         raise ValueError(f"the key {twice!r} stands twice")
     return record
 
@@ -351,7 +353,7 @@ def as_text(value: Any) -> Any:
             problem = f"is bytes that are no text in UTF-8 ({value[:8]!r}); write it as text, or leave the column out"
             raise ValueError(problem) from None
     if isinstance(value, list):
-        return [as_text(item) for item in value]
+        return list(map(as_text, value))
     if isinstance(value, dict):
         return {key: as_text(item) for key, item in value.items()}
     return value

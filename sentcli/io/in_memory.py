@@ -124,7 +124,9 @@ def _names(value: Any) -> list[str] | None:
         names = getattr(value, "column_names", None)  # of a data set
     else:
         names = getattr(value, "column_names", None) or value.columns
-    return None if names is None else list(map(str, names))
+    if names is None:
+        return None
+    return list(map(str, names))
 
 
 def _values(column: Any) -> Any:
@@ -202,7 +204,7 @@ def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
     if not isinstance(value, list | tuple) or not value:
         return None
     if all(isinstance(item, Mapping) for item in value):
-        return [dict(item) for item in value]
+        return list(map(dict, value))
     if not all(isinstance(item, str) for item in value):
         return None
     if sure or all(map(_is_sentence, value)):

@@ -77,7 +77,8 @@ class _Lists:
         negatives: dict[str, int] = {}
         for name in names:
             count = len(record[name])
-            if (name in user_names or is_negative(name)) and (count or positives is not None):
+            is_used = count or positives is not None
+            if is_used and (name in user_names or is_negative(name)):
                 negatives[name] = count
         if positives is not None:
             unused = ", ".join(name for name in UNUSED if record.get(name))

@@ -33,7 +33,8 @@ def value_kind(values: Counter[str]) -> Literal["binary", "scored", "triplets"] 
         return "binary"
     sure = [value for value in values if number_of(value) is not None or value.casefold() in YES_OR_NO]
     if sure and 2 * sum(values[value] for value in sure) >= values.total():
-        return "binary" if {_form(value) for value in sure} <= YES_OR_NO else "scored"
+        forms = set(map(_form, sure))
+        return "binary" if forms <= YES_OR_NO else "scored"
     single_words = all(len(value.split()) == 1 and value.isascii() for value in values)
     if single_words or repeating(values):
         return None

@@ -106,8 +106,8 @@ class Address(str):
         """
         if isinstance(name, Address):
             return name
-        scheme, _, rest = name.partition("://")
         scheme = scheme_of(name)
+        rest = name.partition("://")[2]
         if rest.startswith("/") or not rest:
             raise InputError(f"{scheme}://: a name goes on with a bucket, a host or datasets/owner/name")
         if scheme in WEB:

@@ -246,7 +246,10 @@ def input_files(names: Iterable[str]) -> list[str]:
     """
     files: list[str] = []
     for name in names:
-        files += stores.matching(name) if is_remote(name) else _matching(name)
+        if is_remote(name):
+            files += stores.matching(name)
+        else:
+            files += _matching(name)
     return files
 
 

@@ -300,8 +300,6 @@ def download(
         NoRoomError: if the disk has no room.
         SentcliError: if the host fails, or the file has another size or, without `size`, changes meanwhile.
     """
-    from fsspec.callbacks import Callback
-
     file = state(name)
     expected = file.size if size is None else size
     if file.size not in (None, expected):
@@ -318,32 +316,45 @@ def download(
     ):
         if size is None and expected is not None:
             bar.total(expected)
-        received = 0
-
-        def get(fs: Any, address: str) -> None:
-            pace = Pace()
-
-            def show(_: int | None, value: int, **__: Any) -> None:
-                nonlocal received
-                bar.advance(value - received)
-                received = value
-                pace.check(value)
-                if expected is not None and value > expected:
-                    raise SentcliError(f"{name} gives more than {expected:,} bytes")
-
-            fs.get_file(address, str(partial), callback=Callback(hooks={"bar": show}))
-
+        transfer = _Transfer(name, partial, bar, expected)
         try:
-            _ask(name, "read", get)
+            _ask(name, "read", transfer.attempt)
             copied = partial.stat().st_size
             if expected not in (None, copied) or (size is None and state(name) != file):
                 raise SentcliError(f"{name} has changed while it was copied; run the command again")
             if not copied and scheme_of(name) in WEB:
                 raise SentcliError(f"{name}: the host answers with an empty file")
         except BaseException:
-            bar.advance(-received)
+            bar.advance(-transfer.received)
             raise
     return file
+
+
+@dataclass
+class _Transfer:
+    """A file on its way to a path, whose bytes a bar shows."""
+
+    name: str
+    path: Path
+    bar: Any
+    expected: int | None
+    """The number of bytes that may come; None if it is not known."""
+    received: int = 0
+
+    def attempt(self, fs: Any, address: str) -> None:
+        """Copy the file, from its start."""
+        from fsspec.callbacks import Callback
+
+        pace = Pace()
+
+        def show(_: int | None, size: int, **__: Any) -> None:
+            self.bar.advance(size - self.received)
+            self.received = size
+            pace.check(size)
+            if self.expected is not None and size > self.expected:
+                raise SentcliError(f"{self.name} gives more than {self.expected:,} bytes")
+
+        fs.get_file(address, str(self.path), callback=Callback(hooks={"bar": show}))
 
 
 def upload(path: Path, name: str) -> None:

@@ -47,7 +47,8 @@ def as_file(folder: Path, name: str) -> Path:
         raise InputError(f"{name} holds several data sets: name one of them, {choices}")
     path = copies.scratch() / "table.arrow"
     with library_errors(lambda why: DataError(name, f"not a readable table ({why})"), InputError, OSError):
-        batches = _of_lance(folder, name) if _is_lance(folder) else _of_datasets(folder, name)
+        batch_source = _of_lance if _is_lance(folder) else _of_datasets
+        batches = batch_source(folder, name)
         first = next(batches, None)
         if first is None:
             raise DataError(name, "the table is empty")

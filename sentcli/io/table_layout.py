@@ -85,7 +85,7 @@ def _names_in(fields: str, kind: Kind | None) -> list[str]:
     Raises:
         InputError: if they are too few or too many for the kind, or not all different.
     """
-    names = [name.strip() for name in fields.split(",")]
+    names = list(map(str.strip, fields.split(",")))
     if kind == "retrieval":
         fits, expected = False, "no columns, since a retrieval set is a folder in BEIR layout"
     elif kind is None:

@@ -84,10 +84,16 @@ def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the texts in their order, `BATCH` at a time, and each `LONG` one by itself."""
     batch: list[str] = []
     for text in texts:
-        if batch and (len(text) > LONG or len(batch) == BATCH or len(batch[-1]) > LONG):
+        if len(text) > LONG:
+            if batch:
+                yield batch
+                batch = []
+            yield [text]
+            continue
+        batch.append(text)
+        if len(batch) == BATCH:
             yield batch
             batch = []
-        batch.append(text)
     if batch:
         yield batch
 

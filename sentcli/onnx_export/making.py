@@ -102,7 +102,8 @@ class Maker:
         self._build()
         if self.runtime == "openvino":
             self._convert_for_openvino()
-        if self.kind == "traced" and compared and self.precision == "fp32" and self.runtime == "onnx":
+        is_plain = self.precision == "fp32" and self.runtime == "onnx"
+        if self.kind == "traced" and is_plain and compared:
             self._fuse()
         keep: list[str] = []
         verification: Verification | None = None

@@ -127,15 +127,21 @@ def export_model(
             write_model_files(model, temporary, weights=weights)
         if verify:
             alone.check(temporary, export, model)
-        files = [*graph_files(temporary, export.graph_file), temporary / "tokenizer.json"]
-        digests = {str(path.relative_to(temporary)): file_digest(path) for path in files}
-        if has_weights(temporary):  # they are written anew, so their bytes differ from those of the source
-            export = replace(export, model_digest=model_digest(read_spec(temporary)))
-        export = replace(export, sha256=digests, environment=environment("cpu", precision, revision=export.revision))
+        export = _with_digests(export, temporary)
         write_facts(temporary, export)
         write_card(temporary, model, tokens=bool(maker.tokens))
     size = sum(path.stat().st_size for path in graph_files(folder, export.graph_file))
     return Exported(folder, export, size, verification, bool(maker.tokens))
+
+
+def _with_digests(export: Export, folder: Path) -> Export:
+    """Return the facts of an export with the checksums of its files in a folder, and where they were made."""
+    files = [*graph_files(folder, export.graph_file), folder / "tokenizer.json"]
+    digests = {str(path.relative_to(folder)): file_digest(path) for path in files}
+    if has_weights(folder):  # they are written anew, so their bytes differ from those of the source
+        export = replace(export, model_digest=model_digest(read_spec(folder)))
+    machine = environment("cpu", export.precision, revision=export.revision)
+    return replace(export, sha256=digests, environment=machine)
 
 
 def _check_exportable(model: LoadedModel) -> None:
