@@ -12,16 +12,17 @@ from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.options import InputOptions, WriteOptions
 from sentcli.errors import InputError, nearest
 from sentcli.io.atomic import check_output
+from sentcli.io.blocks import Survey, survey
 from sentcli.io.column_types import parse_types
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
+from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, holds_manifest, is_manifest, load_manifest
 from sentcli.io.folder import open_folder
 from sentcli.io.formats import say_once
+from sentcli.io.output_formats import DIRECTORY, STDOUT, output_format
 from sentcli.io.places import is_remote
-from sentcli.io.readers import ReadOptions, Survey, rows, survey
+from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import Source
 from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, schema_of
-from sentcli.io.writers import output_kind
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,14 @@ def read_inputs(
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
     sources = [_without_vectors(source, without) for source in text_sources(names, input_format)]
-    target = Path(output).resolve()
+    form, target = output_format(output), Path(output).resolve()
     for source in sources:
-        if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
+        if target in (source.path.resolve(), source.path.resolve().parent) and form is not STDOUT:
             raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
     surveyed = survey(sources, options)
     if surveyed.repeated_ids:
         console.warn(f"{surveyed.repeated_ids:,} rows have the id of an earlier row: {surveyed.repeated}")
-    if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
+    if not form.keeps_rows:
         surveyed.column_types = {}
     if reserved := [name for name in surveyed.column_types if name in ("id", "text", "embedding")]:
         fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
@@ -149,18 +150,18 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, pa
     Raises:
         InputError: if the output exists and no flag allows that, it cannot be created, or the flags do not fit it.
     """
-    kind = output_kind(output)
+    form = output_format(output)
     part = part or ShardShare()
-    if kind != "directory" and (append or part.of > 1):
+    if form is not DIRECTORY and (append or part.of > 1):
         flag = "--append" if append else "--shard"
         raise InputError(f"{flag} makes shards, so it needs a directory output (-o without a suffix)")
     if append and part.of > 1:
         raise InputError("--append and --shard do not go together: append on one machine")
     if overwrite and append:
         raise InputError("--overwrite starts again, --append goes on: give one of them")
-    if kind == "stdout":
+    if form is STDOUT:
         return
-    if kind == "directory":
+    if form is DIRECTORY:
         _check_directory(output, part, overwrite=overwrite, resume=resume, append=append)
         return
     if is_remote(output):
@@ -185,15 +186,15 @@ def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bo
     if place.exists and (begun or not place.path.is_dir()) and not (overwrite or resume or append):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
     place.check_writable(overwrite=overwrite)
-    is_dataset = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
+    is_dataset = holds_manifest(names) or any(map(PARTIAL.fullmatch, names))
     if names and not is_dataset:
         raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
 
 
 def manifest_of(output: str) -> Manifest | None:
     """Return the manifest of a directory that is continued, or of one of its parts; None if there is none."""
-    if output_kind(output) != "directory":
+    if output_format(output) is not DIRECTORY:
         return None
     folder = open_folder(output)
-    manifests = [name for name in sorted(folder.names()) if name == MANIFEST or PART.fullmatch(name)]
+    manifests = [name for name in sorted(folder.names()) if is_manifest(name)]
     return load_manifest(folder, manifests[0]) if manifests else None

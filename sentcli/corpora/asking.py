@@ -100,7 +100,8 @@ def rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:
 
 def read_queries(source: Source) -> list[tuple[str, str]]:
     """Return the ids and texts of a file of queries."""
-    from sentcli.io.readers import ReadOptions, blocks
+    from sentcli.io.blocks import blocks
+    from sentcli.io.readers import ReadOptions
 
     queries = [row for block in blocks([source], ReadOptions()) for row in zip(block.ids, block.texts, strict=True)]
     if not queries:

@@ -15,7 +15,7 @@ from sentcli import console
 from sentcli.bounds import one_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.readers import BLOCK_ROWS, Block
+from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
@@ -260,8 +260,8 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
     from sentcli.encoder.announce import load_encoder, warn_truncated
+    from sentcli.io.blocks import blocks as read_blocks
     from sentcli.io.readers import ReadOptions
-    from sentcli.io.readers import blocks as read_blocks
 
     if corpus.model is None:
         raise InputError("files of text are encoded first: give the model with -m")

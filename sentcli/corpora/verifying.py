@@ -10,10 +10,10 @@ from typing import Any
 from sentcli.encoder.announce import load_encoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.dataset import CANARIES, read_manifest
-from sentcli.io.dataset_writer import check_dataset, require_whole
+from sentcli.io.dataset_check import check_dataset, require_whole
 from sentcli.io.folder import open_folder
+from sentcli.io.output_formats import FILES
 from sentcli.io.places import is_remote
-from sentcli.io.writers import SUFFIXES
 from sentcli.model.canaries import Canaries
 from sentcli.model.exported import Export, check_files, exports_in
 from sentcli.model.options import LoadOptions
@@ -50,7 +50,7 @@ def verify(name: str) -> Verified:
     remote = is_remote(name)
     if not remote and not place.exists():
         raise InputError(f"--check {name}: there is no such directory or file; it verifies what encode or export wrote")
-    if place.is_file() or (remote and place.suffix in SUFFIXES):
+    if place.is_file() or (remote and place.suffix in FILES):
         return _verified_file(name)
     exports = [] if remote else exports_in(place)
     if exports:

@@ -71,7 +71,7 @@ class Sample:
 
 def read_sample(files: Inputs, shard_rows: int) -> Sample:
     """Read all rows once, draw at most `SAMPLE` texts, and write some blocks of rows to a temporary file."""
-    from sentcli.io.readers import blocks
+    from sentcli.io.blocks import blocks
     from sentcli.io.sampling import drawn
     from sentcli.io.writers import OutputPlan, parquet_writer
 

@@ -11,8 +11,11 @@ from pathlib import Path
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
 from sentcli.io.formats import records
-from sentcli.io.labelled import COLUMNS, Kind, LabelledTable, columns_of, kinds_of, read_table, tell
+from sentcli.io.labelled import LabelledTable, read_table
+from sentcli.io.labelled_kinds import KINDS, Kind, kinds_of
+from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import BOM, Source, open_source
+from sentcli.io.table_layout import tell
 
 STSB_RANGE = (0.0, 5.0)
 """The scores of STS-B, from unrelated to equal."""
@@ -95,7 +98,7 @@ def read_stsb_layout(source: Source) -> LabelledTable:
         second.append(detokenised(columns[6]))
         scores.append(number(columns[4], source.name, line))
         lines.append(line)
-    return LabelledTable(source.name, "scored", COLUMNS["scored"], (first, second), scores, lines)
+    return LabelledTable(source.name, "scored", KINDS["scored"].columns, (first, second), scores, lines)
 
 
 def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
@@ -119,7 +122,7 @@ def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
     if columns is None:
         kinds = kinds_of(columns_of(source))
         known = next((kind for kind in ("scored", "pairs", "binary") if kind in kinds), None)
-        kind, columns = (known, None) if known is not None else ("pairs", ",".join(COLUMNS["scored"][:2]))
+        kind, columns = (known, None) if known is not None else ("pairs", ",".join(KINDS["scored"].columns[:2]))
     elif len(columns.split(",")) not in (2, 3):
         raise InputError(f"--pair-fields {columns}: expected the names of two or three columns, A,B or A,B,SCORE")
     elif columns.count(",") == 2:

@@ -23,10 +23,10 @@ from sentcli.evaluation.positives import PairsTask
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.scores import AVERAGE
-from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.labelled import NAMED_ROWS, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.labelled_kinds import Kind
 from sentcli.io.places import is_remote
-from sentcli.io.readers import pair_files
-from sentcli.io.sources import Source, input_files, is_in_memory, open_source
+from sentcli.io.sources import Source, input_files, is_in_memory, open_source, pair_files
 
 LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""

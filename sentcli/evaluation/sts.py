@@ -24,7 +24,7 @@ from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import LabelledTable, read_table
-from sentcli.io.readers import pair_files, task_name
+from sentcli.io.sources import pair_files, task_name
 from sentcli.model.encoding import Progress
 from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.model.tokenizing import pair_text

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError, nearest
+from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
-from sentcli.io.readers import Block
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B

@@ -14,9 +14,10 @@ import numpy as np
 
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import check_output, regular, replacing
+from sentcli.io.blocks import blocks, survey
 from sentcli.io.dataset import check_rows, remedy
 from sentcli.io.places import Place
-from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING
 from sentcli.io.writers import arrow_column, as_json, as_text

@@ -11,19 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.errors import DataError, InputError, library_errors, one_line
-from sentcli.io.atomic import regular
+from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
 from sentcli.io.forms import decode
+from sentcli.io.output_formats import FILES
 from sentcli.io.packed import PACKED
 from sentcli.io.places import Place, is_remote
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
-from sentcli.io.writers import mapped_array
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
 from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
@@ -33,13 +32,11 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 Array = npt.NDArray[Any]
-TENSOR = "embeddings"
-"""The tensor of the vectors in a safetensors file."""
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".parquet", ".arrow", ".feather", *JSON_LINES)
 """The suffixes of tables whose columns may hold vectors."""
-ALONE = (".npy", ".safetensors")
-"""The suffixes of files that hold vectors alone, without their texts."""
+ALONE = {suffix: form.read for suffix, form in FILES.items() if form.read is not None}
+"""What reads a file that holds vectors alone, without their texts, by its suffix."""
 LARGEST_COMPONENT = 1e15
 """The largest component of a vector whose inner products float32 holds, whatever the dimension."""
 
@@ -86,7 +83,8 @@ class VectorFile:
         if column is not None:
             arrays, settings = _read_table(place, column)
         else:
-            arrays, settings = {".npy": _read_npy, ".safetensors": _read_safetensors}[suffix](place)
+            array, recorded = ALONE[suffix](place)
+            arrays, settings = [array], _settings(place, recorded)
         _check_vectors(place, arrays, may_be_empty=column is not None)
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
@@ -262,32 +260,6 @@ def holds_vectors(name: str | Place) -> bool:
     """Tell whether a file or table holds vectors; see `vectors_in`."""
     place = name if isinstance(name, Place) else Place(name, Path(name))
     return vectors_in(place) is not None
-
-
-def _read_npy(place: Place) -> tuple[list[Array], dict[str, Any]]:
-    try:
-        return [mapped_array(place)], {}
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {place}") from error
-
-
-def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
-    from safetensors import safe_open
-
-    try:
-        with library_errors(
-            lambda why: DataError(place.name, f"not a readable safetensors file: {why}"), FileNotFoundError
-        ):
-            regular(place.path)
-            with safe_open(place.path, "numpy") as file:
-                names, metadata = list(file.keys()), file.metadata() or {}
-                array = file.get_tensor(TENSOR) if TENSOR in names else None
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {place}") from error
-    if array is None:
-        has = ", ".join(names[:5]) or "none"
-        raise DataError(place.name, f"no tensor {TENSOR!r} of vectors; it has: {has}")
-    return [array], _settings(place, metadata.get("settings"))
 
 
 def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:

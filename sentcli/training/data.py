@@ -15,7 +15,8 @@ from sentcli.bounds import check
 from sentcli.errors import InputError
 from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.digests import file_digest
-from sentcli.io.readers import ReadOptions, texts_on_disk
+from sentcli.io.disk_texts import texts_on_disk
+from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 
 SUBSET_STREAM = 2**31 + 1

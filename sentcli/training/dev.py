@@ -20,7 +20,8 @@ from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, sampled
 from sentcli.evaluation.stores import digest
-from sentcli.io.labelled_kinds import columns_of, head
+from sentcli.io.labelled_kinds import head
+from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
 from sentcli.model.tokenizing import pad

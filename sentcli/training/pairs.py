@@ -16,9 +16,11 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
 from sentcli.io.labelled import LabelledTable, range_of, read_table
-from sentcli.io.labelled_kinds import IN_WORDS, Kind, Layout, columns_of, layouts, tell
-from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
-from sentcli.io.sources import open_source
+from sentcli.io.labelled_kinds import Kind, Layout, layouts
+from sentcli.io.labelled_records import columns_of
+from sentcli.io.readers import ReadOptions, rows
+from sentcli.io.sources import open_source, pair_files, task_name
+from sentcli.io.table_layout import tell
 from sentcli.training.data import Subset, TrainingSentences, file_facts
 
 FOLD_SEED = 42
@@ -218,8 +220,7 @@ def read_anchors(
     for name in files:
         layout = layout_of([name], fields, kind)
         if layout is not None and layout.kind not in ("pairs", "triplets"):
-            message = f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)}), while {files[0]} holds anchors"
-            raise DataError(name, message)
+            raise DataError(name, f"{layout.holds}, while {files[0]} holds anchors")
         table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
         width = width or len(table.texts)
         if len(table.texts) != width:

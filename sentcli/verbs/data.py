@@ -274,7 +274,7 @@ CHECK_TITLES = {"equal_rows": "equal rows", "repeated_ids": "repeated ids", **TI
 def _checks(source: Source, table: LabelledTable, id_field: str | None) -> tuple[str | None, dict[str, Found]]:
     """Return the column of ids, and what may be wrong with rows, and where first: line and column, or two lines."""
     from sentcli.io.formats import records
-    from sentcli.io.labelled_kinds import columns_of
+    from sentcli.io.labelled_records import columns_of
     from sentcli.io.text_checks import TextChecks, repeated
 
     names = columns_of(source)

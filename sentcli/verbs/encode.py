@@ -127,7 +127,7 @@ def encode(
     from sentcli import bulk
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
-    from sentcli.io.writers import output_kind
+    from sentcli.io.output_formats import DIRECTORY, output_format
 
     if not inputs:
         raise InputError("missing INPUT...; see sentcli encode --help")
@@ -138,7 +138,7 @@ def encode(
             raise InputError("missing --output / -o; see sentcli encode --help")
         return estimated(inputs, model, options, reading, writing, vectors, (prompt_name, prompt))
     name = _single(model)
-    is_directory = output_kind(output) == "directory"
+    is_directory = output_format(output) is DIRECTORY
     _check_ray(cluster, is_directory=is_directory)
     names = [] if devices is None else bulk.parse_devices(devices)
     share = ShardShare() if writing.shard is None else ShardShare.parse(writing.shard)

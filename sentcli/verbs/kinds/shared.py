@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
-    from sentcli.io.readers import Row
+    from sentcli.io.row_batch import Row
     from sentcli.io.sampling import Sample
 
 INPUT = "Input"
