@@ -70,9 +70,11 @@ def together(problems: Sequence[InputError]) -> InputError:
     for alike in kinds.values():
         lines += alike[:ALIKE_PROBLEMS]
         more = len(alike) - ALIKE_PROBLEMS
-        lines += [f"and {more:,} more like the last one"] if more > 0 else []
+        if more > 0:
+            lines.append(f"and {more:,} more like the last one")
     more = len(lines) - MOST_PROBLEMS
-    lines[MOST_PROBLEMS:] = [f"and {more:,} more lines"] if more > 0 else []
+    if more > 0:
+        lines[MOST_PROBLEMS:] = [f"and {more:,} more lines"]
     return InputError("\n  ".join([f"{len(problems):,} problems:", *lines]))
 
 

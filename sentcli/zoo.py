@@ -179,7 +179,9 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         try:
             folder = _of_hub(of_hub, native=entry is not None and entry.native)
         except SentcliError as error:
-            if entry is not None and entry.package and entry.extra and "@" not in model:
+            if entry is None or "@" in model:
+                raise
+            if entry.package and entry.extra:
                 raise MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline") from error
             raise
     _check_pin(folder, entry)

@@ -48,8 +48,10 @@ def compare_models(scores: Sequence[ModelScores], system: Published | None, kind
     with_first = [(other, {"with": first.model, "tasks": other.compare(first)}) for other in others]
     if system is None:
         return Comparisons(with_first, {})
-    by_model = [of_model.values(kind) for of_model in scores]
-    by_task = {task: [values[task] for values in by_model] for task in by_model[0]}
+    by_task: dict[str, list[float]] = {}
+    for of_model in scores:
+        for task, value in of_model.values(kind).items():
+            by_task.setdefault(task, []).append(value)
     return Comparisons(with_first, compare(system, kind, by_task, first.intervals(kind)))
 
 
