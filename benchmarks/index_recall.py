@@ -58,10 +58,10 @@ def clustered(rows: int, dimension: int, seed: int) -> np.ndarray:
 
 def write(folder: Path, rows: int, dimension: int, shard_rows: int = 100_000) -> None:
     """Write vectors as a directory of `sentcli encode`."""
+    from sentcli.io.blocks import Block
     from sentcli.io.dataset import Counts, InputGroup
     from sentcli.io.dataset_writer import DatasetWriter
     from sentcli.io.folder import open_folder
-    from sentcli.io.blocks import Block
     from sentcli.io.writers import OutputPlan
 
     plan = OutputPlan(rows, dimension, {}, {"model": "clustered", "prompt": ""})

@@ -17,11 +17,11 @@ from common import machine, seconds
 
 from sentcli import cluster
 from sentcli.bulk.files import read_inputs
+from sentcli.io.blocks import Block, blocks
 from sentcli.io.dataset import Counts, InputGroup, load_manifest
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
 from sentcli.io.forms import write_json
-from sentcli.io.blocks import Block, blocks
 from sentcli.io.readers import ReadOptions
 from sentcli.io.writers import OutputPlan
 
