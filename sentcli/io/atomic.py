@@ -88,7 +88,7 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
         folder: whether the output is a folder; if it exists, it has to be one, and else a file.
     """
     scheme = scheme_of_path(path)
-    if scheme is not None:
+    if scheme:
         raise InputError(f"only directories of encode are written to {scheme}://; choose an output on this machine")
     _clear_abandoned(path)
     is_folder = path.is_dir()

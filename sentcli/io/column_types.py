@@ -259,26 +259,27 @@ class Columns:
 
     def extend(self, name: str, values: Sequence[Any], source: str, lines: Sequence[int], *, untyped: bool) -> None:
         """Take values at their lines; `untyped`: texts of their format may stand for values of other types."""
-        if not untyped and name not in self.given:
+        given, kinds = self.given.get(name), self.kinds[name]
+        are_texts_typed = untyped or given is not None
+        if not are_texts_typed:
             value_types = set(map(type, values))
             if value_types <= PLAIN and not _are_long(values, value_types):
-                self.kinds[name] |= {kind.__name__ for kind in value_types if kind is not NoneType}
+                kinds |= {kind.__name__ for kind in value_types if kind is not NoneType}
                 return
         for value, line in zip(values, lines, strict=True):
-            self.add(name, value, source, line, untyped=untyped)
+            if are_texts_typed and isinstance(value, str):
+                self._column(name).add(value, source, line)
+                continue
+            value_kinds = kinds_of(value)
+            if given not in (None, TEXT) and not value_kinds <= types()[given].kinds:
+                self.wrong[name].add(value, source, line)
+            kinds |= value_kinds
 
-    def add(self, name: str, value: Any, source: str, line: int, *, untyped: bool) -> None:
-        """Take a value at a place; see `extend`."""
-        given, kinds = self.given.get(name), self.kinds[name]
-        if isinstance(value, str) and (untyped or given is not None):
-            if name not in self.texts:
-                self.texts[name] = Column(name, given)
-            self.texts[name].add(value, source, line)
-            return
-        value_kinds = kinds_of(value)
-        if given not in (None, TEXT) and not value_kinds <= types()[given].kinds:
-            self.wrong[name].add(value, source, line)
-        kinds |= value_kinds
+    def _column(self, name: str) -> Column:
+        """Return the texts of a column, which are none at first."""
+        if name not in self.texts:
+            self.texts[name] = Column(name, self.given.get(name))
+        return self.texts[name]
 
     def types(self) -> dict[str, Any]:
         """Return the Arrow type of each column.

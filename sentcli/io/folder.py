@@ -272,23 +272,16 @@ def local_place(name: str | Path) -> Place:
     if scheme_of(name) not in STORES or not stores.listing(name):
         return copies.local_file(name)
     copy = FolderCopy.open(name)
-    if holds_manifest(path.name for path in copy.path.iterdir()):
-        for shard in read_manifest(copy).shards:
-            _check_copied(copy, shard, name)
+    if not holds_manifest(path.name for path in copy.path.iterdir()):
+        return copy
+    for shard in read_manifest(copy).shards:
+        is_new = not copy.copied.isdisjoint(shard.files)
+        problem = shard.damage(copy.path) if is_new else None
+        if problem:
+            for file in shard.files:
+                (copy.path / file).unlink(missing_ok=True)
+            raise SentcliError(f"{name}: {problem}; encode with --resume makes it again")
     return copy
-
-
-def _check_copied(copy: FolderCopy, shard: Shard, name: str) -> None:
-    """Delete the files of a shard if they were copied just now and are damaged.
-
-    Raises:
-        SentcliError: if it is.
-    """
-    problem = shard.damage(copy.path) if copy.copied.intersection(shard.files) else None
-    if problem:
-        for file in shard.files:
-            (copy.path / file).unlink(missing_ok=True)
-        raise SentcliError(f"{name}: {problem}; encode with --resume makes it again")
 
 
 def rows_so_far(output: str, *, overwrite: bool) -> dict[str, int]:

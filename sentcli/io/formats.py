@@ -38,9 +38,9 @@ Batch = tuple[Sequence[int], list[Record]]
 """Some records with their line or row numbers, from 1."""
 
 
-def records(source: Source, cursor: Cursor | None = None) -> Iterator[tuple[int, Record]]:
+def records(source: Source) -> Iterator[tuple[int, Record]]:
     """Yield the records of one file with their line or row numbers, from 1; see `record_batches`."""
-    for lines, batch in record_batches(source, cursor):
+    for lines, batch in record_batches(source):
         yield from zip(lines, batch, strict=True)
 
 

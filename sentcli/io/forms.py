@@ -200,12 +200,13 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
         raise InputError(missing) from error
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} is damaged (it is not UTF-8 text); {remedy}") from error
-    except ValidationError as error:
-        raise InputError(f"{name} is damaged ({problem_of(kind, error)}); {remedy}") from error
     except ValueError as error:
-        raise InputError(f"{name} is damaged ({error}); {remedy}") from error
+        problem = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            problem = "it is not UTF-8 text"
+        elif isinstance(error, ValidationError):
+            problem = problem_of(kind, error)
+        raise InputError(f"{name} is damaged ({problem}); {remedy}") from error
 
 
 def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:

@@ -19,6 +19,8 @@ ReadValue = Callable[[Any, str, Mapping[str, float]], float | str]
 Raises:
     ValueError: for a cell that holds something else; the message is for the user.
 """
+WAYS_TO_WRITE = 50
+"""More different values than these are more than all ways to write yes and no."""
 FEW_VALUES = 20
 """So many different long texts that repeat may be a label."""
 
@@ -54,13 +56,10 @@ def label_words(values: Iterable[str]) -> dict[str, float] | None:
     Sure are 1/0, yes/no, y/n, true/false, t/f, and any word beside its negation: duplicate/not duplicate, or /not.
     """
     different = set(values)
-    # More different values are more than all ways to write yes and no
-    if len(different) > 50:
+    if not different or len(different) > WAYS_TO_WRITE:
         return None
     forms = {value: _form(value) for value in different}
     distinct = set(forms.values())
-    if not distinct:
-        return None
     if distinct <= YES_OR_NO:
         return {value: float(form in YES) for value, form in forms.items()}
     if len(distinct) != 2:

@@ -32,9 +32,9 @@ class ReadOptions:
     """Whether `rows` yields rows without text that are skipped nevertheless, with their id if they have one."""
 
 
-def rows(source: Source, options: ReadOptions, cursor: Cursor | None = None) -> Iterator[Row | None]:
+def rows(source: Source, options: ReadOptions) -> Iterator[Row | None]:
     """Yield the rows of one file; with ``on_null="skip"``, a row without text is None. See `row_batches`."""
-    for batch in row_batches(source, options, cursor):
+    for batch in row_batches(source, options):
         by_place = dict(zip(batch.places, batch.rows(), strict=True))
         yield from map(by_place.get, range(batch.total))
 

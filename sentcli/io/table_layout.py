@@ -134,15 +134,12 @@ def _layout_error(source: Source, present: Sequence[str], options: Sequence[Layo
         return DataError(source.name, f"{columns} fit {fit}; --pair-fields A,B[,C] chooses")
     known = "; ".join(f"{kind}: {', '.join(data.columns)}" for kind, data in KINDS.items())
     problem = f"{columns} fit no kind ({known})"
-    misspelt = [name + nearest(head(name), KNOWN_COLUMNS) for name in present if _is_misspelt(name)]
+    unknown = [name for name in present if head(name) not in KNOWN_COLUMNS]
+    hints = [nearest(head(name), KNOWN_COLUMNS) for name in unknown]
+    misspelt = [name + hint for name, hint in zip(unknown, hints, strict=True) if hint]
     if misspelt:
         problem += f"; {', '.join(misspelt)}"
     return DataError(source.name, f"{problem}; --kind {'|'.join(KINDS)} chooses, --pair-fields A,B[,C] names columns")
-
-
-def _is_misspelt(column: str) -> bool:
-    """Tell whether the name of a column is nearly one that is known."""
-    return head(column) not in KNOWN_COLUMNS and nearest(head(column), KNOWN_COLUMNS) != ""
 
 
 def _by_values(source: Source, layout: Layout, fields: str | None, *, unnamed: bool) -> Layout:
