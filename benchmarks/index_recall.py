@@ -27,14 +27,14 @@ import numpy as np
 from pathlib import Path
 from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
-from sentcli.search.store import Store
+from sentcli.search.vector_directory import VectorDirectory
 
 def resident(key):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 before = resident("VmRSS")
-stored = Store.open(folder)
+stored = VectorDirectory.open(folder)
 opened = stored.open_index(kind)
 queries = np.load(folder / "vectors-00000.npy", mmap_mode="r")[:100]
 began = time.perf_counter()
@@ -96,10 +96,10 @@ def main() -> None:
 
 def measure(folder: Path, kind: str) -> None:
     from sentcli.search.index import IndexRequest, build
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
 
     began = time.perf_counter()
-    manifest, added = build(Store.open(folder), IndexRequest(kind), lambda count: None, lambda step: None)
+    manifest, added = build(VectorDirectory.open(folder), IndexRequest(kind), lambda count: None, lambda step: None)
     seconds = time.perf_counter() - began
     found = manifest.recall
     print(f"{kind} ({manifest.factory}): {added} rows in {seconds:.0f} s, {manifest.bytes / 1e6:.0f} MB")

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
     from sentcli.search.options import DatabaseOptions, IndexOptions
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
+    from sentcli.search.stored_vectors import StoredVectors
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""
@@ -232,7 +231,7 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
     return CollectionRows(len(stored.rows), record, ids, blocks)
 
 
-def _facts_of(stored: Store | VectorFile, corpus: CollectionInput) -> VectorFacts:
+def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
     """Return how stored vectors were made, after comparing them with the model that the user names.
 
     Raises:

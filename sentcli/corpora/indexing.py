@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
-    from sentcli.search.store import IndexManifest, Store
+    from sentcli.search.index_files import IndexManifest
+    from sentcli.search.vector_directory import VectorDirectory
 
 
 def index_request(
@@ -75,7 +76,11 @@ def folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
 
 
 def with_queries(
-    request: IndexRequest, store: Store, encoder: SentenceEncoder, doc_prompt: str | None, queries: Source | None
+    request: IndexRequest,
+    store: VectorDirectory,
+    encoder: SentenceEncoder,
+    doc_prompt: str | None,
+    queries: Source | None,
 ) -> IndexRequest:
     """Return a request with the vectors of the queries of ``--queries``, after comparing the model with the vectors."""
     origin = store.origin
@@ -87,7 +92,7 @@ def with_queries(
     return replace(request, queries=origin.fitted(vectors, normalized=bool(encoder.spec.normalizes)))
 
 
-def build_index(store: Store, request: IndexRequest, pool: Pool | None) -> IndexManifest:
+def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None) -> IndexManifest:
     """Build an index, in workers on a cluster if there are some, and say what was built and how well it finds rows."""
     from sentcli.search import ann
     from sentcli.search.index import GROWN, build

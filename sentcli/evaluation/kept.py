@@ -14,8 +14,8 @@ from sentcli.errors import InputError
 from sentcli.io.readers import ReadOptions
 from sentcli.model.encoding import CHUNK, Encoded
 from sentcli.search.origin import Origin
-from sentcli.search.store import Store
-from sentcli.search.vector_file import VectorFile, open_stored
+from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.vector_file import open_stored
 
 SAME = ("equal", "rounding")
 """What a model is to the one that made vectors, where it would make the same."""
@@ -28,7 +28,7 @@ class KeptVectors:
     name: str
     """Of the directory or file, which may also be one of texts alone."""
     opened: bool = False
-    stored: Store | VectorFile | None = None
+    stored: StoredVectors | None = None
     known: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     """Whether the model made the vectors, by the prompt that it puts in front of texts and its maximum length."""
 
@@ -69,7 +69,7 @@ class KeptVectors:
         return found, Encoded(np.asarray(vectors, np.float32), beyond, 0)
 
 
-def _stored(name: str) -> Store | VectorFile | None:
+def _stored(name: str) -> StoredVectors | None:
     """Return the vectors of a directory or file; None if it holds texts alone, or no vectors to compute with."""
     try:
         return open_stored(name, None, ReadOptions(), to_search=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +24,13 @@ from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
+from sentcli.model.spec import Similarity
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
 from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
-from sentcli.search.store import Store
+from sentcli.search.searcher import Searcher, build
+from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.vector_directory import VectorDirectory
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -42,11 +46,11 @@ LARGEST_COMPONENT = 1e15
 
 
 @dataclass(frozen=True)
-class VectorFile:
+class VectorFile(StoredVectors):
     """The vectors of a file, and their rows."""
 
     place: Place
-    blocks: Blocks
+    mapped: Blocks
     origin: Origin
     texts: str | None
     """The file of the rows of vectors that stand alone; None looks for it beside them."""
@@ -96,6 +100,11 @@ class VectorFile:
         blocks = Blocks(arrays, signs=origin.signs(arrays[0].shape[1]))
         return cls(place, blocks, origin, texts, options or ReadOptions(), column)
 
+    @property
+    def blocks(self) -> Blocks:
+        """The vectors."""
+        return self.mapped
+
     @cached_property
     def rows(self) -> Rows:
         """The rows of the vectors.
@@ -109,6 +118,20 @@ class VectorFile:
         if self.origin.known:
             return RowsOnDisk([self.place.path], [len(self.blocks)])
         return read_rows([self.place.name], self.options, without=self.column)
+
+    def open_index(
+        self,
+        name: str | None,
+        similarity: Similarity | None = None,
+        query_prompt: str | None = None,
+        device: str = "cpu",
+        own_prompt: str = "",
+        own_similarity: Callable[[], Similarity] = lambda: "cosine",
+    ) -> tuple[Searcher, str | None]:
+        """Search the vectors exactly, or build an index over them in memory; see `StoredVectors.open_index`."""
+        similarity = similarity or own_similarity()
+        self.origin.check_similarity(similarity)
+        return build(name or "flat", self.blocks, similarity, device), None
 
     def text_files(self) -> list[str]:
         """Return the files of the rows: the table itself, or what lies beside vectors that stand alone.
@@ -125,7 +148,7 @@ COMPARED_ROWS, LEAST_COSINE = 16, 0.99
 """The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
 
 
-def check_made_by(stored: Store | VectorFile, encoder: SentenceEncoder, prompt: str) -> None:
+def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) -> None:
     """Compare some of the vectors with those that an encoder makes of the same texts now.
 
     Args:
@@ -176,7 +199,7 @@ def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> 
 
 def open_stored(
     name: str, texts: str | None, options: ReadOptions, *, to_search: bool = True, field: str | None = None
-) -> Store | VectorFile | None:
+) -> StoredVectors | None:
     """Return the vectors in a directory, a file or a table; None if it is a file of texts.
 
     Args:
@@ -197,7 +220,7 @@ def open_stored(
         console.detail(f"{name}: {len(vectors.rows):,} rows")
         return vectors
     is_store = place.path.is_dir() and holds_manifest(path.name for path in place.path.iterdir())
-    stored = Store.open(place.path, place.name, to_search=to_search) if is_store else None
+    stored = VectorDirectory.open(place.path, place.name, to_search=to_search) if is_store else None
     if texts is not None:
         raise _holds_texts(name)
     if field is not None:
@@ -209,7 +232,7 @@ def _holds_texts(name: str) -> InputError:
     return InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
 
 
-def open_vectors(name: str) -> Store | VectorFile:
+def open_vectors(name: str) -> StoredVectors:
     """Return the vectors in a directory or a file that `encode` wrote, whose rows are not needed.
 
     Raises:
@@ -217,7 +240,7 @@ def open_vectors(name: str) -> Store | VectorFile:
     """
     place = local_place(name)
     if place.path.is_dir():
-        return Store.open(place.path, place.name)
+        return VectorDirectory.open(place.path, place.name)
     found = vectors_in(place)
     if found is None:
         raise InputError(

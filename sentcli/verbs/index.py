@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sentcli.corpora.collections import CollectionUpdating
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.index import IndexRequest
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
 
 
 @verb("index", common="inputs output model type recall queries append check to collection prune overwrite json")
@@ -74,7 +74,8 @@ def index(
     from sentcli.io.sources import open_source
     from sentcli.io.table_folders import is_table
     from sentcli.search.bm25 import LANGUAGE
-    from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store
+    from sentcli.search.index_files import INDEX
+    from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
 
     if database.to is not None:
         from sentcli.corpora.collections import CollectionInput, CollectionUpdating
@@ -108,7 +109,7 @@ def index(
                 )
                 with interrupted:
                     fill(texts, encoder, pool, options, doc_prompt, request)
-            store = Store.open(store_folder, str(output if folder is None else place))
+            store = VectorDirectory.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
         if request is None:
@@ -191,7 +192,7 @@ def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
     check_address(address)
 
 
-def index_words(store: Store, language: str) -> Result:
+def index_words(store: VectorDirectory, language: str) -> Result:
     """Build the BM25 index of a directory of vectors."""
     from sentcli.search import bm25
 
@@ -205,7 +206,7 @@ def index_words(store: Store, language: str) -> Result:
     return Result.of(Record("index", "bm25", protocol, results, environment(None, None), clock.seconds))
 
 
-def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
+def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: ClusterOptions) -> Result:
     """Build an index of faiss."""
     from sentcli.cluster.pool import Pool
     from sentcli.search import ann
@@ -247,10 +248,10 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
 
 def check_indexes(folder: Path) -> Result:
     """Compare the files of all indexes of a directory with their checksums."""
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
 
     clock = Clock()
-    store = Store.open(folder)
+    store = VectorDirectory.open(folder)
     problems: list[str] = []
     for name in store.indexes:
         problems += store.check_index(name)

@@ -137,7 +137,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     import numpy as np
 
     from sentcli.io.places import Place
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
     from sentcli.search.vector_file import VectorFile, vectors_in
 
     if not path.exists():
@@ -147,7 +147,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
             raise InputError(
                 f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
             )
-        blocks = Store.open(path, to_search=False).blocks
+        blocks = VectorDirectory.open(path, to_search=False).blocks
     elif (found := vectors_in(Place.of(path))) is not None:
         stored = VectorFile.open(Place.of(path), column=found.column)
         stored.origin.check_numbers(to_search=False)
