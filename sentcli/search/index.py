@@ -292,7 +292,8 @@ class _IndexBuild:
             )
         else:
             made = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
-        kept = [file for file in manifest.files if file not in [span.grown for span in spans]]
+        replaced = [span.grown for span in spans]
+        kept = [file for file in manifest.files if file not in replaced]
         for file, span in zip(made, spans, strict=True):
             if self.pool is not None:
                 self.progress(file.rows - (span.grown.rows if span.grown else 0))

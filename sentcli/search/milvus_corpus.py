@@ -142,8 +142,11 @@ class CollectionVectors(Comparable):
     @cached_property
     def positions(self) -> dict[str, int]:
         """The position of each row by its id."""
-        ids = (row[ID] for batch in self.collection.rows([]) for row in batch)
-        return {key: place for place, key in enumerate(ids)}
+        positions: dict[str, int] = {}
+        for batch in self.collection.rows([]):
+            for row in batch:
+                positions[row[ID]] = len(positions)
+        return positions
 
     @cached_property
     def _ids(self) -> list[str]:
@@ -188,7 +191,8 @@ class CollectionSearch:
     def efforts_to_try(self) -> list[dict[str, int]]:
         """The search parameters with which the index is measured, the least effort first."""
         parameter = EFFORT[self.collection.record.kind]
-        return [{parameter: value} for value in EFFORTS["efSearch" if parameter == "ef" else "nprobe"]]
+        values = EFFORTS["efSearch"] if parameter == "ef" else EFFORTS["nprobe"]
+        return [{parameter: value} for value in values]
 
     def set(self, efforts: dict[str, int]) -> None:
         """Set search parameters."""
@@ -197,8 +201,10 @@ class CollectionSearch:
     def search(self, queries: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
-        found = self.collection.nearest(queries, k)
-        return neighbours([[hit for hit in hits if hit[0] in there] for hits in found], there)
+        compared = []
+        for hits in self.collection.nearest(queries, k):
+            compared.append([hit for hit in hits if hit[0] in there])
+        return neighbours(compared, there)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
@@ -62,7 +63,9 @@ class VectorDirectory(StoredVectors):
         done, total = manifest.rows_done, manifest.rows_total
         if done != total:
             raise InputError(f"{name} is unfinished ({done} of {total} rows): run the same encode with --resume")
-        inputs = [file for group in manifest.groups for file in group.inputs]
+        inputs: list[dict[str, Any]] = []
+        for group in manifest.groups:
+            inputs += group.inputs
         origin = Origin.named(name, {**manifest.settings, "inputs": inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -308,8 +309,9 @@ def _rows_beside(vectors: VectorFile) -> RowsInMemory:
     origin, count, options = vectors.origin, len(vectors.blocks), vectors.options
     names = [vectors.texts] if vectors.texts is not None else _beside(vectors)
     if origin.inputs:
-        paths = [path for path in (local_place(name).path for name in names) if path.is_file()]
-        if list(map(file_digest, paths)) != [file.sha256 for file in origin.inputs]:
+        paths = [local_place(name).path for name in names]
+        digests = [file_digest(path) for path in paths if path.is_file()]
+        if digests != [file.sha256 for file in origin.inputs]:
             was = " and ".join(file.name for file in origin.inputs)
             raise InputError(
                 f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes "
@@ -334,7 +336,7 @@ def _beside(vectors: VectorFile) -> list[str]:
     named = [path.parent / file.name for file in vectors.origin.inputs]
     if named and all(file.is_file() for file in named):
         return [str(file) for file in named]
-    same = [path.with_suffix(f"{suffix}{end}") for suffix in FORMATS for end in ("", *PACKED)]
+    same = [path.with_suffix(f"{suffix}{end}") for suffix, end in product(FORMATS, ("", *PACKED))]
     found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
     if len(found) == 1:
         return found
