@@ -361,7 +361,7 @@ def _settings_of(
     encoder: SentenceEncoder, inputs: Inputs, settings: EncodeSettings, block_rows: int, form: OutputFormat
 ) -> dict[str, Any]:
     """Return everything that decides the vectors of a row and their order."""
-    return {
+    facts = {
         **VectorFacts.of(encoder, settings.prompt, settings.smaller).recorded(),
         **encoder.describe(),
         "on_long": settings.on_long,
@@ -370,6 +370,9 @@ def _settings_of(
         "text_field": inputs.options.text_field,
         "id_field": inputs.options.id_field,
         "on_null": inputs.options.on_null,
-        **({"null": list(inputs.options.nulls)} if inputs.options.nulls else {}),
-        **({} if form is DIRECTORY else {"inputs": inputs.identity()}),
     }
+    if inputs.options.nulls:
+        facts["null"] = list(inputs.options.nulls)
+    if form is not DIRECTORY:
+        facts["inputs"] = inputs.identity()
+    return facts

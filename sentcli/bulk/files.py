@@ -140,8 +140,11 @@ def _without_vectors(source: Source, without: tuple[str, ...]) -> Source:
 
 def _holding(column: str, sources: Sequence[Source], options: ReadOptions) -> str:
     """Return the name of the first input with a column besides those of id and text."""
-    with_column = (source for source in sources for row in rows(source, options) if row and column in row.extras)
-    return next(with_column, sources[0]).name
+    for source in sources:
+        for row in rows(source, options):
+            if row and column in row.extras:
+                return source.name
+    return sources[0].name
 
 
 def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, part: ShardShare | None = None) -> None:
@@ -178,7 +181,8 @@ def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bo
     names = [name for name in place.names() if not name.endswith(".lock")]
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
-    others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}
+    parts = [PART.fullmatch(name) for name in names]
+    others = {int(match[2]) for match in parts if match is not None} - {part.of}
     if others and not append and not (overwrite and part.of == 1):
         count = others.pop()
         raise InputError(f"{path} holds parts of {count} machines: go on with --shard I/{count}, or choose another -o")

@@ -103,7 +103,9 @@ def read_queries(source: Source) -> list[tuple[str, str]]:
     from sentcli.io.blocks import blocks
     from sentcli.io.readers import ReadOptions
 
-    queries = [row for block in blocks([source], ReadOptions()) for row in zip(block.ids, block.texts, strict=True)]
+    queries: list[tuple[str, str]] = []
+    for block in blocks([source], ReadOptions()):
+        queries += zip(block.ids, block.texts, strict=True)
     if not queries:
         raise InputError(f"{source.name}: the file is empty: there is no query")
     return queries

@@ -138,7 +138,7 @@ def _checks(documents: Documents) -> dict[str, Any]:
     found["the text of an earlier one"] = repeated(zip(whole, documents.ids, strict=True))
     for title, each in found.items():
         if each.count:
-            places = (" and ".join(place) if isinstance(place, list) else place for place in each.first[:3])
+            places = [place if isinstance(place, str) else " and ".join(place) for place in each.first[:3]]
             console.warn(f"{each.count:,} documents have {title}, first {', '.join(places)}")
     if blank := sum(not text.strip() for text in documents.texts):
         console.warn(f"{blank:,} documents have an empty text")

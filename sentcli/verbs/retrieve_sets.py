@@ -108,7 +108,9 @@ def score_pairs(
     }
     if misplaced := [flag for flag, value in role_options.items() if value is not None]:
         raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
-    cutoffs = sorted({*positives.RECALL_CUTOFFS, *([search.top_k] if search.top_k else [])})
+    cutoffs = list(positives.RECALL_CUTOFFS)
+    if search.top_k and search.top_k not in cutoffs:
+        cutoffs = sorted([*cutoffs, search.top_k])
     table = read_pair_table(str(pairs.in_domain), pairs.pair_fields)
     query_columns = positives.positive_choice(table)
     if scoring.against is not None and (pairs.pair_fields or not is_stsb(open_source(str(pairs.in_domain)))):

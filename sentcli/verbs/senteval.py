@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from sentcli.command.declaration import Group, verb
 from sentcli.command.result import Result
@@ -57,12 +57,14 @@ def senteval(
         raise InputError("--against: papers print the protocol full, so leave that as it is")
     all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
     all_tasks.sort(key=lambda task: task_names.index(task.name))
-    choices = {
+    choices: dict[str, Any] = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
-        **(transfer.PROTOCOLS[protocol].describe() if examples else {}),
-        **({"regression": relatedness.HEAD_PROTOCOL} if graded else {}),
     }
+    if examples:
+        choices |= transfer.PROTOCOLS[protocol].describe()
+    if graded:
+        choices["regression"] = relatedness.HEAD_PROTOCOL
     models = scoring.models(model, replace(options, normalize=False))
     with scores_if_interrupted() as scores:
         for evaluated in models:

@@ -102,7 +102,8 @@ def sts_eval(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
-    protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
+    if pair_fields is not None:
+        protocol["pair_fields"] = pair_fields
     models = scoring.models(model, options, pairs=not regression)
     with scores_if_interrupted() as scores:
         for evaluated in models:
@@ -123,11 +124,8 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
     from sentcli.evaluation import relatedness
     from sentcli.evaluation.score_kinds import AGGREGATIONS
 
-    return {
-        "correlation": "spearman",
-        "aggregation": AGGREGATIONS[aggregation].title,
-        "similarity": "regression" if regression else "cosine",
-        **({"regression": relatedness.HEAD_PROTOCOL} if regression else {}),
-        "split": split,
-        "interval_draws": draws,
-    }
+    protocol: dict[str, Any] = {"correlation": "spearman", "aggregation": AGGREGATIONS[aggregation].title}
+    protocol["similarity"] = "regression" if regression else "cosine"
+    if regression:
+        protocol["regression"] = relatedness.HEAD_PROTOCOL
+    return {**protocol, "split": split, "interval_draws": draws}

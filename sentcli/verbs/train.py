@@ -101,11 +101,14 @@ def train(
     recipe = None if changes.recipe is None else load_recipe(changes.recipe)
     files = input_files(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
     sweep = sweep_of(runs, reading, files)
-    varied = {key for point in sweep.points for key in point}
+    varied: set[str] = set()
+    for point in sweep.points:
+        varied |= point.keys()
     _check_runs(sweep, runs, training.seed, cluster.ray, method)
     if sweep.asha is not None and not (evaluation.dev or evaluation.eval_data):
         raise InputError(f"{sweep.file}: [asha] compares runs by a dev set: give --dev or --eval-data")
-    sized = reading.limit or reading.fraction or (recipe and recipe.limit) or varied & {"limit", "fraction", "recipe"}
+    limit = reading.limit or (recipe.limit if recipe else None)
+    sized = limit or reading.fraction or varied & {"limit", "fraction", "recipe"}
     if reading.subset_seed is not None and not sized:
         raise InputError("--subset-seed draws the sentences of --limit or --fraction: give one of them")
     method_file = Path(method) if method is not None and method.endswith(".py") else None
