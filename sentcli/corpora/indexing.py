@@ -61,6 +61,27 @@ def index_request(
     )
 
 
+def check_ray(address: str | None, kind: str, folder: str | None) -> None:
+    """Refuse ``--ray`` where there is nothing to do for it, or a cluster that is not there.
+
+    Raises:
+        InputError: with what is wrong.
+    """
+    from sentcli.cluster.joining import check_address
+    from sentcli.io.places import is_remote
+
+    if address is None:
+        return
+    if folder is not None and kind in ("bm25", "flat"):
+        raise InputError(f"--ray builds the files of an index of vectors; --type {kind} has none")
+    if address != "local" and folder is not None and is_remote(folder):
+        raise InputError(
+            f"--ray {address}: an index in a store is built from a copy on this machine, which other nodes do not see; "
+            "leave --ray out, take --ray local, or index on a disk that all nodes share"
+        )
+    check_address(address)
+
+
 @contextmanager
 def folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     """Yield the folder of the vectors, or what replaces it after the block, when vectors and index are complete."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,50 +14,18 @@ from sentcli.bounds import Holds
 from sentcli.bulk.options import InputOptions, VectorOptions, WriteOptions
 from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.in_memory import encoded_in_memory
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.encoder.announce import prompt_of_rows
 from sentcli.errors import InputError
-from sentcli.io import copies
 from sentcli.machine import environment, threads
 from sentcli.model.options import SERVED_HELP, LoadOptions
 from sentcli.smaller import Smaller
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from sentcli.bulk import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-
-def run_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
-    """Run the verb from Python; without an output the rows and their vectors are in the frame of the result."""
-    if values["output"] is not None or values["check"] is not None or values["estimate"]:
-        return run(values)
-    import pyarrow.parquet as pq
-
-    file = copies.scratch() / "vectors.parquet"
-    try:
-        result = run({**values, "output": str(file)})
-        frame = _as_given(pq.read_table(file).to_pandas(), values["inputs"] or [], values["text_field"])
-    finally:
-        shutil.rmtree(file.parent, ignore_errors=True)
-    return replace(result, make_frame=lambda: frame)
-
-
-def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.DataFrame:
-    """Return the rows of a frame of pandas under its own index, without those of its rows that were left out."""
-    from sentcli.io.in_memory import index_of
-    from sentcli.io.readers import ReadOptions, rows
-    from sentcli.io.sources import open_source
-
-    index = index_of(inputs[0]) if len(inputs) == 1 else None
-    if index is None:
-        return frame
-    if len(frame) != len(index):
-        read = rows(open_source(inputs[0]), ReadOptions(text_field, on_null="skip"))
-        index = index[[row is not None for row in read]]
-    return frame.set_axis(index)
 
 
 TAKES_LONG = 50_000
@@ -71,7 +38,7 @@ TAKES_LONG = 50_000
         "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
-    in_memory=run_in_memory,
+    in_memory=encoded_in_memory,
 )
 def encode(
     inputs: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="INPUT...", positional=True)] = None,

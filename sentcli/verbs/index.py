@@ -16,7 +16,7 @@ from sentcli.cluster.pool import open_cluster
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.corpora.filling import TextInput, fill, read_texts
-from sentcli.corpora.indexing import build_index, folder_of_vectors, index_request, with_queries
+from sentcli.corpora.indexing import build_index, check_ray, folder_of_vectors, index_request, with_queries
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.machine import environment
@@ -90,7 +90,7 @@ def index(
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
-    _check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
+    check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
     queries = open_source(index_options.queries) if index_options.queries is not None else None
     copy = place if isinstance(place, FolderCopy) else None
     with (
@@ -169,27 +169,6 @@ def _loading(
         return nullcontext((load_encoder(model, options), None))
     shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
     return open_encoder(model, options, cluster, most=shards)
-
-
-def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
-    """Refuse ``--ray`` where there is nothing to do for it, or a cluster that is not there.
-
-    Raises:
-        InputError: with what is wrong.
-    """
-    from sentcli.cluster.joining import check_address
-    from sentcli.io.places import is_remote
-
-    if address is None:
-        return
-    if folder is not None and kind in ("bm25", "flat"):
-        raise InputError(f"--ray builds the files of an index of vectors; --type {kind} has none")
-    if address != "local" and folder is not None and is_remote(folder):
-        raise InputError(
-            f"--ray {address}: an index in a store is built from a copy on this machine, which other nodes do not see; "
-            "leave --ray out, take --ray local, or index on a disk that all nodes share"
-        )
-    check_address(address)
 
 
 def index_words(store: VectorDirectory, language: str) -> Result:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.command.result import Clock, Record, Result
-from sentcli.console import escaped
 from sentcli.corpora.asking import CorpusSearch, Query, read_queries, rows_as_queries
 from sentcli.corpora.opening import load_query_encoder, open_corpus
 from sentcli.errors import InputError
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.pages.hits import hits_grid
+from sentcli.pages.hits import hits_file, hits_grid, hits_json, write_lines
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.table import Table
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.evaluation.reranking import EvaluatedReranker
-    from sentcli.search.corpus import Corpus, Hit
+    from sentcli.search.corpus import Corpus
 
 PRINTED_QUERIES = 20
 """Queries whose hits are printed as tables."""
@@ -196,38 +194,19 @@ def _searched(searching: CorpusSearch, queries: Sequence[Query], options: Corpus
         starts = range(0, len(queries), QUERIES_AT_A_TIME)
         blocks = [queries[start : start + QUERIES_AT_A_TIME] for start in starts]
         counting = console.counting("searching", len(queries))
-    with counting as progress, _hits_file(options.hits) as file:
+    with counting as progress, hits_file(options.hits) as file:
         for number, (query, hits_by_way) in enumerate(chain.from_iterable(map(searching.hits, blocks))):
-            lines = [_line(query, way if several else None, hits) for way, hits in hits_by_way.items()]
+            lines = [hits_json(query, way if several else None, hits) for way, hits in hits_by_way.items()]
             if keep_all or number < PRINTED_QUERIES:
                 found.lines.extend(lines)
             if file is not None:
-                _write_lines(file, lines, escape=options.hits == "-")
+                write_lines(file, lines, escape=options.hits == "-")
             if not options.has_queries:
                 console.output().print(hits_grid(query[1], hits_by_way))
             elif file is None and number < PRINTED_QUERIES:
                 found.listings.append(hits_grid(query[1], hits_by_way))
             progress(1)
     return found
-
-
-def _line(query: Query, way: str | None, hits: Sequence[Hit]) -> dict[str, Any]:
-    """Return the entry of the JSON of a query, with the way of searching where there are several."""
-    key, text = query
-    line: dict[str, Any] = {}
-    if key is not None:
-        line["id"] = key
-    line["query"] = text
-    if way is not None:
-        line["search"] = way
-    line["hits"] = [hit.to_dict() for hit in hits]
-    return line
-
-
-def _write_lines(file: TextIO, lines: Iterable[dict[str, Any]], *, escape: bool) -> None:
-    for line in lines:
-        text = json.dumps(line, ensure_ascii=False, default=str) + "\n"
-        file.write(escaped(text) if escape else text)
 
 
 def _frame_rows(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -237,18 +216,3 @@ def _frame_rows(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         of_query = {key: value for key, value in line.items() if key != "hits"}
         rows += [{**of_query, **hit} for hit in line["hits"]]
     return rows
-
-
-@contextmanager
-def _hits_file(target: str | None) -> Iterator[TextIO | None]:
-    """Open the file of ``--hits``, if there is one; it appears when it is complete."""
-    if target is None:
-        yield None
-    elif target == "-":
-        yield sys.stdout
-        sys.stdout.flush()
-    else:
-        from sentcli.io.atomic import replacing
-
-        with replacing(Path(target)) as temporary, temporary.open("w", encoding="utf-8") as handle:
-            yield handle
