@@ -102,11 +102,11 @@ def _prepared(
     reranker: EvaluatedReranker | None,
 ) -> CorpusSearch:
     """Return a corpus that is ready for queries: its vectors are made, its index is open."""
-    corpus, facts = corpus.prepare(search, encoder, options.rescore)
-    prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
     asking = encoder
     if encoder is not None and search.query_length is not None and not options.like:
-        asking = encoder.with_max_length(search.query_length)
+        asking = encoder.with_max_length(search.query_length)  # refused before anything is encoded
+    corpus, facts = corpus.prepare(search, encoder, options.rescore)
+    prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
     searching = CorpusSearch(corpus, search, encoder, asking, facts, prompt, reranker, alike=bool(options.like))
     if searching.top_k > len(corpus):
         console.detail(f"--top-k {searching.top_k}: there are {len(corpus)} rows")
