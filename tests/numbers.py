@@ -6,7 +6,8 @@ comments, docstrings and annotations of types. Where one has changed, NUMBERS is
 
     python -m tests.numbers --write
 
-records both; where numbers are the same to the last digit (``tests.frozen``), it records the new code under the old one.
+records both. Where numbers are the same to the last digit (``tests.frozen`` says so), the new code is recorded under the
+old number.
 """
 
 from __future__ import annotations
