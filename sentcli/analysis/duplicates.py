@@ -1,0 +1,296 @@
+"""``analyze duplicates``: texts of one corpus that say nearly the same, as pairs and as groups."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge, Le
+
+from sentcli import console
+from sentcli.analysis.folder import analysis_record, check_folder, write_folder
+from sentcli.analysis.models import named_models, vectors_of
+from sentcli.analysis.options import INPUT, Load, Output, Rerun, TextField
+from sentcli.analysis.texts import LEAST_ITEMS, short_text
+from sentcli.bounds import Holds
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Clock, Result
+from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
+from sentcli.model.options import LoadOptions
+from sentcli.pages import style
+from sentcli.pages.page import Figure, Section
+from sentcli.search.options import search_device
+from sentcli.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.pairs import SimilarPairs
+    from sentcli.search.rows import Document, Rows
+    from sentcli.search.searcher import Searcher
+    from sentcli.search.store import Store
+    from sentcli.search.vector_file import VectorFile
+
+
+@verb("duplicates")
+def duplicates(
+    corpus: Annotated[str, Holds.TEXT_FILE, Flag(metavar="CORPUS", positional=True)],
+    output: Output,
+    model: Annotated[str | None, Holds.MODEL, Flag("-m")] = None,
+    texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", panel=INPUT)] = None,
+    text_field: TextField = "text",
+    id_field: Annotated[str | None, Holds.WORDS, Flag(panel=INPUT)] = None,
+    least: Annotated[float, Ge(-1), Le(1)] = 0.9,
+    write: Annotated[str | None, Flag(metavar="FILE")] = None,
+    index: Annotated[str | None, Flag(metavar="KIND")] = None,
+    top: Annotated[int, Ge(1)] = 20,
+    load: Load = LoadOptions(),
+    rerun: Rerun = False,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Near duplicates and paraphrases: pairs of rows above a similarity, and their groups.
+
+    Compares every row of a corpus with every other one, exactly or through an
+    index, whose recall is measured. Writes pairs.csv with ids, texts and cosine
+    of each pair, equal.csv with rows of the same text and groups.csv with the
+    group of each row, and shows which similarities the nearest rows have, to
+    choose --least by.
+
+    Args:
+        corpus: What encode wrote (a directory, Parquet, safetensors, npy), or a file of texts with -m.
+        model: Encodes the texts; vectors that it made, or any without it, are taken.
+        texts: The texts of vectors alone; default: the file beside them that was encoded.
+        id_field: Column of a table that holds the id.
+        least: Least cosine of a pair.
+        write: Write the rows that are left when each row that is a pair with an earlier one that is left goes (.jsonl,
+            .csv, .tsv, .parquet or .txt).
+        index: flat (exact), hnsw, ivf, ivfpq, sq8 or a faiss factory string; of a directory, one of its indexes.
+        top: Pairs and groups to list on the page.
+
+    \b
+    Examples:
+      sentcli analyze duplicates documents -o duplicates
+      sentcli analyze duplicates documents.parquet --least 0.8 --index hnsw -o paraphrases
+      sentcli analyze duplicates notes.txt -m minilm -o duplicates --write kept.txt
+    """  # noqa: D301
+    import numpy as np
+
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.pairs import pairs_above, recall_of, rows_left
+    from sentcli.search.rows import check_written, write_rows
+    from sentcli.search.vector_file import open_stored
+
+    check_folder(output, overwrite=overwrite)
+    if write is not None:
+        check_written(write, overwrite=overwrite)
+    options = ReadOptions(text_field, id_field)
+    stored = open_stored(corpus, texts, options)
+    if stored is None and model is None:
+        raise InputError(f"{corpus} holds texts: give the model with -m")
+    clock = Clock()
+    evaluated = named_models([model], load, rerun=rerun, kept=[corpus])[0] if model is not None else None
+    rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated, search_device(load))
+    count = len(rows)
+    if count < LEAST_ITEMS:
+        raise InputError(f"{corpus}: {count} rows; an analysis needs at least {LEAST_ITEMS}")
+    _check_number(searcher, least)
+    with console.counting("comparing", count) as progress:
+        pairs = pairs_above(searcher, least, progress)
+    recall, sample = (recall_of(pairs, searcher, least)) if searcher.parts else (1.0, 0)
+    near_duplicates = Duplicates(rows, pairs, least, top)
+    results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
+    kind = searcher.protocol()
+    protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": kind}
+    how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
+    note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
+    if write is not None:
+        kept = np.flatnonzero(rows_left(pairs, count))
+        write_rows(rows, kept.tolist(), Path(write))
+        results["written"] = {"file": write, "rows": len(kept)}
+        note += f" {len(kept):,} rows are left, in {write}."
+        console.note(f"{len(kept):,} of {count:,} rows are left -> {write}")
+    if pairs.crowded:
+        note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
+    made_by = model
+    if made_by is None:
+        made_by = "" if stored is None else stored.origin.model
+    record = analysis_record(made_by, protocol, results, clock, evaluated)
+    sections = near_duplicates.sections(note, recall if sample else None)
+    return write_folder("duplicates", output, sections, [record], make_frame=near_duplicates.listed.copy)
+
+
+def _check_number(searcher: Searcher, least: float) -> None:
+    """Refuse a threshold above which there are too many pairs, and propose one; by a sample of the rows."""
+    from sentcli.search.pairs import MOST_PAIRS, expected_pairs
+
+    with console.working("counting pairs of a sample"):
+        expected = expected_pairs(searcher, least)
+    console.detail(f"about {expected.pairs:,} pairs are expected")
+    if expected.pairs > MOST_PAIRS:
+        raise InputError(
+            f"--least {least:g}: about {expected.pairs:,} pairs of {len(searcher.blocks):,} rows are as similar, and "
+            f"{MOST_PAIRS:,} are listed at most; --least {expected.proposed:.6g} has about {expected.of_proposed:,}"
+        )
+
+
+def _rows_and_searcher(
+    corpus: str,
+    stored: Store | VectorFile | None,
+    options: ReadOptions,
+    index: str | None,
+    model: EvaluatedModel | None,
+    device: str,
+) -> tuple[Rows, Searcher]:
+    """Return the rows, and the search over their vectors; those of a file of texts are made now, by the model."""
+    import numpy as np
+
+    from sentcli.search.rows import read_rows
+    from sentcli.search.searcher import build
+    from sentcli.search.store import Store
+
+    own = model is None or model.made(corpus)
+    if own and isinstance(stored, Store):
+        return stored.rows, stored.open_index(index, "cosine", device=device)[0]
+    if own and stored is not None:
+        return stored.rows, build(index or "flat", stored.blocks, device=device)
+    assert model is not None
+    rows = read_rows([corpus], options) if stored is None else stored.rows
+    texts = list(rows.texts())
+    vectors = np.asarray(vectors_of(model, texts).of(texts))
+    return rows, build(index or "flat", vectors, device=device)
+
+
+def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.DataFrame:
+    """Return a row for each text that several rows have: how many, their ids, and the text."""
+    import pandas as pd
+
+    texts = set(pairs.loc[pairs["text1"] == pairs["text2"], "text1"])
+    ids: dict[str, list[str]] = {}
+    for _, document in sorted(documents.items()):
+        if document.text in texts:
+            ids.setdefault(document.text, []).append(document.id)
+    ordered = sorted(ids.items(), key=lambda entry: -len(entry[1]))
+    return pd.DataFrame(
+        {
+            "rows": [len(of_text) for _, of_text in ordered],
+            "ids": [" ".join(of_text) for _, of_text in ordered],
+            "text": [text for text, _ in ordered],
+        }
+    )
+
+
+class Duplicates:
+    """The pairs of a corpus and their groups, as tables.
+
+    Args:
+        rows: of the corpus.
+        pairs: of rows.
+        least: the least similarity of a pair.
+        top: pairs and groups that tables list.
+    """
+
+    def __init__(self, rows: Rows, pairs: SimilarPairs, least: float, top: int) -> None:
+        import numpy as np
+        import pandas as pd
+
+        from sentcli.search.pairs import groups_of
+
+        self.pairs, self.least, self.top = pairs, least, top
+        self.count = len(rows)
+        groups = groups_of(pairs, self.count)
+        members = np.flatnonzero(groups >= 0)
+        documents = dict(zip(members.tolist(), rows.take(members.tolist()), strict=True))
+        first, second = ([documents[i] for i in side.tolist()] for side in (pairs.first, pairs.second))
+        self.listed = pd.DataFrame(
+            {
+                "cosine": pairs.similarities.astype(float),
+                "id1": [row.id for row in first],
+                "id2": [row.id for row in second],
+                "text1": [row.text for row in first],
+                "text2": [row.text for row in second],
+                "group": groups[pairs.first] + 1,
+            }
+        )
+        self.equal = equal_texts(self.listed, documents)
+        self.groups = pd.DataFrame(
+            {
+                "group": groups[members] + 1,
+                "id": [documents[i].id for i in members.tolist()],
+                "text": [documents[i].text for i in members.tolist()],
+            }
+        ).sort_values("group", kind="stable", ignore_index=True)
+
+    def results(self) -> dict[str, Any]:
+        """Return the numbers, and the first pairs, as JSON."""
+        sizes = self.groups["group"].value_counts()
+        return {
+            "rows": self.count,
+            "pairs": len(self.listed),
+            "pairs_of_equal_text": int((self.listed["text1"] == self.listed["text2"]).sum()),
+            "groups": len(sizes),
+            "rows_in_groups": len(self.groups),
+            "redundant_rows": len(self.groups) - len(sizes),
+            "largest_group": int(sizes.max()) if len(sizes) else 0,
+            "crowded_rows": self.pairs.crowded,
+            "most_similar": self.listed.head(self.top).to_dict("records"),
+        }
+
+    def sections(self, note: str, recall: float | None) -> list[Section]:
+        """Return the tables and the figure; the files have all pairs and rows, the page the first."""
+        import pandas as pd
+
+        wide = ("text1", "text2")
+        frame = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
+        frame = frame.loc[self.listed["text1"] != self.listed["text2"], [*wide, "cosine", "id1", "id2", "group"]]
+        pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
+        first = Table.of_frame("Most similar pairs", frame.head(self.top), **pairs)
+        last = Table.of_frame("Least similar pairs", frame.tail(self.top).iloc[::-1], **pairs)
+        ids = self.equal["ids"].map(partial(short_text, longest=60))
+        texts = {"text": self.equal["text"].map(short_text), "rows": self.equal["rows"], "ids": ids}
+        equal = Table.of_frame("Equal texts", pd.DataFrame(texts).head(self.top), wide=("text", "ids"))
+        rows = [
+            [number, short_text(part["text"].iloc[0]), len(part), ", ".join(part["id"].head(5))]
+            for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
+        ]
+        note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
+        columns = ("group", "first text", "rows", "first ids")
+        groups = Table("Largest groups", columns, rows, notes=(note_on_groups,), wide=("first text", "first ids"))
+        numbers = {key.replace("_", " "): value for key, value in self.results().items() if key != "most_similar"}
+        notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
+        if recall is not None:
+            numbers["recall"] = recall
+            notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
+        table = Table.of_rows("Near duplicates", [numbers], formats={"recall": ".3f"}, notes=notes)
+        return [
+            Section("Numbers", (note,), table, file="numbers"),
+            Section("Similarity of the nearest row", figure=self._figure()),
+            Section(equal.title, table=equal, file="equal", rows=self.equal),
+            Section(first.title, table=first, file="pairs", rows=self.listed),
+            Section(last.title, table=last),
+            Section(groups.title, table=groups, file="groups", rows=self.groups),
+        ]
+
+    def _figure(self) -> Figure:
+        import numpy as np
+        import pandas as pd
+
+        nearest = self.pairs.nearest
+        counts, edges = np.histogram(nearest, bins=40, range=(min(float(nearest.min()), self.least), 1.0))
+        data = pd.DataFrame({"panel": "nearest", "series": "rows", "x": edges[:-1], "y": counts})
+        above = int((nearest >= self.least).sum())
+
+        def draw(axes: Axes) -> None:
+            axes.bar(data["x"], data["y"], width=edges[1] - edges[0], align="edge", color=style.colour(0))
+            axes.axvline(self.least, color=style.colour(1))
+            axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
+
+        alt = f"Of {self.count:,} rows, {above:,} have another row with a cosine of at least {self.least:g}"
+        note = f"The line stands at --least, {self.least:g}"
+        return Figure("nearest", "Similarity of the nearest row", {"nearest": draw}, data, alt, note)
