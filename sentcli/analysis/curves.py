@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,22 +29,33 @@ def training_curves(runs: dict[str, RunMetrics]) -> Figure:
     """Return the curves of what runs logged at evaluations over their steps (WhitenedCSE, fig. 3)."""
     import pandas as pd
 
-    parts, words, axes = [pd.DataFrame(columns=["panel", "series", "x", "y"])], [], {}
-    logged = {key: key.replace("_", " ") for run in runs.values() for line in run.evaluations for key in line}
-    logged = {key: label for key, label in {**logged, **LOGGED}.items() if key not in UNDRAWN}
-    for key, label in logged.items():
+    parts, words, axes = [], [], {}
+    for key, label in _logged(runs).items():
         title = label.split(" (")[0]
         for name, run in runs.items():
             steps, values = run.column(key)
-            if steps:
-                parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
-                words.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
-                axes[title] = {"xlabel": "optimiser step", "ylabel": label}
+            if not steps:
+                continue
+            parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
+            words.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
+            axes[title] = {"xlabel": "optimiser step", "ylabel": label}
     if PERPLEXITY in axes:
         axes[PERPLEXITY]["yscale"] = "log"
-    data = pd.concat(parts[1:] or parts)
+    data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
     panels = style.line_panels(data, axes, list(runs), whole=True)
     return Figure("training-curves", "Evaluations of the training runs", panels, data, "; ".join(words), columns=3)
+
+
+def _logged(runs: dict[str, RunMetrics]) -> dict[str, str]:
+    """Return what runs logged at evaluations, with the words for each."""
+    labels: dict[str, str] = {}
+    for run in runs.values():
+        for line in run.evaluations:
+            labels |= {key: key.replace("_", " ") for key in line}
+    labels |= LOGGED
+    for key in UNDRAWN:
+        labels.pop(key, None)
+    return labels
 
 
 DEV = "dev_"
@@ -59,31 +71,35 @@ def curve(folder: Path) -> Figure | None:
     import pandas as pd
 
     from sentcli.analysis.runs import read_metrics
-    from sentcli.pages import style
 
     try:
-        drawn = {name: points for name, points in _curves(read_metrics(folder)).items() if len(points[0]) > 1}
+        curves = _curves(read_metrics(folder))
     except InputError:  # nothing was trained by steps
-        drawn = {}
-    if not drawn:
         return None
-    parts = [
-        pd.DataFrame({"panel": name, "series": folder.name, "x": steps, "y": values})
-        for name, (steps, values) in drawn.items()
-    ]
-    data, axes = pd.concat(parts), {name: {"xlabel": "optimiser step", "ylabel": name} for name in drawn}
-    about = "; ".join(f"{name} from {values[0]:.4g} to {values[-1]:.4g}" for name, (_, values) in drawn.items())
+    parts, axes, about = [], {}, []
+    for name, (steps, values) in curves.items():
+        if len(steps) < 2:
+            continue
+        parts.append(pd.DataFrame({"panel": name, "series": folder.name, "x": steps, "y": values}))
+        axes[name] = {"xlabel": "optimiser step", "ylabel": name}
+        about.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
+    if not parts:
+        return None
+    data = pd.concat(parts)
     panels = style.line_panels(data, axes, whole=True)
-    return Figure("training-curve", "Loss and dev scores", panels, data, about, size=(4.6, 2.6))
+    return Figure("training-curve", "Loss and dev scores", panels, data, "; ".join(about), size=(4.6, 2.6))
 
 
-def _curves(metrics: RunMetrics) -> dict[str, tuple[list[int], list[float]]]:
+def _curves(metrics: RunMetrics) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
     """Return steps and values of the loss and of each score on a dev set."""
     from sentcli.analysis.runs import thinned
 
-    logged = dict.fromkeys(key for line in metrics.evaluations for key in line)
-    scores = [key for key in logged if key.startswith(DEV)]
     steps, losses = metrics.column("loss", metrics.steps)
-    means = thinned(tuple(steps), tuple(losses)) if steps else ((), ())
-    curves = {"loss": (list(means[0]), list(means[1]))}
-    return curves | {key.removeprefix(DEV).replace("_", " "): metrics.column(key) for key in scores}
+    curves: dict[str, tuple[Sequence[int], Sequence[float]]] = {"loss": ((), ())}
+    if steps:
+        curves["loss"] = thinned(tuple(steps), tuple(losses))
+    for line in metrics.evaluations:
+        for key in line:
+            if key.startswith(DEV):
+                curves[key.removeprefix(DEV).replace("_", " ")] = metrics.column(key)
+    return curves

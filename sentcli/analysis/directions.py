@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,14 @@ from sentcli.evaluation.pair_geometry import Floats, check_rows, unit_rows
 Doubles = npt.NDArray[np.float64]
 FLOAT64_ROWS = 8192
 """Rows that are converted to float64 at a time."""
+LEAST_VARIANCE = 1e-6
+"""The least variance of a direction that is whitened, as a share of the largest variance."""
+
+
+def blocks_of(vectors: Floats) -> Iterator[Floats]:
+    """Yield the rows of vectors ``[n, d]`` in blocks of `FLOAT64_ROWS`."""
+    for start in range(0, len(vectors), FLOAT64_ROWS):
+        yield vectors[start : start + FLOAT64_ROWS]
 
 
 def anisotropy(vectors: Floats) -> float:
@@ -26,12 +36,14 @@ def anisotropy(vectors: Floats) -> float:
         ValueError: for fewer than two vectors.
     """
     check_rows(vectors, 2)
-    total, nonzero = np.zeros(vectors.shape[1]), 0
-    for start in range(0, len(vectors), FLOAT64_ROWS):
-        unit = unit_rows(vectors[start : start + FLOAT64_ROWS])
+    rows, dimension = vectors.shape
+    total = np.zeros(dimension)
+    nonzero = 0
+    for block in blocks_of(vectors):
+        unit = unit_rows(block)
         total += unit.sum(axis=0)
         nonzero += int(np.count_nonzero(unit.any(axis=1)))
-    return float((total @ total - nonzero) / (len(vectors) * (len(vectors) - 1)))
+    return float((total @ total - nonzero) / (rows * (rows - 1)))
 
 
 def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
@@ -46,9 +58,9 @@ def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
     check_rows(vectors, 1)
     mean: Doubles = np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
     products = np.zeros((len(mean), len(mean)))
-    for start in range(0, len(vectors), FLOAT64_ROWS):
-        block = np.asarray(vectors[start : start + FLOAT64_ROWS], np.float64) - mean
-        products += block.T @ block
+    for block in blocks_of(vectors):
+        centred = np.asarray(block, np.float64) - mean
+        products += centred.T @ centred
     return mean, products / len(vectors)
 
 
@@ -65,8 +77,9 @@ def whitened(vectors: Floats) -> Doubles:
     """
     mean, second = covariance(vectors)
     values, directions = np.linalg.eigh(second)
-    # the least variance of a direction that is whitened, as a share of the largest variance
-    kept = values > 1e-6 * max(float(values[-1]), np.finfo(float).tiny)
-    basis = directions[:, kept]
-    matrix = (basis / np.sqrt(values[kept])) @ basis.T
-    return np.asarray((np.asarray(vectors, np.float64) - mean) @ matrix)
+    largest = max(float(values[-1]), np.finfo(float).tiny)
+    spread = values > LEAST_VARIANCE * largest
+    basis = directions[:, spread]
+    matrix = (basis / np.sqrt(values[spread])) @ basis.T
+    centred = np.asarray(vectors, np.float64) - mean
+    return np.asarray(centred @ matrix)

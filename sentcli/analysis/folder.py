@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
 
 RESULT, PAGE = "analysis.json", "index.html"
+SUMMARY_LENGTH = 400
+"""The greatest length, in characters, of a summary that is made from the description of a figure."""
 
 
 def analysis_record(
@@ -90,8 +92,9 @@ def write_folder(
     analysis = Result(objects, sections, folder=output, make_frame=make_frame)
     made = f"Made by sentcli {__version__}: analyze {kind}."
     names = short_names(of_model.model for of_model in records)
-    text = [*(_summary(sections) if summary is None else summary), *names.notes]
-    page = Page(f"Analysis: {kind}", sections, text, made)
+    if summary is None:
+        summary = _summary(sections)
+    page = Page(f"Analysis: {kind}", sections, [*summary, *names.notes], made)
     with replacing(output) as folder, console.working("drawing"):
         folder.mkdir()
         write_page(page, folder / PAGE)
@@ -99,8 +102,10 @@ def write_folder(
             if section.figure is not None:
                 save_figure(section.figure, folder)
             if section.table is not None and section.file:
-                frame = section.table.to_frame() if section.rows is None else section.rows
-                save_frame(frame, folder / f"{section.file}.csv")
+                rows = section.rows
+                if rows is None:
+                    rows = section.table.to_frame()
+                save_frame(rows, folder / f"{section.file}.csv")
         numbers = json.dumps(finite(analysis.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
         (folder / RESULT).write_text(f"{numbers}\n", "utf-8")
     console.note(f"wrote {output / PAGE}, figures and tables beside it")
@@ -109,10 +114,14 @@ def write_folder(
 
 def _summary(sections: Sequence[Section]) -> list[str]:
     """Return the description of the first figure, cut after the last part that fits into `SUMMARY_LENGTH`."""
-    first = next((section.figure for section in sections if section.figure is not None), None)
-    if first is None or not first.alt:
+    figures = [section.figure for section in sections if section.figure is not None]
+    if not figures or not figures[0].alt:
         return []
-    parts = first.alt.split("; ")
-    # the greatest length in characters of a summary that is made from the description of a figure
-    kept = [part for i, part in enumerate(parts) if i == 0 or len("; ".join(parts[: i + 1])) <= 400]
-    return [f"{first.title}: {'; '.join(kept)}{'.' if len(kept) == len(parts) else '; ...'}"]
+    first, *others = figures[0].alt.split("; ")
+    text = first
+    for part in others:
+        longer = f"{text}; {part}"
+        if len(longer) > SUMMARY_LENGTH:
+            return [f"{figures[0].title}: {text}; ..."]
+        text = longer
+    return [f"{figures[0].title}: {text}."]

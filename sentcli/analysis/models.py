@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
     from sentcli.evaluation.sts import Pairs
+    from sentcli.search.exact import Blocks
 
 
 def named_models(
@@ -41,8 +43,11 @@ def named_models(
 
 def check_distinct(names: Sequence[str]) -> None:
     """Raise an InputError if a model, run or file of vectors is named more than once."""
-    if repeated := next((name for name in names if list(names).count(name) > 1), None):
-        raise InputError(f"{repeated} is given twice")
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{name} is given twice")
+        seen.add(name)
 
 
 def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:
@@ -62,6 +67,21 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     """
     import numpy as np
 
+    blocks = _stored_blocks(path)
+    vectors: npt.NDArray[Any] = blocks.arrays[0]  # a single file is mapped into memory as it is
+    if len(blocks.arrays) > 1:
+        vectors = blocks.take(np.arange(len(blocks)))
+    if len(vectors) < LEAST_ITEMS:
+        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST_ITEMS}")
+    return vectors
+
+
+def _stored_blocks(path: Path) -> Blocks:
+    """Open the vectors of a directory or file.
+
+    Raises:
+        InputError: if there are none.
+    """
     from sentcli.io.places import Place
     from sentcli.search.store import Store
     from sentcli.search.vector_file import VectorFile, vectors_in
@@ -73,20 +93,16 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
             raise InputError(
                 f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
             )
-        blocks = Store.open(path, to_search=False).blocks
-    elif (found := vectors_in(Place.of(path))) is not None:
-        stored = VectorFile.open(Place.of(path), column=found.column)
-        stored.origin.check_numbers(to_search=False)
-        blocks = stored.blocks
-    else:
+        return Store.open(path, to_search=False).blocks
+    facts = vectors_in(Place.of(path))
+    if facts is None:
         raise InputError(
             f"{path} holds no vectors: give what encode wrote (a directory, .npy, .parquet or .safetensors), or a "
             "training run"
         )
-    vectors: npt.NDArray[Any] = blocks.take(np.arange(len(blocks))) if len(blocks.arrays) > 1 else blocks.arrays[0]
-    if len(vectors) < LEAST_ITEMS:
-        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST_ITEMS}")
-    return vectors
+    stored = VectorFile.open(Place.of(path), column=facts.column)
+    stored.origin.check_numbers(to_search=False)
+    return stored.blocks
 
 
 def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:
@@ -101,7 +117,8 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, lis
     if (data is None) == (pairs is None):
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if pairs is not None:
-        return {Path(pairs).stem: [subset for subsets in sts.read_pairs(pairs).values() for subset in subsets]}
+        by_name = sts.read_pairs(pairs)
+        return {Path(pairs).stem: list(chain.from_iterable(by_name.values()))}
     assert data is not None
     return sts.load_tasks(located(data), ["STSBenchmark"], split)
 

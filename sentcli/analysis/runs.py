@@ -27,9 +27,15 @@ class RunMetrics:
 
     def column(self, key: str, lines: tuple[dict[str, Any], ...] | None = None) -> tuple[list[int], list[float]]:
         """Return the steps and the values of a key, of those evaluations (or other lines) that have a number for it."""
-        chosen = self.evaluations if lines is None else lines
-        points = [(line["step"], line[key]) for line in chosen if isinstance(line.get(key), int | float)]
-        return [step for step, _ in points], [value for _, value in points]
+        if lines is None:
+            lines = self.evaluations
+        steps, values = [], []
+        for line in lines:
+            value = line.get(key)
+            if isinstance(value, int | float):
+                steps.append(line["step"])
+                values.append(value)
+        return steps, values
 
 
 def is_run(path: Path) -> bool:
@@ -51,7 +57,8 @@ def read_metrics(folder: Path) -> RunMetrics:
         raise InputError(f"{folder} has no {METRICS_FILE}: it is not the folder of a training run") from error
     if not records:
         raise InputError(f"{path} is empty: the run has not made a step")
-    steps, evaluations = (tuple(r for r in records if ("loss" in r) is step) for step in (True, False))
+    steps = tuple(line for line in records if "loss" in line)
+    evaluations = tuple(line for line in records if "loss" not in line)
     return RunMetrics(folder.name or str(folder), steps, evaluations)
 
 
@@ -88,5 +95,7 @@ def thinned(
     steps: tuple[int, ...], values: tuple[float, ...], most: int = 300
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return the points of a curve with at most `most` points, each the mean of adjacent steps, at the last of them."""
-    parts = np.array_split(np.arange(len(steps)), min(most, len(steps)))
-    return tuple(steps[part[-1]] for part in parts), tuple(float(np.mean([values[i] for i in part])) for part in parts)
+    count = min(most, len(steps))
+    last_steps = [part[-1] for part in np.array_split(np.arange(len(steps)), count)]
+    means = [float(np.mean(part)) for part in np.array_split(np.array(values), count)]
+    return tuple(steps[i] for i in last_steps), tuple(means)

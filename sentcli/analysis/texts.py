@@ -64,10 +64,14 @@ def every_row(file: str, text_field: str, id_field: str | None) -> Iterator[tupl
     from sentcli.io.text_inputs import text_sources
 
     options = ReadOptions(text_field=text_field, id_field=id_field, on_null="skip", with_null=True)
-    found = chain.from_iterable(rows(source, options) for source in text_sources([file]))
-    for number, row in enumerate(found):
+    of_sources = (rows(source, options) for source in text_sources([file]))
+    for number, row in enumerate(chain.from_iterable(of_sources)):
         assert row is not None
-        yield str(number) if row.id is None else row.id, None if row.is_null else row
+        row_id = str(number) if row.id is None else row.id
+        if row.is_null:
+            yield row_id, None
+        else:
+            yield row_id, row
 
 
 def read_rows(

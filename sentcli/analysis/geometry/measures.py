@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.analysis.directions import FLOAT64_ROWS, Doubles, anisotropy, covariance, whitened
+from sentcli.analysis.directions import Doubles, anisotropy, blocks_of, covariance, whitened
 from sentcli.evaluation.pair_geometry import AllPairs, Floats, all_pairs, check_rows, unit_rows
 
 
@@ -56,15 +56,15 @@ def isotropy(vectors: Floats) -> float:
         ValueError: for no vectors.
     """
     check_rows(vectors, 1)
-    d = vectors.shape[1]
-    second = np.zeros((d, d))
-    for start in range(0, len(vectors), FLOAT64_ROWS):
-        block = unit_rows(vectors[start : start + FLOAT64_ROWS])
-        second += block.T @ block
+    dimension = vectors.shape[1]
+    second = np.zeros((dimension, dimension))
+    for block in blocks_of(vectors):
+        unit = unit_rows(block)
+        second += unit.T @ unit
     directions = np.linalg.eigh(second)[1]
-    positive, negative = np.zeros(d), np.zeros(d)
-    for start in range(0, len(vectors), FLOAT64_ROWS):
-        along = unit_rows(vectors[start : start + FLOAT64_ROWS]) @ directions
+    positive, negative = np.zeros(dimension), np.zeros(dimension)
+    for block in blocks_of(vectors):
+        along = unit_rows(block) @ directions
         positive += np.exp(along).sum(axis=0)
         negative += np.exp(-along).sum(axis=0)
     both = np.concatenate([positive, negative])
@@ -89,7 +89,10 @@ def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
     """
     pairs = all_pairs(vectors, neighbours)
     values = singular_values(vectors)
-    squares = float(np.square(values).sum())
+    variance = float(np.square(values).sum())
+    first_direction = 0.0
+    if variance:
+        first_direction = float(values[0] ** 2 / variance)
     return {
         "rows": len(vectors),
         "dimension": vectors.shape[1],
@@ -98,7 +101,7 @@ def geometry(vectors: Floats, neighbours: int = 10) -> dict[str, Any]:
         "isotropy": isotropy(vectors),
         "isotropy_whitened": isotropy(whitened(vectors)),
         "effective_rank": effective_rank(values),
-        "first_direction": float(values[0] ** 2 / squares) if squares else 0.0,
+        "first_direction": first_direction,
         "hubness": hubness(pairs),
         "singular_values": list(map(float, values)),
     }
@@ -115,10 +118,12 @@ def hubness(pairs: AllPairs) -> dict[str, Any]:
     from scipy.stats import skew
 
     counts = pairs.occurrences
-    same = bool((counts == counts[0]).all())
+    skewness = 0.0
+    if (counts != counts[0]).any():
+        skewness = float(skew(counts))
     return {
         "k": pairs.k,
-        "skewness": 0.0 if same else float(skew(counts)),
+        "skewness": skewness,
         "antihubs": float((counts == 0).mean()),
         "largest": int(counts.max()),
     }

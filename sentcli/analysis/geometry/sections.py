@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LABEL_WIDTH, LABEL_HEIGHT = 0.4, 0.07
 """Width and height of a name beside a point, as shares of the axes."""
+POINTS_OF_AXES = 3.5 * 72 * 0.6
+"""The height of the axes in points; they take about 0.6 of a panel of 3.5 inches."""
 
 
 def sections(rows: dict[str, dict[str, Any]], description: str) -> list[Section]:
@@ -35,14 +37,22 @@ def sections(rows: dict[str, dict[str, Any]], description: str) -> list[Section]
     if len(aligned):
         page_sections.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
     page_sections.append(Section("Spectrum", figure=_spectrum(frame)))
-    hubs = {name: results["hubness"] for name, results in rows.items()}
-    counts = [[name, hub["skewness"], 100 * hub["antihubs"], hub["largest"]] for name, hub in hubs.items()]
+    hubs = _hubs({name: results["hubness"] for name, results in rows.items()})
+    page_sections.append(Section("Hubs", table=hubs, file="hubs"))
+    return page_sections
+
+
+def _hubs(hubness: dict[str, dict[str, Any]]) -> Table:
+    """Return the table of hubs, given what is said of them in each model."""
+    rows = []
+    for name, hubs in hubness.items():
+        rows.append([name, hubs["skewness"], 100 * hubs["antihubs"], hubs["largest"]])
+    first = next(iter(hubness.values()))
     note = (
-        f"Of how many others a text is one of the {next(iter(hubs.values()))['k']} nearest: skewness of the counts, "
+        f"Of how many others a text is one of the {first['k']} nearest: skewness of the counts, "
         "share of texts that are no neighbour of any other, and the largest count."
     )
-    table = Table("Hubs", ["model", "skewness", "antihubs %", "greatest hub"], counts, notes=(note,))
-    return [*page_sections, Section("Hubs", table=table, file="hubs")]
+    return Table("Hubs", ["model", "skewness", "antihubs %", "greatest hub"], rows, notes=(note,))
 
 
 def _table(frame: pd.DataFrame) -> Table:
@@ -70,50 +80,66 @@ def _table(frame: pd.DataFrame) -> Table:
 
 
 def _scatter(frame: pd.DataFrame) -> Figure:
-    data, title = frame[["model", "uniformity", "alignment", "sts_average"]], "Alignment against uniformity"
+    title = "Alignment against uniformity"
+    data = frame[["model", "uniformity", "alignment", "sts_average"]]
     place = {"panel": title, "series": data["model"], "x": data["uniformity"], "y": data["alignment"]}
     data = data.assign(**place, value=data["sts_average"])
     scored = data["sts_average"].notna()
-    about = "; ".join(
-        f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
-        + (f", STS {row.sts_average:.2f}" if has_score else "")
-        for row, has_score in zip(data.itertuples(), scored, strict=True)
-    )
+    about = []
+    for row, has_score in zip(data.itertuples(), scored, strict=True):
+        words = f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
+        if has_score:
+            words += f", STS {row.sts_average:.2f}"
+        about.append(words)
 
     def draw(axes: Axes) -> None:
         look: dict[str, Any] = {"s": 60, "edgecolors": style.INK, "linewidths": 0.6}
-        look |= {"c": data["sts_average"].astype(float)} if scored.all() else {"color": style.colour(0)}
-        dots = axes.scatter(data["uniformity"], data["alignment"], **look)
         if scored.all():
+            dots = axes.scatter(data["x"], data["y"], c=data["sts_average"].astype(float), **look)
             style.colour_bar(axes, dots, "STS average (Spearman × 100)")
-        _names(axes, list(data["uniformity"]), list(data["alignment"]), list(data["model"]))
+        else:
+            axes.scatter(data["x"], data["y"], color=style.colour(0), **look)
+        _names(axes, list(data["x"]), list(data["y"]), list(data["model"]))
         axes.set(title="Lower left is better", xlabel=UNIFORMITY, ylabel=ALIGNMENT)
 
-    return Figure("alignment-uniformity", title, {title: draw}, data, about)
+    return Figure("alignment-uniformity", title, {title: draw}, data, "; ".join(about))
 
 
 def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
     """Write a name beside each point, on the side with more room, and raised above names that it would overlap."""
     import numpy as np
 
-    def shares(values: list[float]) -> Any:
-        spread = float(np.ptp(values))
-        return (np.array(values) - min(values)) / spread if spread else np.full(len(values), 0.5)
-
-    across, up = shares(x), shares(y)
+    across, up = _shares(x), _shares(y)
     placed: list[tuple[float, float]] = []
     for i in np.argsort(up, kind="stable"):
         height = up[i]
         for other_x, other_height in sorted(placed, key=lambda place: place[1]):
-            if abs(other_x - across[i]) < LABEL_WIDTH and height - other_height < LABEL_HEIGHT:
+            beside = abs(other_x - across[i]) < LABEL_WIDTH
+            if beside and height - other_height < LABEL_HEIGHT:
                 height = other_height + LABEL_HEIGHT
         placed.append((across[i], height))
-        side = -1 if across[i] > 0.5 else 1
-        raised = 4 + (height - up[i]) * 3.5 * 72 * 0.6  # in points; the axes take about 0.6 of a panel of 3.5 inches
-        offset: Any = {"xytext": (7 * side, raised), "textcoords": "offset points"}
-        offset["ha"] = "right" if side < 0 else "left"
-        axes.annotate(style.short(names[i], 32), (x[i], y[i]), fontsize=8, **offset).set_in_layout(False)
+        raised = 4 + (height - up[i]) * POINTS_OF_AXES
+        right, side = (7.0, "left") if across[i] <= 0.5 else (-7.0, "right")
+        name = axes.annotate(
+            style.short(names[i], 32),
+            (x[i], y[i]),
+            xytext=(right, raised),
+            textcoords="offset points",
+            ha=side,
+            fontsize=8,
+        )
+        name.set_in_layout(False)
     axes.margins(x=0.15, y=0.12)
+
+
+def _shares(values: list[float]) -> Any:
+    """Return values as shares of the way from the least to the greatest; one half each if they are all the same."""
+    import numpy as np
+
+    spread = float(np.ptp(values))
+    if not spread:
+        return np.full(len(values), 0.5)
+    return (np.array(values) - min(values)) / spread
 
 
 def _spectrum(frame: pd.DataFrame) -> Figure:
@@ -121,10 +147,12 @@ def _spectrum(frame: pd.DataFrame) -> Figure:
 
     parts, words = [], []
     for row in frame.itertuples():
-        values = pd.Series(row.singular_values)
-        shares = values / values[0] if values[0] > 0 else values
-        parts.append(pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})[shares > 1e-4])
-        words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(values)}")
+        shares = pd.Series(row.singular_values)
+        if shares[0] > 0:
+            shares = shares / shares[0]
+        part = pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})
+        parts.append(part[shares > 1e-4])
+        words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(shares)}")
     title = "Singular values of the centred vectors"
     data = pd.concat(parts).assign(panel=title)
     axes = {"xlabel": "direction, largest first", "ylabel": "singular value / largest", "yscale": "log"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,14 +85,13 @@ def geometry(
     from sentcli.model.spec_files import is_model_folder
 
     check_folder(output, overwrite=overwrite)
-    try:
-        above = None if positives_above == "all" else float(positives_above)
-    except ValueError as error:
-        raise InputError(f"--positives-above {positives_above}: expected a gold score such as 4, or all") from error
-    runs = {str(path): read_metrics(path) for path in paths or [] if is_run(path)}
-    stored = {str(path): stored_vectors(path) for path in paths or [] if not is_run(path)}
-    trained = [run for run in runs if is_model_folder(Path(run))]
-    names = [*(model or []), *(trained if data or pairs or texts else [])]
+    above = _least_gold(positives_above)
+    run_paths = [path for path in paths or [] if is_run(path)]
+    runs = {str(path): read_metrics(path) for path in run_paths}
+    stored = {str(path): stored_vectors(path) for path in paths or [] if path not in run_paths}
+    names = list(model or [])
+    if data or pairs or texts:
+        names += [run for run in runs if is_model_folder(Path(run))]
     tasks = read_stsb(data, pairs, split) if data or pairs else {}
     rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
     if model and not (tasks or rows):
@@ -99,7 +99,8 @@ def geometry(
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
     models = named_models(names, load, rerun=rerun, kept=[texts])
-    inputs = GeometryInputs(tasks, rows, above, neighbours, sts_tasks(data) if data and sts and names else {})
+    of_average = sts_tasks(data) if data and sts and names else {}
+    inputs = GeometryInputs(tasks, rows, above, neighbours, of_average)
     records = [inputs.of_model(evaluated) for evaluated in models]
     records += [inputs.of_vectors(name, Clock(), vectors) for name, vectors in stored.items()]
     labels = short_names(list(dict.fromkeys([*names, *stored, *runs]))).shown
@@ -116,6 +117,20 @@ def geometry(
     if evaluated:
         page_sections.append(Section("While training", figure=training_curves(evaluated)))
     return write_folder("geometry", output, page_sections, records)
+
+
+def _least_gold(positives_above: str) -> float | None:
+    """Return the gold score of ``--positives-above``; None takes all pairs.
+
+    Raises:
+        InputError: if it is neither a number nor ``all``.
+    """
+    if positives_above == "all":
+        return None
+    try:
+        return float(positives_above)
+    except ValueError as error:
+        raise InputError(f"--positives-above {positives_above}: expected a gold score such as 4, or all") from error
 
 
 @dataclass(frozen=True)
@@ -141,13 +156,15 @@ class GeometryInputs:
     def description(self) -> str:
         """The choices in words."""
         which = "every pair" if self.above is None else f"the pairs with a gold score above {self.above:g}"
-        parts = [
-            f"Alignment: {which} of {name} ({sum(map(len, subsets)):,} pairs). Uniformity: its distinct sentences."
-            for name, subsets in self.pairs.items()
-        ]
-        if self.rows or self.pairs:
-            whose = self.rows.sample.words if self.rows else "the same sentences"
-            parts.append(f"{'Everything else' if self.pairs else 'Everything'}: {whose}.")
+        parts = []
+        for name, subsets in self.pairs.items():
+            count = sum(map(len, subsets))
+            parts.append(f"Alignment: {which} of {name} ({count:,} pairs). Uniformity: its distinct sentences.")
+        measured = "Everything else" if self.pairs else "Everything"
+        if self.rows is not None:
+            parts.append(f"{measured}: {self.rows.sample.words}.")
+        elif self.pairs:
+            parts.append(f"{measured}: the same sentences.")
         return " ".join(parts)
 
     def of_model(self, model: EvaluatedModel) -> Record:
@@ -156,10 +173,11 @@ class GeometryInputs:
         from sentcli.evaluation.pair_geometry import pair_geometry
 
         clock = Clock()
-        subsets = [subset for task in self.pairs.values() for subset in task]
+        subsets = list(chain.from_iterable(self.pairs.values()))
         sentences = sts.sentences(subsets)
-        with console.encoding("encoding", len({*sentences, *self.texts})) as progress:
-            vectors = model.encode([*sentences, *self.texts], progress)
+        texts = [*sentences, *self.texts]
+        with console.encoding("encoding", len(set(texts))) as progress:
+            vectors = model.encode(texts, progress)
         average = sts_average(model, self.sts)
         model.release()
         aligned = asdict(pair_geometry(vectors, subsets, self.above)) if subsets else {}
@@ -188,10 +206,7 @@ class GeometryInputs:
 
         with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
             results = geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
-        protocol = {
-            "kind": "geometry",
-            "pairs": list(self.pairs),
-            "positives_above": self.above,
-            **(asdict(self.rows.sample) if self.rows else {"texts": None}),
-        }
+        protocol = {"kind": "geometry", "pairs": list(self.pairs), "positives_above": self.above, "texts": None}
+        if self.rows is not None:
+            protocol |= asdict(self.rows.sample)
         return analysis_record(name, protocol, results, clock, model)

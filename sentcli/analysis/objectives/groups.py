@@ -17,8 +17,6 @@ from sentcli.pages.page import Figure
 from sentcli.table import Table
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
 
 
@@ -40,6 +38,7 @@ class GroupSpectra:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
+        medians = {str(count): float(np.median(values)) for count, values in self.by_count.items()}
         return {
             "groups": len(self.eigenvalues),
             "columns": self.eigenvalues.shape[1],
@@ -49,9 +48,7 @@ class GroupSpectra:
             "condition_median": float(np.median(self.conditions)),
             "condition_largest": float(self.conditions.max()),
             "conditions": self.conditions.tolist(),
-            "condition_median_by_groups": {
-                str(count): float(np.median(values)) for count, values in self.by_count.items()
-            },
+            "condition_median_by_groups": medians,
         }
 
 
@@ -77,8 +74,10 @@ def group_spectra(vectors: Floats, groups: int, seed: int = 0) -> GroupSpectra:
         )
     _, second = covariance(vectors)
     order = np.random.default_rng(seed).permutation(width)
-    counts = [count for count in divisors_of(width) if count < width and rows > width // count]
-    by_count = {count: _conditions(_eigenvalues(second, order, count)) for count in counts}
+    by_count = {}
+    for count in divisors_of(width):
+        if count < width and rows > width // count:
+            by_count[count] = _conditions(_eigenvalues(second, order, count))
     return GroupSpectra(_eigenvalues(second, order, groups), rows, by_count)
 
 
@@ -92,13 +91,15 @@ def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> 
     columns = order.reshape(groups, -1)
     blocks = second[columns[:, :, None], columns[:, None, :]]
     values: Doubles = np.asarray(np.linalg.eigvalsh(blocks)[:, ::-1], np.float64)
-    values[values < values[:, :1] * values.shape[1] * np.finfo(float).eps] = 0
+    rounding = values[:, :1] * values.shape[1] * np.finfo(float).eps
+    values[values < rounding] = 0
     return values
 
 
 def _conditions(eigenvalues: Doubles) -> Doubles:
     largest, smallest = eigenvalues[:, 0], eigenvalues[:, -1]
-    return np.asarray(np.divide(largest, smallest, out=np.full(len(eigenvalues), np.inf), where=smallest > 0))
+    infinite = np.full(len(eigenvalues), np.inf)
+    return np.asarray(np.divide(largest, smallest, out=infinite, where=smallest > 0))
 
 
 PERCENTILES = {"y": 50, "low": 5, "high": 95}
@@ -106,10 +107,10 @@ PERCENTILES = {"y": 50, "low": 5, "high": 95}
 
 def groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     """Return a row for each model, by its short name, on the groups of its columns."""
-    import numpy as np
-
-    rows = [
-        {
+    rows = []
+    for name, spectrum in spectra.items():
+        whole = spectrum.by_count.get(1)
+        row = {
             "model": name,
             "groups": len(spectrum.eigenvalues),
             "columns": spectrum.eigenvalues.shape[1],
@@ -117,10 +118,9 @@ def groups_table(spectra: dict[str, GroupSpectra]) -> Table:
             "smallest": float(spectrum.eigenvalues.min()),
             "condition, median": float(np.median(spectrum.conditions)),
             "condition, largest": float(spectrum.conditions.max()),
-            "condition of all columns": float(spectrum.by_count[1][0]) if 1 in spectrum.by_count else None,
+            "condition of all columns": None if whole is None else float(whole[0]),
         }
-        for name, spectrum in spectra.items()
-    ]
+        rows.append(row)
     note = (
         "Condition number: largest over smallest eigenvalue of a group's covariance; 1 is white. Of all columns: as if "
         "they were one group, where there are more texts than columns."
@@ -128,33 +128,44 @@ def groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     return Table.of_rows("Covariance of the whitening groups", rows, number=".3g", notes=(note,))
 
 
+def every_group_table(title: str, spectra: dict[str, GroupSpectra]) -> Table:
+    """Return a row for each group of each model."""
+    rows: list[list[Any]] = []
+    for name, spectrum in spectra.items():
+        for number, values in enumerate(spectrum.eigenvalues, 1):
+            condition = spectrum.conditions[number - 1]
+            rows.append([name, number, float(values[0]), float(values[-1]), float(condition)])
+    columns = ("model", "group", "largest eigenvalue", "smallest", "condition")
+    return Table(title, columns, rows, number=".3g")
+
+
 def groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
     """Return eigenvalues and condition numbers of the groups of each model, and those of other numbers of groups."""
-    import numpy as np
     import pandas as pd
 
-    titles = ("Eigenvalues", "Condition numbers", "Other numbers of groups")
+    by_rank, by_group, by_count = "Eigenvalues", "Condition numbers", "Other numbers of groups"
     parts, about = [], []
-    for name, each in spectra.items():
-        conditions = np.sort(each.conditions[np.isfinite(each.conditions)])[::-1]
-        ranked = pd.DataFrame({"x": np.arange(1, len(conditions) + 1), "y": conditions})
-        values = _banded(range(1, each.eigenvalues.shape[1] + 1), list(each.eigenvalues.T))
-        sizes = _banded(list(each.by_count), list(each.by_count.values()))
-        by_panel = zip(titles, (values, ranked, sizes), strict=True)
-        parts += [frame.assign(panel=title, series=name) for title, frame in by_panel]
+    for name, spectrum in spectra.items():
+        conditions = spectrum.conditions
+        finite = np.sort(conditions[np.isfinite(conditions)])[::-1]
+        frames = {
+            by_rank: _banded(range(1, spectrum.eigenvalues.shape[1] + 1), list(spectrum.eigenvalues.T)),
+            by_group: pd.DataFrame({"x": np.arange(1, len(finite) + 1), "y": finite}),
+            by_count: _banded(list(spectrum.by_count), list(spectrum.by_count.values())),
+        }
+        parts += [frame.assign(panel=title, series=name) for title, frame in frames.items()]
         about.append(
-            f"{name}: the median condition number of {len(each.eigenvalues)} groups is "
-            f"{np.median(each.conditions):.3g}, the largest {each.conditions.max():.3g}"
+            f"{name}: the median condition number of {len(conditions)} groups is "
+            f"{np.median(conditions):.3g}, the largest {conditions.max():.3g}"
         )
     data = pd.concat(parts)[["panel", "series", "x", "y", "low", "high"]]
-
     log = {"yscale": "log"}
-    axes = (
-        {"xlabel": "eigenvalue of a group, largest first", "ylabel": "eigenvalue", **log},
-        {"xlabel": "group, largest first", "ylabel": "condition number", **log},
-        {"xlabel": "groups", "ylabel": "condition number", **log, "xscale": "log"},
-    )
-    panels = style.line_panels(data, dict(zip(titles, axes, strict=True)), list(spectra), whole=True)
+    axes = {
+        by_rank: {"xlabel": "eigenvalue of a group, largest first", "ylabel": "eigenvalue", **log},
+        by_group: {"xlabel": "group, largest first", "ylabel": "condition number", **log},
+        by_count: {"xlabel": "groups", "ylabel": "condition number", **log, "xscale": "log"},
+    }
+    panels = style.line_panels(data, axes, list(spectra), whole=True)
     note = (
         "Lines are medians over the groups, bands reach from the 5th to the 95th percentile; what is singular, or not "
         "positive, is left out"
@@ -170,10 +181,11 @@ def _banded(x: Sequence[int], groups: Sequence[npt.NDArray[np.floating[Any]]]) -
         x: of each group.
         groups: the values of each.
     """
-    import numpy as np
     import pandas as pd
 
-    rows = [np.percentile(values, list(PERCENTILES.values()), method="nearest") for values in groups]
+    percentiles = list(PERCENTILES.values())
+    rows = [np.percentile(values, percentiles, method="nearest") for values in groups]
     frame = pd.DataFrame(rows, columns=list(PERCENTILES))
-    frame = frame.where(np.isfinite(frame) & (frame > 0))
+    drawable = np.isfinite(frame) & (frame > 0)
+    frame = frame.where(drawable)
     return frame.assign(x=list(x))[frame["y"].notna()]

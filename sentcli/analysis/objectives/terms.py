@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge
 from pydantic import BaseModel, StrictInt
 
-from sentcli.analysis.runs import RunMethod, read_config, read_metrics, thinned
+from sentcli.analysis.runs import RunMethod, RunMetrics, read_config, read_metrics, thinned
 from sentcli.errors import InputError
 from sentcli.io.forms import Number, checked, read_json
 from sentcli.pages import style
@@ -102,22 +102,44 @@ def read_terms(folder: Path) -> LossTerms:
     metrics = read_metrics(folder)
     if not metrics.steps:
         raise InputError(f"{folder} has not logged an optimiser step yet")
-    finished = read_config(folder)
-    config = read_json(folder / IDENTITY_FILE) if not finished and (folder / IDENTITY_FILE).is_file() else finished
-    method = checked(RunMethod, config, folder).method
-    sections = {name: section for name, section in method.items() if isinstance(section, dict)}
-    for name, section in sections.items():
-        checked(MethodSection, section, f"{folder}: method.{name}")
-    keys = dict.fromkeys(key for line in metrics.steps for key in line)
+    config = read_config(folder)
+    finished = bool(config)
+    if not finished and (folder / IDENTITY_FILE).is_file():
+        config = read_json(folder / IDENTITY_FILE)
+    sections = _method_sections(config, folder)
     terms = []
-    for name in (key for key in keys if key not in OTHERS and not key.startswith(SHARE)):
+    for name in _term_names(metrics):
         steps, values = metrics.column(name, metrics.steps)
         share_steps, shares = metrics.column(f"{SHARE}{name}", metrics.steps)
         weight = sections.get(name, {}).get("weight")
         terms.append(Term(name, weight, tuple(steps), tuple(values), tuple(share_steps), tuple(shares)))
+    groups = None
     head = sections.get("head", {})
-    groups = head.get("num_groups", 0) if head.get("kind") in GROUPED else None
-    return LossTerms(tuple(terms), metrics.steps[-1]["step"], bool(finished), groups)
+    if head.get("kind") in GROUPED:
+        groups = head.get("num_groups", 0)
+    return LossTerms(tuple(terms), metrics.steps[-1]["step"], finished, groups)
+
+
+def _method_sections(config: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the sections of a run's method, such as its objectives and its head, from its configuration.
+
+    Raises:
+        DataError: if one of them is of another form.
+    """
+    sections = {}
+    for name, section in checked(RunMethod, config, folder).method.items():
+        if isinstance(section, dict):
+            checked(MethodSection, section, f"{folder}: method.{name}")
+            sections[name] = section
+    return sections
+
+
+def _term_names(metrics: RunMetrics) -> list[str]:
+    """Return the names of the terms of a run's loss, in the order of its log."""
+    names: dict[str, None] = {}
+    for line in metrics.steps:
+        names |= dict.fromkeys(line)
+    return [name for name in names if name not in OTHERS and not name.startswith(SHARE)]
 
 
 STEP = "optimiser step"
@@ -140,7 +162,8 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
     for name, run in runs.items():
         for term in run.terms:
             tenth = max(1, len(term.values) // 10)
-            shares, values = 100 * pd.Series(term.shares, dtype=float), pd.Series(term.values, dtype=float)
+            shares = 100 * pd.Series(term.shares, dtype=float)
+            values = pd.Series(term.values, dtype=float)
             rows.append(
                 {
                     "run": name,
@@ -165,41 +188,46 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
 def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
     import pandas as pd
 
-    measured = {name: run for name, run in runs.items() if run.measured}
-    parts, about = [], []
-    for name, run in measured.items():
+    parts, about, panels = [], [], {}
+    for name, run in runs.items():
+        if not run.measured:
+            continue
+        means = []
         for term in run.terms:
             shares = pd.Series(term.shares, dtype=float)
             part = pd.DataFrame({"panel": name, "series": term.name, "x": list(term.share_steps), "y": 100 * shares})
             parts.append(part[shares > 0])
-        means = ", ".join(f"{term.name} {100 * (term.mean_share or 0):.3g} %" for term in run.terms)
-        about.append(f"{name}, mean shares: {means}")
-    axes = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
+            means.append(f"{term.name} {100 * (term.mean_share or 0):.3g} %")
+        about.append(f"{name}, mean shares: {', '.join(means)}")
+        panels[name] = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
     data = pd.concat(parts)
-    panels = style.line_panels(data, dict.fromkeys(measured, axes), whole=True)
-    return Figure("gradient-shares", "Share of each term in the gradient", panels, data, "; ".join(about))
+    drawn = style.line_panels(data, panels, whole=True)
+    return Figure("gradient-shares", "Share of each term in the gradient", drawn, data, "; ".join(about))
 
 
 def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
     import pandas as pd
 
-    parts, about = [], []
-    for name in dict.fromkeys(term.name for run in runs.values() for term in run.terms):
-        for label, run in runs.items():
-            for term in run.terms:
-                if term.name == name and term.steps:
-                    steps, values = thinned(term.steps, term.values)
-                    parts.append(pd.DataFrame({"panel": name, "series": label, "x": steps, "y": values}))
-                    about.append(f"{name} of {label} goes from {values[0]:.3g} to {values[-1]:.3g}")
+    by_name: dict[str, dict[str, Term]] = {}
+    for label, run in runs.items():
+        for term in run.terms:
+            by_name.setdefault(term.name, {})[label] = term
+    parts, about, panels = [], [], {}
+    for name, by_run in by_name.items():
+        logged = {label: term for label, term in by_run.items() if term.steps}
+        positive = True
+        for label, term in logged.items():
+            steps, values = thinned(term.steps, term.values)
+            positive = positive and all(value > 0 for value in values)
+            parts.append(pd.DataFrame({"panel": name, "series": label, "x": steps, "y": values}))
+            about.append(f"{name} of {label} goes from {values[0]:.3g} to {values[-1]:.3g}")
+        if logged:
+            panels[name] = {
+                "title": name if len(logged) > 1 else f"{name} ({next(iter(logged))})",
+                "xlabel": STEP,
+                "ylabel": f"{name} (unweighted)",
+                "yscale": "log" if positive else "linear",
+            }
     data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
-    panels = {}
-    for name, own in data.groupby("panel", sort=False):
-        labels = list(own["series"].unique())
-        panels[str(name)] = {
-            "title": name if len(labels) > 1 else f"{name} ({labels[0]})",
-            "xlabel": STEP,
-            "ylabel": f"{name} (unweighted)",
-            "yscale": "log" if (own["y"] > 0).all() else "linear",
-        }
     drawn = style.line_panels(data, panels, list(runs), whole=True)
     return Figure("loss-terms", "Terms of the loss over the steps", drawn, data, "; ".join(about))

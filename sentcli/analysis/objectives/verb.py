@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,10 +22,9 @@ from sentcli.io.options import Overwrite
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
 from sentcli.pages.page import Section
-from sentcli.table import Table
 
 if TYPE_CHECKING:
-    pass
+    from sentcli.analysis.objectives.terms import LossTerms
 
 
 @verb("objectives")
@@ -60,53 +60,61 @@ def objectives(
       sentcli analyze objectives runs/whitenedcse -m minilm --pooling cls --texts sentences.txt -o groups
       sentcli analyze objectives runs/whitenedcse --texts sentences.txt --groups 32 -o thirty-two
     """  # noqa: D301
-    from sentcli.analysis.objectives.groups import group_spectra, groups_figure, groups_table
+    from sentcli.analysis.objectives.groups import every_group_table, group_spectra, groups_figure, groups_table
     from sentcli.analysis.objectives.terms import read_terms, term_sections
 
     check_folder(output, overwrite=overwrite)
     check_distinct(list(map(str, runs)))
     terms = {str(path): read_terms(path) for path in runs}
     for name, run in terms.items():
-        if not run.finished:
-            console.warn(f"{name} is not finished: its last step is {run.steps:,}")
-        if len(run.terms) == 1:
-            console.note(f"{name}: its loss is {run.terms[0].name} alone, whose share of the gradient is 100 %")
-        elif not run.measured:
-            console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
-    names = [*(model or []), *(name for name, run in terms.items() if run.finished)] if texts else []
-    if texts and not names:
-        raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
+        _say_what_lacks(name, run)
+    names = list(model or [])
+    if texts:
+        names += [name for name, run in terms.items() if run.finished]
+        if not names:
+            raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
     rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
     short = short_names(list(dict.fromkeys([*(model or []), *terms]))).shown
     kind = {"kind": "objectives"}
     records = {name: Record("analyze", name, kind, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
-    for evaluated in named_models(names, load, rerun=rerun, kept=[texts]):
+    for evaluated in named_models(names if texts else [], load, rerun=rerun, kept=[texts]):
         assert rows is not None
         clock = Clock()
-        of_run = records[evaluated.name].results if evaluated.name in records else {}
         vectors = vectors_of(evaluated, rows.texts).of(rows.texts)
-        measured = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
-        choices = {**kind, **asdict(rows.sample), "groups": len(measured.eigenvalues)}
-        results = {**of_run, "whitening": measured.to_dict()}
+        spectrum = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
+        choices = {**kind, **asdict(rows.sample), "groups": len(spectrum.eigenvalues)}
+        results = {"whitening": spectrum.to_dict()}
+        if evaluated.name in records:
+            results = records[evaluated.name].results | results
         records[evaluated.name] = analysis_record(evaluated.name, choices, results, clock, evaluated, seed)
-        spectra[short[evaluated.name]] = measured
-    poolings = dict.fromkeys(r.protocol["pooling"] for r in records.values() if "pooling" in r.protocol)
-    if len(poolings) > 1:
-        console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
+        spectra[short[evaluated.name]] = spectrum
+    _warn_of_poolings(list(records.values()))
     sections = term_sections({short[name]: run for name, run in terms.items()})
     if rows and spectra:
         note = f"Vectors of {rows.sample.words} before normalisation, columns shuffled with seed {seed}."
-        of_groups = [
-            [name, i, float(values[0]), float(values[-1]), float(condition)]
-            for name, spectrum in spectra.items()
-            for i, (values, condition) in enumerate(zip(spectrum.eigenvalues, spectrum.conditions, strict=True), 1)
-        ]
-        title, columns = "Every group", ("model", "group", "largest eigenvalue", "smallest", "condition")
+        every_group = every_group_table("Every group", spectra)
         sections += [
             Section("Whitening groups", (note,), table=groups_table(spectra), file="groups"),
             Section("Eigenvalues of the whitening groups", figure=groups_figure(spectra)),
-            Section(title, table=Table(title, columns, of_groups, number=".3g"), file="every-group", folded=True),
+            Section(every_group.title, table=every_group, file="every-group", folded=True),
         ]
     return write_folder("objectives", output, sections, list(records.values()))
+
+
+def _say_what_lacks(name: str, run: LossTerms) -> None:
+    """Say if a run is not finished, or has no shares of several terms."""
+    if not run.finished:
+        console.warn(f"{name} is not finished: its last step is {run.steps:,}")
+    if len(run.terms) == 1:
+        console.note(f"{name}: its loss is {run.terms[0].name} alone, whose share of the gradient is 100 %")
+    elif not run.measured:
+        console.warn(f"{name} logged no shares of the gradient: train with --set share_every=50")
+
+
+def _warn_of_poolings(records: Sequence[Record]) -> None:
+    """Warn if models pool differently."""
+    poolings = dict.fromkeys(record.protocol["pooling"] for record in records if "pooling" in record.protocol)
+    if len(poolings) > 1:
+        console.warn(f"the models pool differently ({', '.join(poolings)}), which moves the groups: --pooling sets one")
