@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Ge
@@ -17,10 +17,6 @@ from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 from sentcli.training.records import IDENTITY_FILE
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 SHARE = "share_"
 OTHERS = ("step", "loss", "learning_rate", "grad_norm", "sentences_per_second")

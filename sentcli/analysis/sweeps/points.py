@@ -46,8 +46,12 @@ class FinishedRun:
     def score(self, key: str) -> float | None:
         """Return a result times 100, or None."""
         results = self.record["results"]
-        if key == "best_dev" and (dev := results.get("dev")):
-            return None if dev.get("best") is None else float(dev["best"]) * (1 if dev["metric"] == "spearman" else 100)
+        dev = results.get("dev")
+        if key == "best_dev" and dev:
+            best = dev.get("best")
+            if best is None:
+                return None
+            return float(best) if dev["metric"] == "spearman" else 100 * float(best)
         value = results.get(key)
         return float(value) if isinstance(value, int | float) else None
 
@@ -58,12 +62,12 @@ class FinishedRun:
         """
         identity = self.record["identity"]
         sources = self.record["point"], identity.get("settings", {}), identity.get("subset", {}), identity["method"]
+        section, _, name = key.partition(".")
         for source in sources:
             value: Any = source.get(key)
-            if value is None and "." in key:
-                section, name = key.split(".", 1)
-                inner = source.get(section)
-                value = inner.get(name) if isinstance(inner, Mapping) else None
+            inner = source.get(section)
+            if value is None and name and isinstance(inner, Mapping):
+                value = inner.get(name)
             if value is not None and not isinstance(value, Mapping):
                 return value
         return None
@@ -84,19 +88,25 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     for path in paths:
         file = path / RESULTS_FILE if path.is_dir() else path
         if not file.exists():
-            no_folder = f"{path} has no {RESULTS_FILE}: it is not the folder of a sweep"
-            problem = no_folder if path.is_dir() else f"no file {path}"
+            problem = f"no file {path}"
+            if path.is_dir():
+                problem = f"{path} has no {RESULTS_FILE}: it is not the folder of a sweep"
             raise InputError(f"{problem}; train --seeds or --sweep writes one")
         file_records = read_results(file)
         if not file_records:
             raise InputError(f"{file} is empty: no run of the sweep has finished")
         for record in file_records.values():
-            missing = [key for key in ("point", "method", "identity", "results") if key not in record]
-            missing += [f"identity.{key}" for key in ("data", "method") if key not in record.get("identity", ())]
-            if missing:
-                raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
+            _check_record(record, file)
         records |= file_records
     return [FinishedRun(record) for record in records.values()]
+
+
+def _check_record(record: Mapping[str, Any], file: Path) -> None:
+    """Raise a DataError if a line of a file of results is not the record of a run."""
+    missing = [key for key in ("point", "method", "identity", "results") if key not in record]
+    missing += [f"identity.{key}" for key in ("data", "method") if key not in record.get("identity", ())]
+    if missing:
+        raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
 
 
 def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
@@ -109,8 +119,10 @@ def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
         InputError: if all runs were trained on the same number of sentences.
     """
     systems = list(_systems(runs, (*SUBSET, RECIPE)))
-    recipes = {(system, run.sentences, run.point.get(RECIPE)) for system, run in systems}
-    if len(recipes) > len({(system, size) for system, size, _ in recipes}):
+    recipes: dict[tuple[str, int], set[Any]] = {}
+    for system, run in systems:
+        recipes.setdefault((system, run.sentences), set()).add(run.point.get(RECIPE))
+    if any(len(of_size) > 1 for of_size in recipes.values()):
         systems = list(_systems(runs, SUBSET))
     points = _points((system, run.sentences, run) for system, run in systems)
     if not points["system"].duplicated().any():
@@ -129,19 +141,28 @@ def over(runs: Sequence[FinishedRun], key: str) -> pd.DataFrame:
     Raises:
         InputError: if no run has such a setting.
     """
-    if key not in ("method", "model", "seed") and all(run.setting(key) is None for run in runs):
-        names = sorted({name for run in runs for name in (*run.point, *run.record["identity"].get("settings", {}))})
-        raise InputError(f"--x {key}: no run has this setting{nearest(key, names)}")
     with_setting = [run for run in runs if run.setting(key) is not None]
+    if not with_setting and key not in ("method", "model", "seed"):
+        names: set[str] = set()
+        for run in runs:
+            names.update(run.point, run.record["identity"].get("settings", {}))
+        raise InputError(f"--x {key}: no run has this setting{nearest(key, sorted(names))}")
     points = _points((system, run.setting(key), run) for system, run in _systems(with_setting, (key,)))
     return points[points["system"].duplicated(keep=False)]
 
 
 def varied(runs: Sequence[FinishedRun]) -> list[str]:
     """Return the settings in which runs of a method differ, in the order of the sweeps; a default counts as a value."""
-    differing = _differing(runs)
-    keys = dict.fromkeys(key for run in runs for key in run.point)
-    return [key for key in keys if any(key in settings for settings in differing.values())]
+    differing = set().union(*_differing(runs).values())
+    return [key for key in _keys(runs) if key in differing]
+
+
+def _keys(runs: Iterable[FinishedRun]) -> dict[str, None]:
+    """Return the settings that the sweeps of runs varied, in their order, with the method."""
+    keys: dict[str, None] = {}
+    for run in runs:
+        keys |= dict.fromkeys(run.point)
+    return keys
 
 
 def _differing(runs: Iterable[FinishedRun]) -> dict[str, set[str]]:
@@ -149,10 +170,13 @@ def _differing(runs: Iterable[FinishedRun]) -> dict[str, set[str]]:
     by_method: dict[str, list[FinishedRun]] = {}
     for run in runs:
         by_method.setdefault(run.record["method"], []).append(run)
-    differing = {}
-    for method, own in by_method.items():
-        keys = {key for run in own for key in run.point} - {"method"}
-        differing[method] = {key for key in keys if len({repr(run.setting(key)) for run in own}) > 1}
+    differing: dict[str, set[str]] = {}
+    for method, of_method in by_method.items():
+        differing[method] = set()
+        for key in _keys(of_method):
+            values = {repr(run.setting(key)) for run in of_method}
+            if key != "method" and len(values) > 1:
+                differing[method].add(key)
     return differing
 
 
@@ -161,8 +185,9 @@ def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tu
     differing = _differing(runs)
     for run in runs:
         method = run.record["method"]
-        shown = differing[method].difference(without)
-        yield ", ".join([method, *(f"{key} {value}" for key, value in run.point.items() if key in shown)]), run
+        named = differing[method].difference(without)
+        settings = [f"{key} {value}" for key, value in run.point.items() if key in named]
+        yield ", ".join([method, *settings]), run
 
 
 def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
@@ -173,32 +198,40 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     deviation is missing for a single run.
     """
     groups: dict[str, dict[Any, list[FinishedRun]]] = {}
-    for system, x, run in placed:
-        groups.setdefault(system, {}).setdefault(tuple(x) if isinstance(x, list) else x, []).append(run)
+    for system, value, run in placed:
+        hashable = tuple(value) if isinstance(value, list) else value
+        groups.setdefault(system, {}).setdefault(hashable, []).append(run)
     rows: list[dict[str, Any]] = []
     for system, by_value in groups.items():
-        for x in sorted(by_value, key=_order):
-            rows.append({"system": system, "value": x, "runs": len(by_value[x]), **_means(by_value[x])})
-    columns = ["system", "value", "runs", *(f"{score}{end}" for score in SCORE_TITLES for end in ("", "_sd"))]
-    frame = pd.DataFrame(rows, columns=columns)
+        for value in sorted(by_value, key=_order):
+            runs = by_value[value]
+            rows.append({"system": system, "value": value, "runs": len(runs), **_means(runs)})
+    scores = []
+    for score in SCORE_TITLES:
+        scores += [score, f"{score}_sd"]
+    frame = pd.DataFrame(rows, columns=["system", "value", "runs", *scores])
     frame["value"] = pd.Series([row["value"] for row in rows], dtype=object)  # keeps integers beside floats
-    return frame.astype({column: float for column in columns[3:]})
+    return frame.astype(dict.fromkeys(scores, float))
 
 
 def _order(value: Any) -> tuple[bool, float, str]:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return not number, float(value) if number else 0.0, str(value)
+    """Return by what values of a setting are ordered: numbers first, then words."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return False, float(value), str(value)
+    return True, 0.0, str(value)
 
 
 def _means(runs: Sequence[FinishedRun]) -> dict[str, float]:
     """Return mean and standard deviation of each score that all runs have."""
     means = {}
     for score in SCORE_TITLES:
-        values = [value for run in runs if (value := run.score(score)) is not None]
-        if len(values) == len(runs):
-            means[score] = statistics.fmean(values)
-            if len(values) > 1:
-                means[f"{score}_sd"] = statistics.stdev(values)
+        scores = [run.score(score) for run in runs]
+        values = [value for value in scores if value is not None]
+        if len(values) < len(runs):
+            continue
+        means[score] = statistics.fmean(values)
+        if len(values) > 1:
+            means[f"{score}_sd"] = statistics.stdev(values)
     return means
 
 
@@ -210,8 +243,9 @@ def published_low_shot() -> pd.DataFrame:
     from sentcli.zoo import models_folder
 
     table = tomllib.loads((models_folder() / "low_shot.toml").read_text("utf-8"))
-    return pd.DataFrame(
-        {"name": row["name"], "title": row["title"], "share": share, "mean": mean, "sd": sd}
-        for row in table["system"]
-        for share, mean, sd in zip_longest(row["shares"], row["mean"], row.get("sd", ()))
-    )
+    rows = []
+    for system in table["system"]:
+        about = {"name": system["name"], "title": system["title"]}
+        for share, mean, sd in zip_longest(system["shares"], system["mean"], system.get("sd", ())):
+            rows.append({**about, "share": share, "mean": mean, "sd": sd})
+    return pd.DataFrame(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,20 +29,19 @@ Sweeps = Annotated[
 
 def record_of_points(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Record:
     """Return the JSON object of an analysis: the curve of each system, with the choices of the analysis."""
-    import pandas as pd
-
     curves: dict[str, list[dict[str, Any]]] = {}
+    scores = measured_scores(points)
     for point in points.to_dict("records"):
-        scores = {}
-        for score in measured_scores(points):
-            if pd.notna(point[score]):
-                deviation = point[f"{score}_sd"]
-                deviation = None if pd.isna(deviation) else deviation
-                scores[score] = {"mean": point[score], "sd": deviation, "runs": point["runs"]}
-        curves.setdefault(point["system"], []).append({"value": point["value"], **scores})
-    models = ", ".join(dict.fromkeys(str(run.record.get("model")) for run in runs))
-    results = {"curves": [{"system": system, "points": each} for system, each in curves.items()]}
-    return analysis_record(models, {"kind": kind, **choices, "runs": len(runs)}, results, Clock())
+        entry = {"value": point["value"]}
+        for score in scores:
+            if not isnan(point[score]):
+                deviation = None if isnan(point[f"{score}_sd"]) else point[f"{score}_sd"]
+                entry[score] = {"mean": point[score], "sd": deviation, "runs": point["runs"]}
+        curves.setdefault(point["system"], []).append(entry)
+    models = dict.fromkeys(str(run.record.get("model")) for run in runs)
+    results = {"curves": [{"system": system, "points": entries} for system, entries in curves.items()]}
+    protocol = {"kind": kind, **choices, "runs": len(runs)}
+    return analysis_record(", ".join(models), protocol, results, Clock())
 
 
 def measured_scores(points: pd.DataFrame) -> list[str]:
@@ -53,11 +53,12 @@ def measured_scores(points: pd.DataFrame) -> list[str]:
 
 def best_points(points: pd.DataFrame, setting: str) -> list[str]:
     """Return a sentence for each score that names the best system and its value of a setting."""
-    best = {score: points.loc[points[score].idxmax()] for score in measured_scores(points)}
-    return [
-        f"Best {short_label(score)}: {point[score]:.2f}, {point['system']} at {setting} {value_text(point['value'])}."
-        for score, point in best.items()
-    ]
+    sentences = []
+    for score in measured_scores(points):
+        best = points.loc[points[score].idxmax()]
+        value = f"{setting} {value_text(best['value'])}"
+        sentences.append(f"Best {short_label(score)}: {best[score]:.2f}, {best['system']} at {value}.")
+    return sentences
 
 
 def label(score: str) -> str:
@@ -74,7 +75,8 @@ def short_label(score: str) -> str:
 
 def slug(text: str) -> str:
     """Return a text as a part of a file's name."""
-    return "".join(c if c.isalnum() else "-" for c in text.lower()).strip("-")
+    signs = [sign if sign.isalnum() else "-" for sign in text.lower()]
+    return "".join(signs).strip("-")
 
 
 def value_text(value: Any) -> str:
@@ -88,7 +90,15 @@ def score_lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
 
     scored = points[points[score].notna()]
     mean, deviation = scored[score], scored[f"{score}_sd"]
-    banded = deviation.notna().groupby(scored["system"]).transform("any")
-    low, high = (mean + sign * deviation.fillna(0) for sign in (-1, 1))
-    columns = {"series": scored["system"], "x": scored["value"], "y": mean}
-    return pd.DataFrame({"panel": panel, **columns, "low": low.where(banded), "high": high.where(banded)})
+    several = deviation.notna().groupby(scored["system"]).transform("any")
+    half = deviation.fillna(0)
+    return pd.DataFrame(
+        {
+            "panel": panel,
+            "series": scored["system"],
+            "x": scored["value"],
+            "y": mean,
+            "low": (mean - half).where(several),
+            "high": (mean + half).where(several),
+        }
+    )
