@@ -52,13 +52,14 @@ def _geometry(models: Mapping[str, EvaluatedModel], data: Path | None, rows: Tex
 
 
 def _similarity(models: Mapping[str, EvaluatedModel], data: Path) -> list[Section]:
-    from sentcli.analysis.similarity.verb import GoldPairs
+    from sentcli.analysis.similarity.pairs import GoldPairs
+    from sentcli.analysis.similarity.sections import sections
 
     ((task, subsets),) = read_stsb(data, None, "test").items()
     pairs = GoldPairs(f"{task} test", subsets, str(data), LISTED_PAIRS)
     for name, model in models.items():
         pairs.measure(model, name)
-    return pairs.sections()
+    return sections(pairs)
 
 
 def _maps(models: Mapping[str, EvaluatedModel], rows: TextRows, file: str) -> list[Section]:

@@ -21,7 +21,8 @@ def count_shared(first: Rows, second: Rows) -> Rows:
     if first.shape != second.shape or first.ndim != 2:
         raise ValueError(f"{first.shape} and {second.shape} must both be [n, k]")
     both = np.sort(np.concatenate([first, second], axis=1), axis=1)
-    return np.asarray((both[:, 1:] == both[:, :-1]).sum(axis=1))
+    twice = both[:, 1:] == both[:, :-1]
+    return np.asarray(twice.sum(axis=1))
 
 
 def overlap(first: Rows, second: Rows) -> float:

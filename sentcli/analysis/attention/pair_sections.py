@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
@@ -21,63 +21,65 @@ CENTROIDS = "Large marks are centroids"
 
 def sections(pairs: dict[str, AttentionPairs], description: str, *, trees: bool) -> list[Section]:
     """Return the sections on pairs of views, under a description of the choices; with trees also on pairs of texts."""
-    about = "; ".join(
-        "{}: positive pairs lie around cosine {:.2f} and {:.2f} nats, negative pairs around {:.2f} and {:.2f}; cosine "
-        "tells them apart with AUC {:.3f}, mutual information with {:.3f}".format(
-            name,
-            *model_pairs.centroid("positives"),
-            *model_pairs.centroid("negatives"),
-            model_pairs.auc("cosine"),
-            model_pairs.auc("information"),
+    about = []
+    for name, model_pairs in pairs.items():
+        cosine, information = model_pairs.centroid("positives")
+        other_cosine, other_information = model_pairs.centroid("negatives")
+        about.append(
+            f"{name}: positive pairs lie around cosine {cosine:.2f} and {information:.2f} nats, negative pairs around "
+            f"{other_cosine:.2f} and {other_information:.2f}; cosine tells them apart with AUC "
+            f"{model_pairs.auc('cosine'):.3f}, mutual information with {model_pairs.auc('information'):.3f}"
         )
-        for name, model_pairs in pairs.items()
-    )
     note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
     labels = ("cosine of the sentence vectors", "attention mutual information (nats)")
     data, panels = _clouds(pairs, {"positives": "positives", "negatives": "negatives"}, 0, labels)
     title = "Cosine against attention mutual information"
-    figure = Figure("cosine-mi", title, panels, data, about, CENTROIDS + note)
+    figure = Figure("cosine-mi", title, panels, data, "; ".join(about), CENTROIDS + note)
     page_sections = [
         Section("Positives and negatives", (description,), _pairs_table(pairs), file="pairs"),
         Section("Cosine against mutual information", figure=figure),
     ]
-    if not trees:
-        return page_sections
-    differences = []
+    if trees:
+        page_sections.append(Section("Trees", table=_trees_table(pairs), file="trees-table"))
+        page_sections.append(Section("Negatives by their dependency trees", figure=_trees_figure(pairs)))
+    return page_sections
+
+
+def _trees_figure(pairs: dict[str, AttentionPairs]) -> Figure:
+    about = []
     for name, model_pairs in pairs.items():
-        x, y = model_pairs.centroid("equal") - model_pairs.centroid("unequal")
-        differences.append(
-            f"{name}: pairs with equal trees have {'more' if y > 0 else 'less'} mutual information than others by "
-            f"{abs(y):.2f} nats, and a cosine that is {'greater' if x > 0 else 'smaller'} by {abs(x):.2f}"
+        cosine, information = model_pairs.centroid("equal") - model_pairs.centroid("unequal")
+        about.append(
+            f"{name}: pairs with equal trees have {'more' if information > 0 else 'less'} mutual information than "
+            f"others by {abs(information):.2f} nats, and a cosine that is {'greater' if cosine > 0 else 'smaller'} by "
+            f"{abs(cosine):.2f}"
         )
     labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
     note = ". Each group is drawn relative to the centroid of the other, so that they mirror each other"
     data, panels = _clouds(pairs, {"equal": "equal trees", "unequal": "unequal trees"}, 2, labels, mirrored=True)
     title = "Pairs of different texts, by whether their dependency trees are equal"
-    figure = Figure("trees", title, panels, data, "; ".join(differences), CENTROIDS + note)
-    return [
-        *page_sections,
-        Section("Trees", table=_trees_table(pairs), file="trees-table"),
-        Section("Negatives by their dependency trees", figure=figure),
-    ]
+    return Figure("trees", title, panels, data, "; ".join(about), CENTROIDS + note)
 
 
 def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
-    rows = [
-        {
+    rows = []
+    for name, model_pairs in pairs.items():
+        cosine, information = model_pairs.centroid("positives").tolist()
+        other_cosine, other_information = model_pairs.centroid("negatives").tolist()
+        row = {
             "model": name,
-            "cosine +": float(model_pairs.centroid("positives")[0]),
-            f"cosine {MINUS}": float(model_pairs.centroid("negatives")[0]),
-            "MI +": float(model_pairs.centroid("positives")[1]),
-            f"MI {MINUS}": float(model_pairs.centroid("negatives")[1]),
+            "cosine +": cosine,
+            f"cosine {MINUS}": other_cosine,
+            "MI +": information,
+            f"MI {MINUS}": other_information,
             "centroids apart": model_pairs.distance("positives", "negatives"),
             "AUC cosine": model_pairs.auc("cosine"),
             "AUC MI": model_pairs.auc("information"),
         }
-        for name, model_pairs in pairs.items()
-    ]
+        rows.append(row)
+    count = len(next(iter(pairs.values())).of("positives"))
     notes = (
-        f"Means of {len(next(iter(pairs.values())).of('positives')):,} positive pairs (+, two dropout views of a "
+        f"Means of {count:,} positive pairs (+, two dropout views of a "
         f"text) and as many negative ones ({MINUS}, views of two texts). MI: attention mutual information in nats.",
         "Centroids apart: distance of the two means in the plane of cosine and nats. AUC: how often a positive pair "
         "has the greater value than a negative one; 0.5 is chance.",
@@ -90,10 +92,12 @@ def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
     rows = []
     for name, model_pairs in pairs.items():
         for kind, other in others.items():
-            if count := len(model_pairs.of(kind)):
+            count = len(model_pairs.of(kind))
+            if count:
                 centroid = model_pairs.centroid(kind)
-                values = (*centroid, *(centroid - model_pairs.centroid(other)))
-                rows.append([name, kind.replace("_", ", ", 1).replace("_", " "), count, *map(float, values)])
+                normalised = centroid - model_pairs.centroid(other)
+                words = kind.replace("_", ", ", 1).replace("_", " ")
+                rows.append([name, words, count, *centroid.tolist(), *normalised.tolist()])
     last = list(pairs.values())[-1]
     notes = (
         f"{last.sharing:,} texts share their tree with another one, in {last.equal_trees:,} pairs. Trees are equal if "
@@ -124,12 +128,14 @@ def _clouds(
     """
     import pandas as pd
 
+    first_kind, second_kind = kinds
     parts = []
     for name, model_pairs in pairs.items():
-        panel = f"{name}: {model_pairs.distance(*kinds):.2f} apart"
-        for kind, other in zip(kinds, reversed(kinds), strict=True):
-            origin = model_pairs.centroid(other) if mirrored else 0.0
-            points = (model_pairs.of(kind)[["cosine", "information"]] - origin).set_axis(["x", "y"], axis=1)
+        panel = f"{name}: {model_pairs.distance(first_kind, second_kind):.2f} apart"
+        for kind, other in ((first_kind, second_kind), (second_kind, first_kind)):
+            points = model_pairs.of(kind)[["cosine", "information"]].set_axis(["x", "y"], axis=1)
+            if mirrored:
+                points = points - model_pairs.centroid(other)
             centre = points.mean().to_frame().T
             parts.append(points.assign(panel=panel, series=kinds[kind]))
             parts.append(centre.assign(panel=panel, series=f"centroid, {kinds[kind]}"))
@@ -137,10 +143,12 @@ def _clouds(
     ends = {"xlim": style.limits(data["x"]), "ylim": style.limits(data["y"])}
 
     def draw(panel: str, axes: Axes) -> None:
-        for number, (series, cloud) in enumerate(data[data["panel"] == panel].groupby("series", sort=False)):
+        clouds = data[data["panel"] == panel].groupby("series", sort=False)
+        for number, (series, cloud) in enumerate(clouds):
             i = first + number // 2  # the series are a kind, its centroid, the other kind and its centroid
-            centroid: Any = style.CENTRE | {"color": style.colour(i), "marker": style.marker(i)}
-            look = centroid if number % 2 else style.dots(i, len(cloud))
+            look = style.dots(i, len(cloud))
+            if number % 2:
+                look = {"color": look["color"], "marker": look["marker"], **style.CENTRE}
             axes.scatter(cloud["x"], cloud["y"], label=series, **look)
         axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,9 +42,15 @@ def pair_information(first: Tensor, second: Tensor, layers: Sequence[int], slici
         slicing: as in `attention_mutual_information`.
     """
     width = min(first.shape[-1], second.shape[-1])
-    one, two = (weights[list(layers), None, :, :width, :width].double() for weights in (first, second))
+    common = (list(layers), None, slice(None), slice(width), slice(width))
     information = attention_mutual_information(
-        one, two, torch.tensor([width]), slicing, samples=None, scale_by_share=False, real_queries=True
+        first[common].double(),
+        second[common].double(),
+        torch.tensor([width]),
+        slicing,
+        samples=None,
+        scale_by_share=False,
+        real_queries=True,
     )
     return float(information)
 
@@ -91,6 +97,16 @@ class AttentionPairs:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
+        trees = None
+        if self.sharing is not None:
+            trees = {
+                "texts_sharing_a_tree": self.sharing,
+                "pairs_with_equal_trees": self.equal_trees,
+                "equal": self._means("equal"),
+                "unequal": self._means("unequal"),
+                "unequal_as_long": self._means("unequal_as_long"),
+                "centroid_distance": self.distance("equal", "unequal"),
+            }
         return {
             "positives": self._means("positives"),
             "negatives": self._means("negatives"),
@@ -101,22 +117,24 @@ class AttentionPairs:
             "mean_rho": float(self.correlation.mean()),
             "mi": self.information.tolist(),
             "rho": self.correlation.tolist(),
-            "trees": None if self.sharing is None else self._trees(),
-        }
-
-    def _trees(self) -> dict[str, Any]:
-        return {
-            "texts_sharing_a_tree": self.sharing,
-            "pairs_with_equal_trees": self.equal_trees,
-            **{kind: self._means(kind) for kind in ("equal", "unequal", "unequal_as_long")},
-            "centroid_distance": self.distance("equal", "unequal"),
+            "trees": trees,
         }
 
     def _means(self, kind: str) -> dict[str, Any] | None:
-        if not len(self.of(kind)):
+        """Return the number of pairs of a kind and their centroid; None if there are none."""
+        count = len(self.of(kind))
+        if not count:
             return None
-        cosine, information = map(float, self.centroid(kind))
-        return {"pairs": len(self.of(kind)), "mean_cosine": cosine, "mean_mi": information}
+        cosine, information = self.centroid(kind).tolist()
+        return {"pairs": count, "mean_cosine": cosine, "mean_mi": information}
+
+
+class ComparedViews(NamedTuple):
+    """Two views that were compared, a row of `AttentionPairs.pairs`."""
+
+    kind: str
+    cosine: float
+    information: float
 
 
 def attention_pairs(
@@ -135,46 +153,52 @@ def attention_pairs(
         texts: number of texts, at least 2.
         layers: numbers of the layers whose attention makes the mutual information of a pair, from 0.
         slicing: as in `attention_mutual_information`.
-        seed: of the partners texts.
+        seed: of the partners of texts.
         trees: of each text, by which pairs of different texts are split; at least two must be equal.
         tick: is called with 1 after each pair of different texts.
     """
     rng = np.random.default_rng(seed)
     partners = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
-    rows: list[tuple[str, float, float]] = []
+    compared: list[ComparedViews] = []
 
     def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> None:
         """Compare view 1 of one text with view 2 of another, or of the same."""
         cosine = float(cosine_similarity(one.vectors[0].double(), two.vectors[1].double(), dim=0))
-        rows.append((kind, cosine, pair_information(one.weights[0], two.weights[1], layers, slicing)))
+        compared.append(ComparedViews(kind, cosine, pair_information(one.weights[0], two.weights[1], layers, slicing)))
 
     def compare_some(kind: str, pairs: Sequence[Pair], most: int) -> None:
-        for number in sorted(rng.choice(len(pairs), min(len(pairs), most), replace=False).tolist()):
-            compare(kind, *map(views.of, pairs[number]))
+        """Compare pairs of texts, or a sample of so many."""
+        numbers = rng.choice(len(pairs), min(len(pairs), most), replace=False)
+        for number in sorted(numbers.tolist()):
+            first, second = pairs[number]
+            compare(kind, views.of(first), views.of(second))
             tick(1)
 
-    heads = []
+    rho, information = [], []
     for i, j in partners:
         one = views.of(i)
-        heads.append(by_head(one.weights))
+        rho_of_heads, information_of_heads = by_head(one.weights)
+        rho.append(rho_of_heads)
+        information.append(information_of_heads)
         compare("positives", one, one)
         compare("negatives", one, views.of(j))
         tick(1)
     equal: list[Pair] = []
+    sharing = None
     if trees is not None:
-        equal, as_long = equal_pairs(trees), equally_long_pairs(trees, views.lengths[:texts])
-        negatives = zip([row for row in rows if row[0] == "negatives"], partners, strict=True)
-        unequal = [("unequal", row[1], row[2]) for row, (i, j) in negatives if trees[i] != trees[j]]
-        rows += unequal
+        equal = equal_pairs(trees)
+        sharing = len(set(chain.from_iterable(equal)))
+        negatives = [views_of_two for views_of_two in compared if views_of_two.kind == "negatives"]
+        unequal = [negative for negative, (i, j) in zip(negatives, partners, strict=True) if trees[i] != trees[j]]
+        compared += [negative._replace(kind="unequal") for negative in unequal]
         if not unequal:
             compare_some("unequal", [(i, j) for i, j in combinations(range(texts), 2) if trees[i] != trees[j]], texts)
+        as_long = equally_long_pairs(trees, views.lengths[:texts])
         if as_long:
             compare_some("unequal_as_long", as_long, texts)
         compare_some("equal", equal, MOST_TREE_PAIRS)
-    frame = pd.DataFrame(rows, columns=["kind", "cosine", "information"])
-    rho, information = (np.mean(part, axis=0) for part in zip(*heads, strict=True))
-    sharing = None if trees is None else len({i for pair in equal for i in pair})
-    return AttentionPairs(rho, information, frame, sharing, len(equal))
+    frame = pd.DataFrame(compared)
+    return AttentionPairs(np.mean(rho, axis=0), np.mean(information, axis=0), frame, sharing, len(equal))
 
 
 def equal_pairs(trees: Sequence[str]) -> list[Pair]:
@@ -182,14 +206,19 @@ def equal_pairs(trees: Sequence[str]) -> list[Pair]:
     groups = defaultdict(list)
     for number, tree in enumerate(trees):
         groups[tree].append(number)
-    return sorted(pair for group in groups.values() for pair in combinations(group, 2))
+    pairs: list[Pair] = []
+    for group in groups.values():
+        pairs += combinations(group, 2)
+    return sorted(pairs)
 
 
 def equally_long_pairs(trees: Sequence[str], lengths: Sequence[int]) -> list[Pair]:
     """Return the pairs of numbers of texts that have the same number of tokens and unequal trees, in order."""
-    return [(i, j) for i, j in equal_pairs([str(length) for length in lengths]) if trees[i] != trees[j]]
+    as_long = equal_pairs(list(map(str, lengths)))
+    return [(i, j) for i, j in as_long if trees[i] != trees[j]]
 
 
 def tree_pairs(trees: Sequence[str], lengths: Sequence[int]) -> int:
     """Return the number of pairs of texts that `attention_pairs` compares because of their trees."""
-    return min(len(equal_pairs(trees)), MOST_TREE_PAIRS) + min(len(equally_long_pairs(trees, lengths)), len(trees))
+    equal, as_long = len(equal_pairs(trees)), len(equally_long_pairs(trees, lengths))
+    return min(equal, MOST_TREE_PAIRS) + min(as_long, len(trees))

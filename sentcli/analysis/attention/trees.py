@@ -76,7 +76,7 @@ def _words(sentence: Any, path: Path, number: int) -> Iterator[Word]:
     if not words:
         raise DataError(path, "it has no words", line=number, unit="sentence")
     for token in words:
-        part, head, relation = (token.get(key) for key in ("upos", "head", "deprel"))
+        part, head, relation = token.get("upos"), token.get("head"), token.get("deprel")
         if part in (None, "_") or relation in (None, "_") or not isinstance(head, int):
             problem = f"word {token['id']} lacks part of speech, head or relation (columns 4, 7 and 8)"
             raise DataError(path, problem, line=number, unit="sentence")
@@ -112,8 +112,11 @@ def parse_with_spacy(trees: str, texts: Sequence[str]) -> list[str]:
         raise InputError(f"--trees {trees}: spaCy has no model {name}: python -m spacy download {name}") from error
     parsed = []
     for document in parser.pipe(texts):
-        words = [(w.pos_, 0 if w.head.i == w.i else w.head.i + 1, w.dep_) for w in document]
-        if not all(part and relation for part, _, relation in words):
-            raise InputError(f"--trees {trees}: {name} gives no parts of speech or no dependencies")
+        words = []
+        for word in document:
+            if not (word.pos_ and word.dep_):
+                raise InputError(f"--trees {trees}: {name} gives no parts of speech or no dependencies")
+            head = 0 if word.head.i == word.i else word.head.i + 1  # the root is its own head
+            words.append((word.pos_, head, word.dep_))
         parsed.append(linearised(words))
     return parsed

@@ -92,20 +92,18 @@ def attention(
     inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit, options.seed), trees, options)
     short = short_names(model).shown
     pairs, figures, reports = {}, [], []
-    for evaluated in named_models(model, load):
+    for number, evaluated in enumerate(named_models(model, load), 1):
         name = short[evaluated.name]
         pairs[name], slices, report = inputs.measure(evaluated)
         reports.append(report)
-        file = "attention-views" if len(model) == 1 else f"attention-views-{len(reports)}"
-        title = "One sentence" if len(model) == 1 else f"One sentence: {name}"
-        sentence = report.results["sentence"]
-        figures.append(Section(title, figure=head_sections.histograms(name, slices, file, sentence)))
-    sections = [
-        *pair_sections.sections(pairs, inputs.description, trees=inputs.trees is not None),
-        *head_sections.sections(pairs),
-        *figures,
-    ]
-    return write_folder("attention", output, sections, reports)
+        title, file = "One sentence", "attention-views"
+        if len(model) > 1:
+            title, file = f"{title}: {name}", f"{file}-{number}"
+        figure = head_sections.histograms(name, slices, file, report.results["sentence"])
+        figures.append(Section(title, figure=figure))
+    sections = pair_sections.sections(pairs, inputs.description, trees=trees is not None)
+    sections += head_sections.sections(pairs)
+    return write_folder("attention", output, [*sections, *figures], reports)
 
 
 def _texts_and_trees(
@@ -130,8 +128,8 @@ def _texts_and_trees(
     else:
         if texts is not None:
             raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
-        found = read_conllu(Path(trees), limit, seed)
-        lines, parsed, sample = list(found.kept), list(found.kept.values()), found.sample
+        distinct = read_conllu(Path(trees), limit, seed)
+        lines, parsed, sample = list(distinct.kept), list(distinct.kept.values()), distinct.sample
         check_sample(sample, trees, sample.of)
     if len(set(parsed)) == len(parsed):
         raise InputError(f"no two of the {len(lines):,} texts share a tree: take more (--limit), or shorter ones")
@@ -177,17 +175,20 @@ class AttentionInputs:
         encoder = model.load()
         if encoder.backend.name != "torch" and not has_weights(encoder.local.spec.folder):
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
-        typed = [options.sentence] if options.sentence is not None and whole_number(options.sentence) is None else []
-        texts = [*self.texts, *typed]
+        texts = list(self.texts)
+        if options.sentence is not None and whole_number(options.sentence) is None:
+            texts.append(options.sentence)
         views = DropoutViews(encoder, texts, options.seed, options.dropout)
         layers = self._layers(views)
-        number = texts.index(self.shown) if self.shown else self._sentence_number(texts, views.lengths)
-        self.shown = texts[number]
-        weights = views.of(number).weights
+        if not self.shown:
+            self.shown = texts[self._sentence_number(texts, views.lengths)]
+        weights = views.of(texts.index(self.shown)).weights
         # three adjacent heads in four adjacent layers, as in miCSE's fig. 8
         heads = range(options.first_head - 1, min(options.first_head + 2, weights.shape[2]))
         slices = slices_of(weights, layers[:4], heads)
-        total = count + (tree_pairs(self.trees, views.lengths[:count]) if self.trees else 0)
+        total = count
+        if self.trees:
+            total += tree_pairs(self.trees, views.lengths[:count])
         with console.counting(f"comparing with {model.name}", total) as tick:
             pairs = attention_pairs(views, count, layers, options.slicing, options.seed, self.trees, tick)
         views.close()
@@ -234,7 +235,8 @@ class AttentionInputs:
         sentence = self.options.sentence
         if sentence is None:
             # the first with so many tokens, special ones included
-            return next((i for i, length in enumerate(lengths) if length >= 8), lengths.index(max(lengths)))
+            long_enough = [i for i, length in enumerate(lengths) if length >= 8]
+            return long_enough[0] if long_enough else lengths.index(max(lengths))
         number = whole_number(sentence)
         if number is None:
             return texts.index(sentence)

@@ -83,8 +83,10 @@ class DropoutViews:
         """
         rows = pad(self.tokens, [number, number], self.tokenizer.pad_id)
         batch = {name: torch.from_numpy(array).to(self.device) for name, array in rows.items()}
-        with torch.no_grad(), torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
+        seed = np.random.SeedSequence([self.seed, number]).generate_state(1)[0]
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.no_grad(), torch.random.fork_rng(devices):
+            torch.manual_seed(int(seed))
             try:
                 features = self.module.features(batch, self.prompt_length, attention_layers=range(self.depth))
             except InputError as error:
@@ -151,8 +153,9 @@ def by_head(weights: Tensor) -> tuple[Doubles, Doubles]:
     one, two = weights.double().flatten(3).flatten(1, 2)
     mask = (one > SMALLEST) & (two > SMALLEST)
     rho = correlation(one.where(mask, 1).log(), two.where(mask, 1).log(), mask)
-    shape = tuple(weights.shape[1:3])
-    return rho.view(shape).numpy(), mutual_information(one, two, mask).view(shape).numpy()
+    information = mutual_information(one, two, mask)
+    heads = tuple(weights.shape[1:3])
+    return rho.view(heads).numpy(), information.view(heads).numpy()
 
 
 def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> list[Slice]:
@@ -167,6 +170,7 @@ def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> l
     slices = []
     for layer, head in product(layers, heads):
         both = weights[:, layer, head].double().flatten(1)
-        first, second = both[:, (both > SMALLEST).all(dim=0)].log().numpy()
+        has_weight = (both > SMALLEST).all(dim=0)
+        first, second = both[:, has_weight].log().numpy()
         slices.append(Slice(layer, head, first, second, float(rho[layer, head]), float(information[layer, head])))
     return slices

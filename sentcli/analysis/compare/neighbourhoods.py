@@ -11,6 +11,9 @@ import numpy.typing as npt
 from sentcli.analysis.neighbours import count_shared
 from sentcli.evaluation.pair_geometry import Floats, all_pairs
 
+SURE = 0.8
+"""The weight of a rank divided by that of the rank before it."""
+
 
 def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
     """Return how near the neighbours of each text are, in standard deviations over the texts ``[n]``.
@@ -21,11 +24,12 @@ def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
     Args:
         cosines: nearest first ``[n, k]``.
     """
-    # the weight of a rank in `sureness` divided by that of the rank before it
-    weights = 0.8 ** np.arange(cosines.shape[1])
+    weights = SURE ** np.arange(cosines.shape[1])
     means = np.asarray(cosines, np.float64) @ weights / weights.sum()
     spread = means.std()
-    return np.asarray((means - means.mean()) / spread if spread > 0 else np.zeros(len(means)))
+    if not spread > 0:
+        return np.zeros(len(means))
+    return np.asarray((means - means.mean()) / spread)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class NeighbourComparison:
     def same_nearest(self) -> float:
         """Share of the texts whose nearest neighbour is the same in both models."""
         first, second = self.neighbours
-        return float((first[:, 0] == second[:, 0]).mean())
+        same = first[:, 0] == second[:, 0]
+        return float(same.mean())
 
     @property
     def by_chance(self) -> float:
@@ -79,11 +84,13 @@ class NeighbourComparison:
 
         If the neighbours of a text are far in both models, it means little that they are different ones.
         """
-        return [int(i) for i in np.lexsort((-self._sure, self.shared))[:count]]
+        order = np.lexsort((-self._sure, self.shared))
+        return order[:count].tolist()
 
     def least_changed(self, count: int) -> list[int]:
         """Return the texts that share the most neighbours; of equal ones, those with the nearest neighbours first."""
-        return [int(i) for i in np.lexsort((-self._sure, -self.shared))[:count]]
+        order = np.lexsort((-self._sure, -self.shared))
+        return order[:count].tolist()
 
 
 def compare(first: Floats, second: Floats, k: int = 10) -> NeighbourComparison:
@@ -99,6 +106,5 @@ def compare(first: Floats, second: Floats, k: int = 10) -> NeighbourComparison:
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} vectors: not those of the same texts")
-    both = [all_pairs(vectors, k) for vectors in (first, second)]
-    neighbours = both[0].neighbours, both[1].neighbours
-    return NeighbourComparison(both[0].k, neighbours, (both[0].cosines, both[1].cosines))
+    one, two = all_pairs(first, k), all_pairs(second, k)
+    return NeighbourComparison(one.k, (one.neighbours, two.neighbours), (one.cosines, two.cosines))

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 Groups = npt.NDArray[np.int64]
 SILHOUETTE_TEXTS = 10_000
 """The silhouette, which needs all pairs, is that of a sample if there are more texts than this."""
+COUNTED_WORDS = 20_000
+"""The greatest number of words that are counted, the most frequent ones."""
+WORDS = 3
+"""The greatest number of words that describe a cluster."""
+SAME = 0.2
+"""The least part of the texts in either of two groups that both share, if they count as the same."""
 
 
 def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floats]:
@@ -68,8 +74,8 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    # the greatest number of words that are counted, the most frequent ones
-    vectorizer = CountVectorizer(stop_words="english", min_df=3 if len(texts) >= 200 else 1, max_features=20_000)
+    least_texts = 3 if len(texts) >= 200 else 1
+    vectorizer = CountVectorizer(stop_words="english", min_df=least_texts, max_features=COUNTED_WORDS)
     total = int(groups.max()) + 1
     try:
         matrix = vectorizer.fit_transform(texts)
@@ -77,9 +83,11 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
         return [[] for _ in range(total)]
     terms = vectorizer.get_feature_names_out()
     counts = np.stack([np.asarray(matrix[groups == group].sum(axis=0)).ravel() for group in range(total)])
-    weights = class_based_tf_idf(counts)
-    best = np.argsort(-weights, axis=1, kind="stable")[:, :3]  # the greatest number of words that describe a cluster
-    return [[str(terms[i]) for i in row if weights[group, i] > 0] for group, row in enumerate(best)]
+    words = []
+    for weights in class_based_tf_idf(counts):
+        best = np.argsort(-weights, kind="stable")[:WORDS]
+        words.append([str(terms[i]) for i in best if weights[i] > 0])
+    return words
 
 
 def class_based_tf_idf(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
@@ -93,8 +101,9 @@ def class_based_tf_idf(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.float6
         counts: how often each word occurs in each group ``[groups, words]``, each word at least once.
     """
     sizes = counts.sum(axis=1, keepdims=True)
-    weights: npt.NDArray[np.float64] = counts / np.maximum(sizes, 1) * np.log(1 + sizes.mean() / counts.sum(axis=0))
-    return weights
+    shares = counts / np.maximum(sizes, 1)
+    rarity = np.log(1 + sizes.mean() / counts.sum(axis=0))
+    return np.asarray(shares * rarity)
 
 
 def match(reference: Groups, groups: Groups, free: int) -> Groups:
@@ -114,9 +123,9 @@ def match(reference: Groups, groups: Groups, free: int) -> Groups:
     table = contingency_matrix(groups, reference)
     numbers = np.full(len(table), -1)
     for own, other in zip(*linear_sum_assignment(table, maximize=True), strict=True):
-        union = table[own].sum() + table[:, other].sum() - table[own, other]
-        # the least part of the texts in either of two groups that both share, if they count as the same
-        if table[own, other] >= 0.2 * union:
+        both = table[own, other]
+        either = table[own].sum() + table[:, other].sum() - both
+        if both >= SAME * either:
             numbers[own] = other
     unmatched = numbers < 0
     numbers[unmatched] = free + np.arange(unmatched.sum())
@@ -132,7 +141,8 @@ def purity(groups: Groups, labels: Groups) -> float:
     """
     from sklearn.metrics.cluster import contingency_matrix
 
-    return float(contingency_matrix(groups, labels).max(axis=1).sum() / len(groups))
+    table = contingency_matrix(groups, labels)
+    return float(table.max(axis=1).sum() / len(groups))
 
 
 def adjusted_mutual_information(groups: Groups, labels: Groups) -> float:

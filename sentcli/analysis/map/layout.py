@@ -133,8 +133,8 @@ def mapped(
     """
     if len(vectors) < settings.clusters:
         raise InputError(f"--clusters {settings.clusters}: there are only {len(vectors)} texts")
-    # vectors count as equal if their unit vectors differ less in every dimension, as single precision requires
-    if np.ptp(unit_rows(vectors), axis=0).max() < 1e-6:
+    spread = np.ptp(unit_rows(vectors), axis=0)
+    if spread.max() < 1e-6:  # in single precision such unit vectors are equal
         raise InputError("all vectors are the same: there is nothing to map")
     own, centres = k_means(vectors, settings.clusters, settings.seed)
     near = all_pairs(vectors, settings.neighbours)
@@ -150,12 +150,19 @@ def mapped(
     if labels is not None:
         measures["label_purity"] = purity(own, labels)
         measures["adjusted_mutual_information"] = adjusted_mutual_information(own, labels)
-    words, rows = words_apart(texts, own), []
+    words = words_apart(texts, own)
+    rows = []
     for cluster, centre in enumerate(centres):
         inside = np.flatnonzero(own == cluster)
-        example = texts[int(inside[np.argmax(unit_rows(vectors[inside]) @ centre)])]
-        named = {"name": ", ".join(words[cluster]), "words": words[cluster]}
-        rows.append({"number": int(groups[inside[0]]) + 1, "size": len(inside), **named, "example": example})
+        nearest = inside[np.argmax(unit_rows(vectors[inside]) @ centre)]
+        row = {
+            "number": int(groups[nearest]) + 1,
+            "size": len(inside),
+            "name": ", ".join(words[cluster]),
+            "words": words[cluster],
+            "example": texts[int(nearest)],
+        }
+        rows.append(row)
     clusters = pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)
     return Map(layout, groups, near.neighbours, clusters, measures)
 
@@ -169,9 +176,11 @@ def nearest_on_map(positions: Floats, k: int) -> Rows:
     """
     from sklearn.neighbors import NearestNeighbors
 
-    return np.asarray(NearestNeighbors(n_neighbors=k).fit(positions).kneighbors(return_distance=False))
+    search = NearestNeighbors(n_neighbors=k).fit(positions)
+    return np.asarray(search.kneighbors(return_distance=False))
 
 
 def same_group(neighbours: Rows, groups: Rows) -> float:
     """Return the mean share of the neighbours ``[n, k]`` that are in the same group ``[n]`` as their text, 0 to 1."""
-    return float((groups[neighbours] == groups[:, None]).mean())
+    same = groups[neighbours] == groups[:, None]
+    return float(same.mean())

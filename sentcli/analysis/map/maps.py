@@ -42,42 +42,46 @@ class Maps:
     def add(self, name: str, model: EvaluatedModel | None = None) -> Record:
         """Map the texts by the vectors of a model, or by their stored ones, and by these whitened."""
         clock = Clock()
+        inputs, settings = self.inputs, self.settings
+        made_by = name
         if model is not None:
             made_by, vectors = model.name, self._encoded(model)
         else:
-            assert self.inputs.vectors is not None
-            made_by, vectors = name, self.inputs.vectors
-            if self.inputs.origin is not None and self.inputs.origin.model:
-                made_by = self.inputs.origin.model
+            assert inputs.vectors is not None
+            vectors = inputs.vectors
+            if inputs.origin is not None and inputs.origin.model:
+                made_by = inputs.origin.model
         if self.whitening is not None:
-            self.whitening.check(self.inputs.count, vectors.shape[1])
-        results = {"texts": self.inputs.count, **self._map(name, vectors).to_dict()}
+            self.whitening.check(inputs.count, vectors.shape[1])
+        results = {"texts": inputs.count, **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
-            whitened = self.whitening.apply_to_positives(self._by_text(vectors), self.settings.seed)
+            whitened = self.whitening.apply_to_positives(self._by_text(vectors), settings.seed)
             results["whitened"] = self._map(f"{name}, whitened", whitened.reshape(vectors.shape)).to_dict()
         protocol = {
             "kind": "map",
-            **asdict(self.inputs.sample),
-            **asdict(self.settings),
+            **asdict(inputs.sample),
+            **asdict(settings),
             "perplexity": self.perplexity,
             "tsne": "scikit-learn",
-            "label_field": None if self.inputs.labels is None else self.inputs.labels.name,
-            "whitening": str(self.whitening) if self.whitening else None,
-            **({} if self.inputs.positives == 1 else {"positives": self.inputs.positives}),
+            "label_field": None if inputs.labels is None else inputs.labels.name,
+            "whitening": None if self.whitening is None else str(self.whitening),
         }
-        return analysis_record(made_by, protocol, results, clock, model, self.settings.seed)
+        if inputs.positives > 1:
+            protocol["positives"] = inputs.positives
+        return analysis_record(made_by, protocol, results, clock, model, settings.seed)
 
     def _encoded(self, model: EvaluatedModel) -> npt.NDArray[Any]:
         """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""
         from sentcli.analysis.map.whitening import dropout_positives
 
-        if self.inputs.positives == 1:
-            return vectors_of(model, self.inputs.texts).of(self.inputs.texts)
-        texts = self.inputs.texts[:: self.inputs.positives]
-        with console.working(f"{model.name}: {self.inputs.positives} positives of {len(texts):,} texts"):
-            vectors = dropout_positives(model.load(), texts, self.inputs.positives, self.settings.seed)
+        texts, positives = self.inputs.texts, self.inputs.positives
+        if positives == 1:
+            return vectors_of(model, texts).of(texts)
+        distinct = texts[::positives]
+        with console.working(f"{model.name}: {positives} positives of {len(distinct):,} texts"):
+            vectors = dropout_positives(model.load(), distinct, positives, self.settings.seed)
         model.release()
-        return vectors.reshape(len(self.inputs.texts), -1)
+        return vectors.reshape(len(texts), -1)
 
     def _by_text(self, vectors: Any) -> Any:
         """Return the vectors of all points as ``[texts, positives, d]``."""
@@ -87,20 +91,26 @@ class Maps:
         from sentcli.analysis.map.layout import mapped
         from sentcli.analysis.map.whitening import Spread
 
-        earlier_groups = [map_.groups for map_ in self.maps.values()]
-        reference = earlier_groups[0] if earlier_groups else None
-        free = 1 + max((int(groups.max()) for groups in earlier_groups), default=-1)
-        labels = None if self.inputs.labels is None else self.inputs.labels.cat.codes.to_numpy()
+        reference = None  # the clusters of the first map, whose numbers similar clusters take
+        free = 0
+        for earlier in self.maps.values():
+            if reference is None:
+                reference = earlier.groups
+            free = max(free, 1 + int(earlier.groups.max()))
+        labels = None
+        if self.inputs.labels is not None:
+            labels = self.inputs.labels.cat.codes.to_numpy()
         with console.working(f"{name}: clusters and map of {len(vectors):,} vectors"):
             try:
-                self.maps[name] = mapped(vectors, self.inputs.texts, self.settings, labels, reference, free)
+                new = mapped(vectors, self.inputs.texts, self.settings, labels, reference, free)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from error
         if self.inputs.positives > 1:
             spread = Spread.of(self._by_text(vectors))
-            self.maps[name].measures.update(positives_apart=spread.positives, texts_apart=spread.texts)
-        console.detail(f"{name}: t-SNE took {self.maps[name].layout.seconds:.1f} s")
-        return self.maps[name]
+            new.measures.update(positives_apart=spread.positives, texts_apart=spread.texts)
+        console.detail(f"{name}: t-SNE took {new.layout.seconds:.1f} s")
+        self.maps[name] = new
+        return new
 
     def shared_with(self, name: str) -> dict[str, float]:
         """Return the mean share of neighbours by cosine that a model has in common with each other one, 0 to 1."""
@@ -118,11 +128,14 @@ class Maps:
         """
         import pandas as pd
 
-        columns, frames = ["text", "x", "y", "cluster", "cluster_name"], []
+        columns = ["text", "x", "y", "cluster", "cluster_name"]
+        frames = []
         for name, map_ in self.maps.items():
             points = points_of(map_, self.inputs, None)[columns].astype({"cluster": "Int64"})
-            of_model = rows.assign(model=name).merge(points, on="text", how="left")
-            frames.append(of_model if index is None else of_model.set_axis(index))
+            frame = rows.assign(model=name).merge(points, on="text", how="left")
+            if index is not None:
+                frame = frame.set_axis(index)
+            frames.append(frame)
         return pd.concat(frames, ignore_index=index is None)[["model", "id", *columns]]
 
 
@@ -136,11 +149,19 @@ def points_of(map_: Map, inputs: MapTexts, labels: pd.Series | None) -> pd.DataF
         titles = {group: f"{group + 1} {name}".strip() for group, name in names.items()}
     else:
         groups = labels.cat.codes.to_numpy()
-        titles = {i: name or "(none)" for i, name in enumerate(labels.cat.categories)}
-    x, y = map_.layout.positions.T
-    frame = pd.DataFrame(
-        {"group": groups, "x": x, "y": y, "label": inputs.texts, "id": inputs.ids, "text": inputs.texts}
-    )
+        titles = {code: label or "(none)" for code, label in enumerate(labels.cat.categories)}
     clusters = pd.Series(map_.groups)
-    frame = frame.assign(cluster=clusters + 1, cluster_name=clusters.map(names), series=frame["group"].map(titles))
+    frame = pd.DataFrame(
+        {
+            "group": groups,
+            "x": map_.layout.positions[:, 0],
+            "y": map_.layout.positions[:, 1],
+            "label": inputs.texts,
+            "id": inputs.ids,
+            "text": inputs.texts,
+            "cluster": clusters + 1,
+            "cluster_name": clusters.map(names),
+            "series": pd.Series(groups).map(titles),
+        }
+    )
     return frame.sort_values("group", kind="stable")

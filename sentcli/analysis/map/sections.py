@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 LARGE = (5.8, 4.9)
 """Width and height in inches of the only map of many texts."""
+AROUND = 0.08
+"""The radius in which the points around another one are counted, as a share of the map's width."""
 
 
 def sections(maps: Maps, note: str) -> list[Section]:
     """Return figure and tables of at least one map, under a note on texts and settings."""
-    numbers = Section("Numbers", table=_numbers(maps), file="maps")
-    page_sections = [Section("Maps", (note,), figure=_figure(maps)), numbers]
+    page_sections = [
+        Section("Maps", (note,), figure=_figure(maps)),
+        Section("Numbers", table=_numbers(maps), file="maps"),
+    ]
     if len(maps.maps) > 1:
         page_sections.append(Section("Shared neighbours", table=_shared(maps), file="shared-neighbours"))
     heads = {"number": "cluster", "name": "name", "example": "nearest to its centre", "size": "texts"}
@@ -32,10 +36,10 @@ def sections(maps: Maps, note: str) -> list[Section]:
         "Name: the words that set the cluster apart, by class-based tf-idf (Grootendorst, 2022); English function "
         "words are left out."
     )
-    for i, (name, map_) in enumerate(maps.maps.items(), 1):
-        frame, title = map_.clusters[[*heads]].rename(columns=heads), f"Clusters of {name}"
-        table = Table.of_frame(title, frame, notes=(words,), wide=("name", "nearest to its centre"))
-        page_sections.append(Section(title, table=table, file=f"clusters-{i}", folded=True))
+    for number, (name, map_) in enumerate(maps.maps.items(), 1):
+        frame = map_.clusters[list(heads)].rename(columns=heads)
+        table = Table.of_frame(f"Clusters of {name}", frame, notes=(words,), wide=("name", "nearest to its centre"))
+        page_sections.append(Section(table.title, table=table, file=f"clusters-{number}", folded=True))
     return page_sections
 
 
@@ -45,22 +49,33 @@ def _figure(maps: Maps) -> Figure:
     labels = maps.inputs.labels
     if labels is not None and len(labels.cat.categories) > MOST_COLOURS:
         labels = None
-    dots = {name: points_of(map_, maps.inputs, labels) for name, map_ in maps.maps.items()}
-    places = {} if labels is not None else {name: _places(frame) for name, frame in dots.items()}
-    about = "; ".join(
-        f"{name}: of 10 nearest points, {10 * map_.measures['map_purity']:.1f} are in the same cluster, and of 10 "
-        f"nearest texts by cosine {10 * map_.measures['neighbour_overlap']:.1f} are among the nearest points"
-        for name, map_ in maps.maps.items()
-    )
-    note = f"Colour and marker: {'cluster of the vectors (k-means)' if labels is None else labels.name}"
     if labels is None:
-        note += ", the same in all panels where they share texts enough; words: what sets a cluster apart"
-    panels = {name: partial(_draw, name, frame, places.get(name)) for name, frame in dots.items()}
-    by_panel = [frame.assign(panel=name) for frames in (dots, places) for name, frame in frames.items()]
+        note = (
+            "Colour and marker: cluster of the vectors (k-means), the same in all panels where they share texts enough"
+        )
+        note += "; words: what sets a cluster apart"
+    else:
+        note = f"Colour and marker: {labels.name}"
+    dots, numbers, panels, about = [], [], {}, []
+    for name, map_ in maps.maps.items():
+        points = points_of(map_, maps.inputs, labels).assign(panel=name)
+        dots.append(points)
+        places = None
+        if labels is None:
+            places = _places(points).assign(panel=name)
+            numbers.append(places)
+        panels[name] = partial(_draw, name, points, places)
+        purity, overlap = map_.measures["map_purity"], map_.measures["neighbour_overlap"]
+        about.append(
+            f"{name}: of 10 nearest points, {10 * purity:.1f} are in the same cluster, and of 10 "
+            f"nearest texts by cosine {10 * overlap:.1f} are among the nearest points"
+        )
     columns = ["panel", "series", "x", "y", "label", "id", "text", "cluster", "cluster_name"]
-    data = pd.concat(by_panel).reindex(columns=columns).astype({"cluster": "Int64"})
-    size = LARGE if len(dots) == 1 and maps.inputs.count > MANY else (4.6, 4.375)
-    return Figure("map", "Maps of the texts (t-SNE)", panels, data, about, note, size=size)
+    data = pd.concat([*dots, *numbers]).reindex(columns=columns).astype({"cluster": "Int64"})
+    size = (4.6, 4.375)
+    if len(panels) == 1 and maps.inputs.count > MANY:
+        size = LARGE
+    return Figure("map", "Maps of the texts (t-SNE)", panels, data, "; ".join(about), note, size=size)
 
 
 def _places(dots: pd.DataFrame) -> pd.DataFrame:
@@ -68,12 +83,12 @@ def _places(dots: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
     from scipy.spatial import KDTree
 
-    # the number of a cluster stands at the point with most others of the cluster in this radius, of the map's width
-    radius = 0.08 * max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
+    width = max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
     rows = []
     for group, part in dots.groupby("group"):
         points = part[["x", "y"]].to_numpy()
-        x, y = points[KDTree(points).query_ball_point(points, radius, return_length=True).argmax()]
+        around = KDTree(points).query_ball_point(points, AROUND * width, return_length=True)
+        x, y = points[around.argmax()]
         rows.append({"series": "clusters", "x": x, "y": y, "label": str(group + 1)})
     return pd.DataFrame(rows)
 
@@ -82,18 +97,19 @@ def _draw(name: str, dots: pd.DataFrame, places: pd.DataFrame | None, axes: Axes
     from matplotlib.patheffects import withStroke
 
     for group, part in dots.groupby("group"):
-        axes.scatter(part["x"], part["y"], label=style.short(part["series"].iloc[0]), **style.dots(group, len(part)))
-    halo: Any = [withStroke(linewidth=2.5, foreground=style.PAPER)]
-    for place in [] if places is None else places.itertuples():
-        text = axes.text(place.x, place.y, place.label, ha="center", va="center", weight="bold", zorder=4)
-        text.set_path_effects(halo)
+        label = style.short(part["series"].iloc[0])
+        axes.scatter(part["x"], part["y"], label=label, **style.dots(group, len(part)))
+    if places is not None:
+        halo: Any = [withStroke(linewidth=2.5, foreground=style.PAPER)]
+        for place in places.itertuples():
+            text = axes.text(place.x, place.y, place.label, ha="center", va="center", weight="bold", zorder=4)
+            text.set_path_effects(halo)
     axes.set(title=name, xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)", xticks=[], yticks=[])
 
 
 def _numbers(maps: Maps) -> Table:
     import pandas as pd
 
-    first = next(iter(maps.maps.values()))
     frame = pd.DataFrame([{"model": name, **map_.measures} for name, map_ in maps.maps.items()])
     shares = {"map_purity": "map purity %", "neighbour_overlap": "neighbours kept %", "label_purity": "label purity %"}
     for key in shares.keys() & set(frame):
@@ -102,7 +118,8 @@ def _numbers(maps: Maps) -> Table:
         frame["apart"] = frame["positives_apart"] / frame["texts_apart"]
     apart = {"positives_apart": "positives apart", "texts_apart": "texts apart", "apart": "share"}
     heads = {**shares, **apart, "dimension": "dimensions", "adjusted_mutual_information": "label information"}
-    k, clusters = first.neighbours.shape[1], max(len(map_.clusters) for map_ in maps.maps.values())
+    k = next(iter(maps.maps.values())).neighbours.shape[1]
+    clusters = max(len(map_.clusters) for map_ in maps.maps.values())
     notes = [
         f"Map purity: of the {k} nearest points on the map, those in the same cluster of the vectors. Neighbours kept: "
         f"of the {k} nearest texts by cosine, those among the {k} nearest on the map. What is not kept, the map cannot "
@@ -119,20 +136,19 @@ def _numbers(maps: Maps) -> Table:
             "Apart: mean squared distance of unit vectors, of two positives of one text and of two different texts; "
             "share: the first by the second."
         )
-    formats = (
-        dict.fromkeys(shares.values(), ".1f")
-        | dict.fromkeys(apart.values(), ".3f")
-        | {"silhouette": ".3f", "label information": ".3f"}
-    )
+    formats = dict.fromkeys(shares.values(), ".1f")
+    formats |= dict.fromkeys([*apart.values(), "silhouette", "label information"], ".3f")
     return Table.of_frame("Maps and clusters", frame.rename(columns=heads), formats=formats, notes=notes)
 
 
 def _shared(maps: Maps) -> Table:
     names = list(maps.maps)
-    rows = []
+    rows: list[list[Any]] = []
     for name in names:
-        shares = maps.shared_with(name)
-        rows.append([name, *(100 * shares[other] if other in shares else None for other in names)])
+        percent: dict[str, float | None] = dict.fromkeys(names)
+        for other, share in maps.shared_with(name).items():
+            percent[other] = 100 * share
+        rows.append([name, *percent.values()])
     n, k = maps.maps[names[0]].neighbours.shape
     note = (
         f"Mean share of a text's {k} nearest texts by cosine that are the same in both, in %. "

@@ -65,9 +65,14 @@ class MapTexts:
         """Return each text several times; without labels, a few texts are labels themselves."""
         import pandas as pd
 
-        ids, texts = ([item for item in items for _ in range(count)] for items in (self.ids, self.texts))
-        labels = self.labels if self.labels is None else self.labels.repeat(count).reset_index(drop=True)
-        if labels is None and len(self.texts) <= MOST_COLOURS:
+        ids, texts = [], []
+        for text_id, text in zip(self.ids, self.texts, strict=True):
+            ids += [text_id] * count
+            texts += [text] * count
+        labels = self.labels
+        if labels is not None:
+            labels = labels.repeat(count).reset_index(drop=True)
+        elif len(self.texts) <= MOST_COLOURS:
             labels = pd.Series(pd.Categorical(texts, self.texts), name="text")
         return MapTexts(ids, texts, self.sample, labels, positives=count, read_all=self.read_all)
 
@@ -95,11 +100,11 @@ def read_map_texts(
     stored = open_stored(file, None, ReadOptions(text_field, id_field), to_search=False)
     if stored is not None:
         return _texts_of_vectors(stored, file, label_field, limit, seed)
-    found = read_rows(file, text_field, limit, seed=seed, id_field=id_field)
-    rows = list(found.first.values())
+    distinct = read_rows(file, text_field, limit, seed=seed, id_field=id_field)
+    rows = list(distinct.first.values())
     labels = _labels(file, label_field, [(row.line, row.columns) for row in rows])
     read_all = partial(_rows_of_texts, file, text_field, id_field)
-    return MapTexts([row.id for row in rows], found.texts, found.sample, labels, read_all=read_all)
+    return MapTexts([row.id for row in rows], distinct.texts, distinct.sample, labels, read_all=read_all)
 
 
 def _texts_of_vectors(
@@ -117,11 +122,16 @@ def _texts_of_vectors(
     check_sample(distinct.sample, file, len(stored.rows))
     positions = list(distinct.kept.values())
     rows = stored.rows.take(positions)
-    labels = _labels(file, label_field, [(at + 1, row.columns) for at, row in zip(positions, rows, strict=True)])
-    vectors = stored.blocks.take(np.array(positions))
-    texts, ids = list(distinct.kept), [row.id for row in rows]
-    read_all = partial(_stored_rows, stored)
-    return MapTexts(ids, texts, distinct.sample, labels, vectors, stored.origin, read_all=read_all)
+    numbered = [(position + 1, row.columns) for position, row in zip(positions, rows, strict=True)]
+    return MapTexts(
+        ids=[row.id for row in rows],
+        texts=list(distinct.kept),
+        sample=distinct.sample,
+        labels=_labels(file, label_field, numbered),
+        vectors=stored.blocks.take(np.array(positions)),
+        origin=stored.origin,
+        read_all=partial(_stored_rows, stored),
+    )
 
 
 def _rows_of_texts(file: str, text_field: str, id_field: str | None) -> Iterator[tuple[str, str | None]]:
@@ -145,8 +155,10 @@ def _labels(file: str, label_field: str | None, rows: list[tuple[int, dict[str, 
         if label_field not in columns:
             has = ", ".join(["text", *columns])
             raise DataError(file, f"no column {label_field!r} for labels; it has: {has}", line=number, unit="row")
-        labels.append("" if columns[label_field] is None else str(columns[label_field]))
+        label = columns[label_field]
+        labels.append("" if label is None else str(label))
     if len(set(labels)) == 1:
         console.warn(f"all texts have the same label {labels[0]!r} in {label_field}")
-    frequent = pd.Series(sorted(labels)).value_counts(sort=False).sort_values(ascending=False, kind="stable")
-    return pd.Series(pd.Categorical(labels, frequent.index), name=label_field)
+    counts = pd.Series(sorted(labels)).value_counts(sort=False)
+    frequent = counts.sort_values(ascending=False, kind="stable").index
+    return pd.Series(pd.Categorical(labels, frequent), name=label_field)

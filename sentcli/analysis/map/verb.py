@@ -91,13 +91,15 @@ def map_(
     title = title_of(texts)
     if len(inputs.texts) < clusters:
         raise InputError(f"--clusters {clusters}: {title} has only {len(inputs.texts)} distinct texts")
-    maps, names = Maps(inputs, settings, whitening), short_names(model or []).shown
-    of_file = inputs.vectors is not None and not any(evaluated.made(texts) for evaluated in models)
+    maps = Maps(inputs, settings, whitening)
+    names = short_names(model or []).shown
     records_by_name = {}
-    if of_file:
-        records_by_name[Path(title).name] = maps.add(Path(title).name)
+    if inputs.vectors is not None and not any(evaluated.made(texts) for evaluated in models):
+        file_name = Path(title).name
+        records_by_name[file_name] = maps.add(file_name)
     for evaluated in models:
-        records_by_name[names[evaluated.name]] = maps.add(names[evaluated.name], evaluated)
+        name = names[evaluated.name]
+        records_by_name[name] = maps.add(name, evaluated)
     whitened = f" Whitened: {whitening.title}, with the statistics of these texts." if whitening else ""
     note = (
         f"{inputs.sample.words} of {title}.{inputs.repeated} t-SNE of unit vectors, perplexity "

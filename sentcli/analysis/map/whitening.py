@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,10 +33,11 @@ class Whitening:
         Raises:
             InputError: for anything else.
         """
-        kind, _, number = text.partition(":")
         if text == "zca":
             return cls()
-        if kind == "groups" and (groups := whole_number(number)):
+        kind, _, number = text.partition(":")
+        groups = whole_number(number)
+        if kind == "groups" and groups:
             return cls(groups)
         raise InputError(f"--whiten {text}: expected zca, or groups:N with a number of groups such as groups:128")
 
@@ -57,8 +59,8 @@ class Whitening:
         groups = self.groups or 1
         if dimension % groups:
             raise InputError(f"--whiten {self}: {groups} groups do not divide {dimension} dimensions")
-        if rows <= dimension // groups:
-            width = dimension // groups
+        width = dimension // groups
+        if rows <= width:
             raise InputError(
                 f"--whiten {self}: {rows} texts are too few for {width} dimensions; give more than {width}"
             )
@@ -111,9 +113,9 @@ class Spread:
     @classmethod
     def of(cls, vectors: Floats) -> Spread:
         """Measure the positives ``[n, m, d]`` of n texts, n and m at least 2."""
-        views = range(vectors.shape[1])
-        pairs = [alignment(vectors[:, i], vectors[:, j]) for i in views for j in views if i < j]
-        return cls(float(np.mean(pairs)), 2 - 2 * anisotropy(vectors[:, 0]))
+        views = [vectors[:, i] for i in range(vectors.shape[1])]
+        pairs = [alignment(one, other) for one, other in combinations(views, 2)]
+        return cls(float(np.mean(pairs)), 2 - 2 * anisotropy(views[0]))
 
 
 def dropout_positives(encoder: SentenceEncoder, texts: Sequence[str], count: int, seed: int) -> Floats:

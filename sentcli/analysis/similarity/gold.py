@@ -26,7 +26,8 @@ def edges(gold: Values) -> Values:
 
 def bin_numbers(gold: Values, ends: Values) -> npt.NDArray[np.int64]:
     """Return the number of the bin of each score ``[n]``; only the last bin includes its upper end."""
-    return np.asarray(np.clip(np.searchsorted(ends, gold, side="right") - 1, 0, len(ends) - 2))
+    numbers = np.searchsorted(ends, gold, side="right") - 1
+    return np.asarray(np.clip(numbers, 0, len(ends) - 2))
 
 
 def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
@@ -73,7 +74,8 @@ def rank_difference(cosines: Values, gold: Values) -> Values:
     """
     from scipy.stats import rankdata
 
-    return np.asarray((rankdata(cosines) - rankdata(gold)) / (len(gold) - 1))
+    differences = rankdata(cosines) - rankdata(gold)
+    return np.asarray(differences / (len(gold) - 1))
 
 
 def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]]:
@@ -84,4 +86,4 @@ def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]
         count: number of pairs in each list.
     """
     order = np.argsort(np.abs(differences), kind="stable")
-    return [int(i) for i in order[::-1][:count]], [int(i) for i in order[:count]]
+    return order[::-1][:count].tolist(), order[:count].tolist()
