@@ -65,15 +65,17 @@ def run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[lis
     from sentcli.analysis.objectives.terms import read_terms, term_sections
     from sentcli.analysis.runs import read_config, read_metrics
 
-    runs = {names[str(folder)]: folder for folder in folders}
-    metrics = {name: read_metrics(folder) for name, folder in runs.items()}
-    configs = {name: read_config(folder) for name, folder in runs.items()}
+    metrics, configs, terms = {}, {}, {}
+    for folder in folders:
+        name = names[str(folder)]
+        metrics[name], configs[name] = read_metrics(folder), read_config(folder)
+        if metrics[name].steps:
+            terms[name] = read_terms(folder)
     table, summary = _results(metrics, configs)
     sections = [Section("Training", table=table, file="training")]
     if any(run.evaluations for run in metrics.values()):
         sections.append(Section("While training", figure=training_curves(metrics), level=3))
-    with_steps = {name: folder for name, folder in runs.items() if metrics[name].steps}
-    sections += term_sections({name: read_terms(folder) for name, folder in with_steps.items()})
+    sections += term_sections(terms)
     sections += _configurations({name: config for name, config in configs.items() if config})
     return sections, summary
 
@@ -82,17 +84,16 @@ def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     """Return the tables of configuration and environment of finished runs."""
     from sentcli.pages.score_page import choices_table
 
+    if not configs:
+        return []
     choices: list[tuple[str, Mapping[str, Any]]] = []
     environments: list[tuple[str, Mapping[str, Any]]] = []
     for name, config in configs.items():
         choices.append((name, flat({**config, "environment": {}, "results": {}})))
         environments.append((name, flat(config.get("environment", {}))))
-    if not configs:
-        return []
-    return [
-        Section(title, table=choices_table(title, of_runs), level=3, folded=True)
-        for title, of_runs in (("Configuration", choices), ("Training environment", environments))
-    ]
+    configuration = choices_table("Configuration", choices)
+    environment = choices_table("Training environment", environments)
+    return [Section(table.title, table=table, level=3, folded=True) for table in (configuration, environment)]
 
 
 def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Table, str]:

@@ -132,9 +132,9 @@ def every_group_table(title: str, spectra: dict[str, GroupSpectra]) -> Table:
     """Return a row for each group of each model."""
     rows: list[list[Any]] = []
     for name, spectrum in spectra.items():
-        for number, values in enumerate(spectrum.eigenvalues, 1):
-            condition = spectrum.conditions[number - 1]
-            rows.append([name, number, float(values[0]), float(values[-1]), float(condition)])
+        conditions = spectrum.conditions.tolist()
+        for number, values in enumerate(spectrum.eigenvalues.tolist()):
+            rows.append([name, number + 1, values[0], values[-1], conditions[number]])
     columns = ("model", "group", "largest eigenvalue", "smallest", "condition")
     return Table(title, columns, rows, number=".3g")
 
