@@ -95,7 +95,9 @@ def duplicates(
     if stored is None and model is None:
         raise InputError(f"{corpus} holds texts: give the model with -m")
     clock = Clock()
-    evaluated = named_models([model], load, rerun=rerun, kept=[corpus])[0] if model is not None else None
+    evaluated = None
+    if model is not None:
+        evaluated = named_models([model], load, rerun=rerun, kept=[corpus])[0]
     rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated, search_device(load))
     count = len(rows)
     if count < LEAST_ITEMS:
@@ -103,7 +105,7 @@ def duplicates(
     _check_number(searcher, least)
     with console.counting("comparing", count) as progress:
         pairs = pairs_above(searcher, least, progress)
-    recall, sample = (recall_of(pairs, searcher, least)) if searcher.parts else (1.0, 0)
+    recall, sample = recall_of(pairs, searcher, least) if searcher.parts else (1.0, 0)
     near_duplicates = Duplicates(rows, pairs, least, top)
     results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
     kind = searcher.protocol()
@@ -111,16 +113,17 @@ def duplicates(
     how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
     note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
     if write is not None:
-        kept = np.flatnonzero(rows_left(pairs, count))
-        write_rows(rows, kept.tolist(), Path(write))
-        results["written"] = {"file": write, "rows": len(kept)}
-        note += f" {len(kept):,} rows are left, in {write}."
-        console.note(f"{len(kept):,} of {count:,} rows are left -> {write}")
+        left = np.flatnonzero(rows_left(pairs, count)).tolist()
+        write_rows(rows, left, Path(write))
+        results["written"] = {"file": write, "rows": len(left)}
+        note += f" {len(left):,} rows are left, in {write}."
+        console.note(f"{len(left):,} of {count:,} rows are left -> {write}")
     if pairs.crowded:
         note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
     made_by = model
     if made_by is None:
-        made_by = "" if stored is None else stored.origin.model
+        assert stored is not None
+        made_by = stored.origin.model
     record = analysis_record(made_by, protocol, results, clock, evaluated)
     sections = near_duplicates.sections(note, recall if sample else None)
     return write_folder("duplicates", output, sections, [record], make_frame=near_duplicates.listed.copy)
@@ -176,14 +179,9 @@ def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.Da
     for _, document in sorted(documents.items()):
         if document.text in texts:
             ids.setdefault(document.text, []).append(document.id)
-    ordered = sorted(ids.items(), key=lambda entry: -len(entry[1]))
-    return pd.DataFrame(
-        {
-            "rows": [len(of_text) for _, of_text in ordered],
-            "ids": [" ".join(of_text) for _, of_text in ordered],
-            "text": [text for text, _ in ordered],
-        }
-    )
+    rows = [(len(of_text), " ".join(of_text), text) for text, of_text in ids.items()]
+    rows.sort(key=lambda row: -row[0])
+    return pd.DataFrame(rows, columns=["rows", "ids", "text"])
 
 
 class Duplicates:
@@ -205,27 +203,29 @@ class Duplicates:
         self.pairs, self.least, self.top = pairs, least, top
         self.count = len(rows)
         groups = groups_of(pairs, self.count)
-        members = np.flatnonzero(groups >= 0)
-        documents = dict(zip(members.tolist(), rows.take(members.tolist()), strict=True))
-        first, second = ([documents[i] for i in side.tolist()] for side in (pairs.first, pairs.second))
-        self.listed = pd.DataFrame(
-            {
-                "cosine": pairs.similarities.astype(float),
-                "id1": [row.id for row in first],
-                "id2": [row.id for row in second],
-                "text1": [row.text for row in first],
-                "text2": [row.text for row in second],
-                "group": groups[pairs.first] + 1,
-            }
-        )
-        self.equal = equal_texts(self.listed, documents)
+        members = np.flatnonzero(groups >= 0).tolist()
+        documents = dict(zip(members, rows.take(members), strict=True))
         self.groups = pd.DataFrame(
             {
                 "group": groups[members] + 1,
-                "id": [documents[i].id for i in members.tolist()],
-                "text": [documents[i].text for i in members.tolist()],
+                "id": [document.id for document in documents.values()],
+                "text": [document.text for document in documents.values()],
+            },
+            index=members,
+        )
+        first, second = self.groups.loc[pairs.first], self.groups.loc[pairs.second]
+        self.listed = pd.DataFrame(
+            {
+                "cosine": pairs.similarities.astype(float),
+                "id1": first["id"].array,
+                "id2": second["id"].array,
+                "text1": first["text"].array,
+                "text2": second["text"].array,
+                "group": first["group"].array,
             }
-        ).sort_values("group", kind="stable", ignore_index=True)
+        )
+        self.equal = equal_texts(self.listed, documents)
+        self.groups = self.groups.sort_values("group", kind="stable", ignore_index=True)
 
     def results(self) -> dict[str, Any]:
         """Return the numbers, and the first pairs, as JSON."""
@@ -244,50 +244,64 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
-        import pandas as pd
-
-        wide = ("text1", "text2")
-        frame = self.listed.assign(**{key: self.listed[key].map(short_text) for key in wide})
-        frame = frame.loc[self.listed["text1"] != self.listed["text2"], [*wide, "cosine", "id1", "id2", "group"]]
-        pairs: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": wide}
-        first = Table.of_frame("Most similar pairs", frame.head(self.top), **pairs)
-        last = Table.of_frame("Least similar pairs", frame.tail(self.top).iloc[::-1], **pairs)
-        ids = self.equal["ids"].map(partial(short_text, longest=60))
-        texts = {"text": self.equal["text"].map(short_text), "rows": self.equal["rows"], "ids": ids}
-        equal = Table.of_frame("Equal texts", pd.DataFrame(texts).head(self.top), wide=("text", "ids"))
-        rows = [
-            [number, short_text(part["text"].iloc[0]), len(part), ", ".join(part["id"].head(5))]
-            for number, part in self.groups[self.groups["group"] <= self.top].groupby("group")
-        ]
-        note_on_groups = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
-        columns = ("group", "first text", "rows", "first ids")
-        groups = Table("Largest groups", columns, rows, notes=(note_on_groups,), wide=("first text", "first ids"))
-        numbers = {key.replace("_", " "): value for key, value in self.results().items() if key != "most_similar"}
-        notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
-        if recall is not None:
-            numbers["recall"] = recall
-            notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
-        table = Table.of_rows("Near duplicates", [numbers], formats={"recall": ".3f"}, notes=notes)
+        equal, groups = self._equal_table(), self._groups_table()
+        most, least = self._pairs_tables()
         return [
-            Section("Numbers", (note,), table, file="numbers"),
+            Section("Numbers", (note,), self._numbers(recall), file="numbers"),
             Section("Similarity of the nearest row", figure=self._figure()),
             Section(equal.title, table=equal, file="equal", rows=self.equal),
-            Section(first.title, table=first, file="pairs", rows=self.listed),
-            Section(last.title, table=last),
+            Section(most.title, table=most, file="pairs", rows=self.listed),
+            Section(least.title, table=least),
             Section(groups.title, table=groups, file="groups", rows=self.groups),
         ]
+
+    def _numbers(self, recall: float | None) -> Table:
+        numbers = self.results()
+        del numbers["most_similar"]
+        row = {key.replace("_", " "): value for key, value in numbers.items()}
+        notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
+        if recall is not None:
+            row["recall"] = recall
+            notes.append("Recall: share of the pairs of random rows by exact search that the index found, too.")
+        return Table.of_rows("Near duplicates", [row], formats={"recall": ".3f"}, notes=notes)
+
+    def _pairs_tables(self) -> tuple[Table, Table]:
+        """Return the most and the least similar pairs of different texts."""
+        pairs = self.listed[self.listed["text1"] != self.listed["text2"]]
+        pairs = pairs.assign(text1=pairs["text1"].map(short_text), text2=pairs["text2"].map(short_text))
+        pairs = pairs[["text1", "text2", "cosine", "id1", "id2", "group"]]
+        look: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": ("text1", "text2")}
+        most = Table.of_frame("Most similar pairs", pairs.head(self.top), **look)
+        return most, Table.of_frame("Least similar pairs", pairs.tail(self.top).iloc[::-1], **look)
+
+    def _equal_table(self) -> Table:
+        equal = self.equal.head(self.top)
+        ids = equal["ids"].map(partial(short_text, longest=60))
+        equal = equal.assign(text=equal["text"].map(short_text), ids=ids)[["text", "rows", "ids"]]
+        return Table.of_frame("Equal texts", equal, wide=("text", "ids"))
+
+    def _groups_table(self) -> Table:
+        rows = []
+        for number, members in self.groups[self.groups["group"] <= self.top].groupby("group"):
+            first_ids = ", ".join(members["id"].head(5))
+            rows.append([number, short_text(members["text"].iloc[0]), len(members), first_ids])
+        note = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
+        columns = ("group", "first text", "rows", "first ids")
+        return Table("Largest groups", columns, rows, notes=(note,), wide=("first text", "first ids"))
 
     def _figure(self) -> Figure:
         import numpy as np
         import pandas as pd
 
         nearest = self.pairs.nearest
-        counts, edges = np.histogram(nearest, bins=40, range=(min(float(nearest.min()), self.least), 1.0))
+        lowest = min(float(nearest.min()), self.least)
+        counts, edges = np.histogram(nearest, bins=40, range=(lowest, 1.0))
         data = pd.DataFrame({"panel": "nearest", "series": "rows", "x": edges[:-1], "y": counts})
         above = int((nearest >= self.least).sum())
 
         def draw(axes: Axes) -> None:
-            axes.bar(data["x"], data["y"], width=edges[1] - edges[0], align="edge", color=style.colour(0))
+            width = edges[1] - edges[0]
+            axes.bar(data["x"], data["y"], width=width, align="edge", color=style.colour(0))
             axes.axvline(self.least, color=style.colour(1))
             axes.set(title="Rows by their nearest other row", xlabel="cosine", ylabel="rows")
 
