@@ -18,7 +18,7 @@ from common import compare, machine, seconds
 CHILD = """
 import sys, time
 import numpy as np
-from sentcli.analysis.spectrum import geometry
+from sentcli.analysis.geometry.measures import geometry
 rows, dimension = map(int, sys.argv[1:])
 random = np.random.default_rng(0)
 vectors = (random.standard_normal((rows, dimension)) * np.linspace(1, 0.1, dimension) + 0.3).astype(np.float32)
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def map_of(vectors: np.ndarray) -> None:
-    from sentcli.analysis.maps import tsne
+    from sentcli.analysis.map.layout import tsne
 
     tsne(vectors[:200])  # imports
     print(f"t-SNE of {len(vectors):,} points: {seconds(lambda: tsne(vectors)):.1f} s")

@@ -21,9 +21,9 @@ from sentcli.model.spec import check_pooling
 from sentcli.pages.paper_page import paper_page
 from sentcli.pages.write import render
 from sentcli.training.options import DataOptions, MethodOptions, SweepOptions, TrainingOptions
+from sentcli.training.planned import sweep_of
 from sentcli.training.request import AUTO, TrainRequest
 from sentcli.training.sweep import request_at
-from sentcli.verbs.train_runs import sweep_of
 
 DOCS = Path(__file__).parent
 

@@ -6,7 +6,7 @@ comments, docstrings and annotations of types. Where one has changed, NUMBERS is
 
     python -m tests.numbers --write
 
-records both. Where numbers are the same to the last digit (``tests.frozen`` says so), the new code is recorded under the
+records both. Where numbers are the same to the last digit (``tests.frozen`` says so), new code is recorded under the
 old number.
 """
 

@@ -13,13 +13,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sentcli import __version__, verbs
+from sentcli import __version__
+from sentcli.analysis.kinds import ANALYSES
 from sentcli.cli.base import register
 from sentcli.console import safe
-from sentcli.verbs.kinds import ANALYSES
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The class of all errors in the arguments."""
+PACKAGE = Path(__file__).parents[1]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -60,7 +61,7 @@ def _help(place: str | type[Verbs]) -> str:
     if not isinstance(place, str):
         return inspect.cleandoc(place.__doc__ or "")
     module, _, function = place.partition(":")
-    file = Path(verbs.__path__[0], *module.split(".")).with_suffix(".py")
+    file = Path(PACKAGE, *module.split(".")).with_suffix(".py")
     body = ast.parse(file.read_text("utf-8")).body
     return next(ast.get_docstring(n) or "" for n in body if isinstance(n, ast.FunctionDef) and n.name == function)
 
@@ -79,7 +80,7 @@ def _command_app(name: str, place: str | type[Verbs]) -> typer.Typer:
         return app
     app = _application(name=name, add_completion=False)
     module, _, function = place.partition(":")
-    register(getattr(import_module(f"sentcli.verbs.{module}"), function), app)
+    register(getattr(import_module(f"sentcli.{module}"), function), app)
     return app
 
 
@@ -100,9 +101,12 @@ class Data(Verbs):
     """  # noqa: D301
 
     places: Mapping[str, str | type[Verbs]] = {
-        "list": "data:list_sets", "get": "data:get", "verify": "data:verify", "check": "data:check",
-        "make-set": "make_set:make_set",
-    }  # fmt: skip
+        "list": "verbs.data:list_sets",
+        "get": "verbs.data:get",
+        "verify": "verbs.data:verify",
+        "check": "verbs.data:check",
+        "make-set": "verbs.make_set:make_set",
+    }
 
 
 class Analyze(Verbs):
@@ -118,23 +122,23 @@ class Analyze(Verbs):
       sentcli analyze compare minilm runs/simcse --texts sentences.txt -o compare
     """  # noqa: D301
 
-    places: Mapping[str, str | type[Verbs]] = {name: f"kinds.{place}" for name, place in ANALYSES.items()}
+    places: Mapping[str, str | type[Verbs]] = {name: f"analysis.{place}" for name, place in ANALYSES.items()}
 
 
 class Sentcli(Verbs):
     """All verbs."""
 
     places: Mapping[str, str | type[Verbs]] = {
-        "train": "train:train",
-        "encode": "encode:encode",
-        "index": "index:index",
-        "export": "export:export",
-        "evaluate": "evaluate:evaluate",
-        "sts-eval": "sts_eval:sts_eval",
-        "senteval": "senteval:senteval",
-        "retrieve": "retrieve:retrieve",
-        "report": "report:report",
-        "doctor": "doctor:doctor",
+        "train": "verbs.train:train",
+        "encode": "verbs.encode:encode",
+        "index": "verbs.index:index",
+        "export": "verbs.export:export",
+        "evaluate": "verbs.evaluate:evaluate",
+        "sts-eval": "verbs.sts_eval:sts_eval",
+        "senteval": "verbs.senteval:senteval",
+        "retrieve": "verbs.retrieve:retrieve",
+        "report": "verbs.report:report",
+        "doctor": "verbs.doctor:doctor",
         "analyze": Analyze,
         "data": Data,
     }

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 STYLE = re.compile(r' style="([^"]*)"')
 OWN_ID = re.compile(r' id="[\w.]+_\d+"')
 """Ids of matplotlib that nothing refers to; two figures on a page would have the same ones."""
-
-
 MARK = re.compile(
     r'<use xlink:href="#(?P<shape>[^"]*)" x="(?P<x>[^"]*)" y="(?P<y>[^"]*)" style="(?P<style>[^"]*)"/>\s*'
 )
@@ -91,15 +90,17 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
     if len(labels) < 2:
         return None
     room = 15 * part.bbox.width / part.figure.dpi  # characters that a line of a legend has room for
-    columns = int(room // (max(map(len, labels)) + 5))
-    return part.legend(handles, labels, loc="outside lower left", ncols=max(1, min(len(labels), columns)))
+    longest = max(map(len, labels))
+    columns = min(len(labels), int(room // (longest + 5)))
+    return part.legend(handles, labels, loc="outside lower left", ncols=max(1, columns))
 
 
 def _separate_ticks(canvas: Canvas) -> None:
     """Take fewer ticks for x axes of numbers whose labels would touch each other."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, LogLocator, MaxNLocator
 
-    for axis in (axes.xaxis for axes in canvas.axes):
+    for axes in canvas.axes:
+        axis = axes.xaxis
         locator = axis.get_major_locator()
         for bins in range(6, 0, -1):
             if not _touch(axis):
@@ -116,8 +117,8 @@ def _separate_ticks(canvas: Canvas) -> None:
 
 def _touch(axis: Axis) -> bool:
     """Tell whether two labels of an axis have less than a blank between them."""
-    boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text() and label.get_visible()]
-    boxes.sort(key=lambda box: box.x0)
+    labels = [label for label in axis.get_ticklabels() if label.get_text() and label.get_visible()]
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
     blank = 0.4 * max((box.height for box in boxes), default=0.0)
     return any(after.x0 - before.x1 < blank for before, after in pairwise(boxes))
 
@@ -171,27 +172,52 @@ def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     """Return those points of a panel that lie on its drawn canvas."""
     if not {"panel", "series", "x", "y"} <= set(figure.data):
         return []
-    own, axes = figure.data[figure.data["panel"] == panel], canvas.subfigs[0].axes[0]
-    own = own.dropna(subset="id") if "id" in own else own  # without an id are the places of names in a map
+    own = figure.data[figure.data["panel"] == panel]
+    if "id" in own:
+        own = own.dropna(subset="id")  # without an id are the places of names in a map
+    if own.empty:
+        return []
+    axes = canvas.subfigs[0].axes[0]
     positions: Any = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
-    places = [*zip(positions, own["y"].astype(float), strict=True)]
-    pixels: Any = axes.transData.transform(places) if places else []
+    places = list(zip(positions, own["y"].astype(float), strict=True))
+    pixels: Any = axes.transData.transform(places)
     scale, width, height = 72 / canvas.dpi, 72 * canvas.get_figwidth(), 72 * canvas.get_figheight()
-    return [
-        (round(float(x) * scale, 1), round(height - float(y) * scale, 1), *_words(row))
-        for (x, y), row in zip(pixels, own.to_dict("records"), strict=True)
-        if 0 <= x * scale <= width and 0 <= y * scale <= height  # beyond it lies what a logarithm does not have
-    ]
+    points = []
+    for (across, up), row in zip(pixels.tolist(), own.to_dict("records"), strict=True):
+        x, y = across * scale, up * scale
+        if 0 <= x <= width and 0 <= y <= height:  # beyond it lies what a logarithm does not have
+            points.append((round(x, 1), round(height - y, 1), _text(row), _group(row)))
+    return points
 
 
-def _words(row: dict[str, Any]) -> tuple[str, str]:
-    """Return the text and the group of a row of a figure's data."""
-    number = {key: f"{value:.6g}" for key, value in row.items() if isinstance(value, int | float) and value == value}
-    band = f" ({number['low']} to {number['high']})" if {"low", "high"} <= number.keys() else ""
-    text = row["label"] if isinstance(row.get("label"), str) else f"{number.get('x', row['x'])}: {number['y']}{band}"
-    value = f": {number['value']}" if "value" in number else ""
-    group = row["group"] if isinstance(row.get("group"), str) else f"{row['series']}{value}"
-    return f"{row['id']}: {text}" if "id" in row else text, group
+def _text(row: dict[str, Any]) -> str:
+    """Return the text of a row of a figure's data: its label, or else its numbers."""
+    text = row.get("label")
+    if not isinstance(text, str):
+        x = _number(row, "x") or row["x"]
+        text = f"{x}: {_number(row, 'y')}"
+        low, high = _number(row, "low"), _number(row, "high")
+        if low and high:
+            text += f" ({low} to {high})"
+    if "id" in row:
+        return f"{row['id']}: {text}"
+    return text
+
+
+def _group(row: dict[str, Any]) -> str:
+    """Return the group of a row of a figure's data, by default its series with its value."""
+    group = row.get("group")
+    if isinstance(group, str):
+        return group
+    value = _number(row, "value")
+    return f"{row['series']}: {value}" if value else str(row["series"])
+
+
+def _number(row: dict[str, Any], key: str) -> str:
+    """Return a number of a row in words; empty if it is missing or not a number."""
+    value = row.get(key)
+    is_number = isinstance(value, int | float) and not isnan(value)
+    return f"{value:.6g}" if is_number else ""
 
 
 def _adapted(svg: str) -> str:
@@ -227,7 +253,8 @@ def _as_dots(run: re.Match[str]) -> str:
     for (shape, look), places in dots.items():
         outline = re.search(rf'<path id="{shape}" d="([^"]*)"', run.string)
         assert outline is not None
-        width = 2 * max(abs(float(number)) for number in re.findall(r"-?[\d.]+", outline[1]))
+        numbers = map(float, re.findall(r"-?[\d.]+", outline[1]))
+        width = 2 * max(map(abs, numbers))
         stroke = f"{look.replace('fill', 'stroke')}; fill: none; stroke-width: {width:.2f}; stroke-linecap: round"
         lines.append(f'<path d="{"".join(places)}" style="{stroke}"/>\n')
     return "".join(lines)
@@ -235,6 +262,9 @@ def _as_dots(run: re.Match[str]) -> str:
 
 def _attributes(styled: re.Match[str]) -> str:
     """Return a style as attributes, because a page's policy forbids styles; the font is left to the page."""
-    pairs = [part.split(":", 1) for part in styled[1].split(";") if ":" in part]
-    attributes = [(key.strip(), value.strip()) for key, value in pairs if key.strip() != "font-family"]
-    return "".join(f' {key}="{value}"' for key, value in attributes)
+    attributes = []
+    for part in styled[1].split(";"):
+        key, colon, value = part.partition(":")
+        if colon and key.strip() != "font-family":
+            attributes.append(f' {key.strip()}="{value.strip()}"')
+    return "".join(attributes)

@@ -21,9 +21,12 @@ DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
 """The numbers of colours and markers have no common factor, so that many series differ in at least one of them."""
 LINE_WIDTH = 0.01
 """The width of a line as a share of the height of its axes."""
+MOST_MARKERS = 60
+"""A line with more points than this has no markers."""
 IN_TURNS = "in turns where equal"
 """The entry of a legend that explains lines which lie on each other."""
-VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line", **{c: f"c{i}" for i, c in enumerate(COLOURS)}}
+VARIABLES = {PAPER: "paper", INK: "ink", QUIET: "quiet", GRID: "line"}
+VARIABLES |= {colour: f"c{number}" for number, colour in enumerate(COLOURS)}
 """The variable of the page's style sheet that replaces each colour."""
 SHEET = Path(__file__).parent / "templates" / "figures.mplstyle"
 """The style sheet of matplotlib."""
@@ -43,8 +46,11 @@ def marker(series: int) -> str:
 
 def line(series: int, *, markers: bool = True) -> dict[str, Any]:
     """Return colour, dashes and marker of a series, as ``Axes.plot`` takes them."""
-    dashes = DASHES[series // len(COLOURS) % len(DASHES)]
-    return {"color": colour(series), "linestyle": dashes, "marker": marker(series) if markers else ""}
+    rounds = series // len(COLOURS)
+    look = {"color": colour(series), "linestyle": DASHES[rounds % len(DASHES)], "marker": ""}
+    if markers:
+        look["marker"] = marker(series)
+    return look
 
 
 def dots(series: int, count: int) -> dict[str, Any]:
@@ -68,8 +74,8 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         if "low" in part and part["low"].notna().any():
             band = part[["low", "high"]].astype(float)
             axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
-        # A line with more points than this has no markers
-        look = line(number, markers=len(part) <= 60) | _turn(*turns[name])
+        look = line(number, markers=len(part) <= MOST_MARKERS)
+        look |= _turn(*turns[name])
         axes.plot(x, part["y"], label=short(name), **look)
     if any(count > 1 for _, count in turns.values()):
         axes.plot([], [], linestyle="", label=IN_TURNS)
@@ -86,20 +92,26 @@ def _turns(parts: Mapping[str, pd.DataFrame], *, log: bool) -> dict[str, tuple[i
     if log:
         with np.errstate(all="ignore"):
             heights = {name: np.log(values) for name, values in heights.items()}
-    finite = [values[np.isfinite(values)] for values in heights.values()]
-    spread = float(np.ptp(np.concatenate(finite))) if any(map(len, finite)) else 0.0
+    every = np.concatenate([np.empty(0), *heights.values()])
+    finite = every[np.isfinite(every)]
+    width = LINE_WIDTH * float(np.ptp(finite)) if len(finite) else 0.0
+
+    def lies_on(name: str, other: str) -> bool:
+        same_places = list(parts[name]["x"]) == list(parts[other]["x"])
+        return same_places and np.allclose(heights[name], heights[other], rtol=0, atol=width, equal_nan=True)
+
     together: list[list[str]] = []
-    for name, values in heights.items():
-        places = list(parts[name]["x"])
-        for others in together:
-            first = others[0]
-            same_places = places == list(parts[first]["x"])
-            if same_places and np.allclose(values, heights[first], rtol=0, atol=LINE_WIDTH * spread, equal_nan=True):
-                others.append(name)
-                break
-        else:
+    for name in heights:
+        group = next((group for group in together if lies_on(name, group[0])), None)
+        if group is None:
             together.append([name])
-    return {name: (turn, len(others)) for others in together for turn, name in enumerate(others)}
+        else:
+            group.append(name)
+    turns = {}
+    for group in together:
+        for turn, name in enumerate(group):
+            turns[name] = (turn, len(group))
+    return turns
 
 
 def _turn(turn: int, count: int) -> dict[str, Any]:
@@ -137,11 +149,12 @@ def line_panels(
     return {panel: partial(draw, panel) for panel in panels}
 
 
-# the greatest length of a name in a legend or beside a point, in characters
 def short(name: object, longest: int = 60) -> str:
-    """Return a name without control characters, cut to a length."""
+    """Return a name for a legend or beside a point, without control characters, cut to a length in characters."""
     text = safe(str(name))
-    return text if len(text) <= longest else f"{text[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def whole_numbers(axes: Axes) -> None:
@@ -169,15 +182,17 @@ def plain_log_ticks(axis: Any, values: Iterable[float] = ()) -> None:
     low, high = sorted(axis.get_view_interval())
     if 1 < len(places) <= 6:
         axis.set_ticks(places)
+    elif low > 0 and high / low <= 5:
+        axis.set_major_locator(MaxNLocator(5))
     elif low > 0 and high / low < 100:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 5 else MaxNLocator(5))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(lambda value, _: plain(value))
     axis.set_minor_formatter(lambda *_: "")
 
 
 def limits(*arrays: Any) -> tuple[float, float]:
     """Return the ends of an axis that several panels share, a little beyond the least and the greatest value."""
-    low, high = (float(pick(pick(array) for array in arrays)) for pick in (min, max))
+    low, high = float(min(map(min, arrays))), float(max(map(max, arrays)))
     margin = 0.04 * (high - low) or 0.04
     return low - margin, high + margin
 

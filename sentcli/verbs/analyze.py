@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sentcli.analysis.kinds import ANALYSES
 from sentcli.command.result import Result
 from sentcli.errors import InputError, nearest
-from sentcli.verbs.kinds import ANALYSES
 
 
 def kind_of(name: str) -> Callable[..., Result]:
@@ -22,7 +22,7 @@ def kind_of(name: str) -> Callable[..., Result]:
         hint = nearest(name, list(ANALYSES))
         raise InputError(f"analyze has no kind {name!r}{hint}; there are: {', '.join(ANALYSES)}")
     module, _, function = ANALYSES[name].partition(":")
-    return getattr(import_module(f"sentcli.verbs.kinds.{module}"), function)
+    return getattr(import_module(f"sentcli.analysis.{module}"), function)
 
 
 def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, **options: Any) -> Result:

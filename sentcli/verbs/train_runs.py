@@ -49,7 +49,7 @@ def dry_run(request: TrainRequest, varied: Sweep) -> Result:
 
 def run_one(request: TrainRequest) -> Result:
     """Train once, and print and return the results."""
-    from sentcli.analysis.training_curve import curve
+    from sentcli.analysis.curves import curve
     from sentcli.evaluation.published import AVERAGES, PREFIXES
     from sentcli.processes import everywhere, is_first
     from sentcli.training.prepare import prepare

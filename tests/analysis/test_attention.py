@@ -11,18 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.analysis import trees
-from sentcli.analysis.attention_views import (
+from sentcli.analysis.attention import trees
+from sentcli.analysis.attention.pairs import (
     AttentionPairs,
-    DropoutViews,
     attention_pairs,
-    by_head,
     equal_pairs,
     equally_long_pairs,
     pair_information,
-    slices_of,
     tree_pairs,
 )
+from sentcli.analysis.attention.views import DropoutViews, by_head, slices_of
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.analysis import spectrum, uniformity
-from sentcli.analysis.spectrum import hubness
+from sentcli.analysis import directions, uniformity
+from sentcli.analysis.geometry import measures
+from sentcli.analysis.geometry.measures import hubness
 from sentcli.evaluation.pair_geometry import all_pairs
 
 
@@ -22,7 +23,7 @@ def test_anisotropy_is_the_mean_cosine_of_all_pairs(rows, dimension, zeros, seed
     vectors = normal(rows, dimension, seed)
     vectors[:zeros] = 0
     cosines = cosine_similarity(vectors.astype(np.float64))
-    assert spectrum.anisotropy(vectors) == pytest.approx(cosines[np.triu_indices(rows, 1)].mean(), abs=1e-9)
+    assert directions.anisotropy(vectors) == pytest.approx(cosines[np.triu_indices(rows, 1)].mean(), abs=1e-9)
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -32,14 +33,14 @@ def test_singular_values_are_numpys(rows, centred):
     matrix = vectors.astype(np.float64) - (vectors.mean(axis=0, dtype=np.float64) if centred else 0)
     expected = np.zeros(12)
     expected[: min(rows, 12)] = np.linalg.svd(matrix, compute_uv=False)
-    np.testing.assert_allclose(spectrum.singular_values(vectors, centred=centred), expected, atol=1e-5)
+    np.testing.assert_allclose(measures.singular_values(vectors, centred=centred), expected, atol=1e-5)
 
 
 def test_effective_rank_counts_directions():
-    assert spectrum.effective_rank(np.array([3.0, 3, 3, 3])) == pytest.approx(4)
-    assert spectrum.effective_rank(np.array([5.0, 0, 0])) == pytest.approx(1)
-    assert spectrum.effective_rank(np.zeros(3)) == 0
-    assert 1 < spectrum.effective_rank(np.array([5.0, 1, 0])) < 2
+    assert measures.effective_rank(np.array([3.0, 3, 3, 3])) == pytest.approx(4)
+    assert measures.effective_rank(np.array([5.0, 0, 0])) == pytest.approx(1)
+    assert measures.effective_rank(np.zeros(3)) == 0
+    assert 1 < measures.effective_rank(np.array([5.0, 1, 0])) < 2
 
 
 def test_isotropy_by_its_definition():
@@ -47,8 +48,8 @@ def test_isotropy_by_its_definition():
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     _, directions = np.linalg.eigh((unit.T @ unit).astype(np.float64))
     sums = [np.exp(unit @ (sign * a)).sum() for a in directions.T for sign in (1, -1)]
-    assert spectrum.isotropy(vectors) == pytest.approx(min(sums) / max(sums), rel=1e-5)
-    assert spectrum.isotropy(normal(20_000, 6)) > 0.95 > spectrum.isotropy(vectors)
+    assert measures.isotropy(vectors) == pytest.approx(min(sums) / max(sums), rel=1e-5)
+    assert measures.isotropy(normal(20_000, 6)) > 0.95 > measures.isotropy(vectors)
 
 
 @pytest.mark.parametrize(("rows", "k", "block", "together"), [
@@ -74,7 +75,7 @@ def test_a_hub_is_found():
     assert hubness(all_pairs(np.ones((50, 4), np.float32)))["largest"] >= 10, "equal rows are each other's neighbours"
 
 
-@pytest.mark.parametrize("function", [spectrum.anisotropy, all_pairs, spectrum.isotropy, spectrum.singular_values])
+@pytest.mark.parametrize("function", [directions.anisotropy, all_pairs, measures.isotropy, measures.singular_values])
 def test_too_few_vectors_are_refused(function):
     with pytest.raises(ValueError, match=r"\(0, 3\)"):
         function(np.empty((0, 3), np.float32))

@@ -5,9 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.analysis import gold, maps, neighbourhoods
-from sentcli.analysis.maps import MapSettings, Whitening, fitting_perplexity, mapped
-from sentcli.analysis.neighbourhoods import compare
+from sentcli.analysis import neighbours
+from sentcli.analysis.compare import neighbourhoods
+from sentcli.analysis.compare.neighbourhoods import compare
+from sentcli.analysis.map import clusters
+from sentcli.analysis.map.layout import MapSettings, fitting_perplexity, mapped, same_group
+from sentcli.analysis.map.whitening import Whitening
+from sentcli.analysis.similarity import gold
 from sentcli.errors import InputError
 from sentcli.evaluation.pair_geometry import all_pairs
 
@@ -44,13 +48,13 @@ def test_shared_counts_the_intersection_of_every_row(rows, k, seed):
     rng = np.random.default_rng(seed)
     first, second = (np.stack([rng.permutation(12)[:k] for _ in range(rows)]) for _ in range(2))
     expected = [len(set(a) & set(b)) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
-    assert neighbourhoods.shared(first, second).tolist() == expected
-    assert neighbourhoods.overlap(first, second) == pytest.approx(np.mean(expected) / k)
+    assert neighbours.count_shared(first, second).tolist() == expected
+    assert neighbours.overlap(first, second) == pytest.approx(np.mean(expected) / k)
 
 
 def test_same_group_by_hand():
     near, groups = np.array([[1, 2], [0, 2], [0, 1]]), np.array([0, 0, 1])
-    assert neighbourhoods.same_group(near, groups) == pytest.approx((0.5 + 0.5 + 0) / 3)
+    assert same_group(near, groups) == pytest.approx((0.5 + 0.5 + 0) / 3)
 
 
 def test_a_model_has_its_own_neighbours_whatever_its_scale_or_rotation():
@@ -96,9 +100,9 @@ def test_of_texts_that_share_as_many_those_with_near_neighbours_come_first():
 
 def test_clusters_are_found_and_ordered_by_size():
     vectors, numbers = grouped()
-    found, centres = maps.k_means(vectors[10:], 4)
-    assert maps.purity(found, numbers[10:]) == 1
-    assert maps.adjusted_mutual_information(found, numbers[10:]) == pytest.approx(1)
+    found, centres = clusters.k_means(vectors[10:], 4)
+    assert clusters.purity(found, numbers[10:]) == 1
+    assert clusters.adjusted_mutual_information(found, numbers[10:]) == pytest.approx(1)
     sizes = np.bincount(found).tolist()
     assert sizes == sorted(sizes, reverse=True) == [30, 30, 30, 20]
     unit = vectors[10:] / np.linalg.norm(vectors[10:], axis=1, keepdims=True)
@@ -107,19 +111,19 @@ def test_clusters_are_found_and_ordered_by_size():
 
 def test_clusters_of_fewer_different_vectors_than_clusters():
     vectors = np.repeat(np.eye(3, 5, dtype=np.float32), [9, 5, 7], axis=0)
-    found, centres = maps.k_means(vectors, 6)
+    found, centres = clusters.k_means(vectors, 6)
     assert np.bincount(found).tolist() == [9, 7, 5]
     assert len(centres) == 3
 
 
 def test_purity_by_hand():
-    assert maps.purity(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 0])) == pytest.approx(3 / 5)
+    assert clusters.purity(np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 0])) == pytest.approx(3 / 5)
 
 
 def test_words_that_set_clusters_apart():
     texts = ["the cat sat", "the cat ran", "a cat here", "ship at sea", "the ship sails", "ship and cat"]
-    assert [words[0] for words in maps.words_apart(texts, np.array([0, 0, 0, 1, 1, 1]))] == ["cat", "ship"]
-    assert maps.words_apart(["- -", "! ?", "..."], np.array([0, 1, 1])) == [[], []]
+    assert [words[0] for words in clusters.words_apart(texts, np.array([0, 0, 0, 1, 1, 1]))] == ["cat", "ship"]
+    assert clusters.words_apart(["- -", "! ?", "..."], np.array([0, 1, 1])) == [[], []]
 
 
 def test_class_based_tf_idf_by_hand():
@@ -129,15 +133,15 @@ def test_class_based_tf_idf_by_hand():
         [3 / 4 * log(1 + 5 / 3), 1 / 4 * log(1 + 5 / 2), 0],
         [0, 1 / 6 * log(1 + 5 / 2), 5 / 6 * log(1 + 5 / 5)],
     ]
-    np.testing.assert_allclose(maps.class_based_tf_idf(counts), expected)
+    np.testing.assert_allclose(clusters.class_based_tf_idf(counts), expected)
 
 
 def test_matched_clusters_keep_their_numbers_and_others_get_new_ones():
     reference = np.array([0] * 10 + [1] * 10 + [2] * 10)
     swapped = np.array([2] * 9 + [0] + [0] * 10 + [1] * 10)
-    assert maps.match(reference, swapped, 3).tolist() == [0] * 9 + [1] + [1] * 10 + [2] * 10
+    assert clusters.match(reference, swapped, 3).tolist() == [0] * 9 + [1] + [1] * 10 + [2] * 10
     scattered = np.array([0] * 10 + [1] * 10 + list(range(2, 12)))
-    found = maps.match(reference, scattered, 7)
+    found = clusters.match(reference, scattered, 7)
     assert found[:20].tolist() == reference[:20].tolist()
     assert sorted(set(found[20:].tolist())) == list(range(7, 17))
 

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentcli.analysis.runs import read_terms, thinned
-from sentcli.analysis.spectrum import divisors_of, group_spectra
+from sentcli.analysis.objectives.groups import divisors_of, group_spectra
+from sentcli.analysis.objectives.terms import read_terms
+from sentcli.analysis.runs import thinned
 from sentcli.errors import InputError
 from sentcli.objectives.whitening import shuffled_group_whitening
 

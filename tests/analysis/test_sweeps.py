@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentcli.analysis import sweeps
+from sentcli.analysis.sweeps import points as sweeps
 from sentcli.errors import DataError, InputError
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import sentcli
+from sentcli.analysis.kinds import ANALYSES
 from sentcli.errors import InputError
 from sentcli.verbs.analyze import analyze, kind_of
-from sentcli.verbs.kinds import ANALYSES
 
 
 def test_a_kind_from_python(tmp_path, capsys, monkeypatch):

@@ -64,7 +64,7 @@ class Smoke:
 
     def parts(self) -> dict[str, Callable[[], Any]]:
         """Return the parts by their names."""
-        from sentcli.analysis.trees import read_conllu
+        from sentcli.analysis.attention.trees import read_conllu
 
         return {
             "torch": lambda: self._encode("minilm", "torch"),

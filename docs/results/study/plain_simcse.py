@@ -3,8 +3,8 @@
     SENTCLI_DATA=data python docs/results/study/plain_simcse.py [--positions absent|shuffled] [--masked 0.4]
         [--pooling mean] [--dropout 0.3]
 
-Prints STS-B dev, Spearman times 100, of the gold scores and of four surface features (sentcli.analysis.gold), while
-a fp32 model trains for 120 steps of 64 sentences of Wikipedia.
+Prints STS-B dev, Spearman times 100, of the gold scores and of four surface features
+(sentcli.evaluation.pair_surface), while a fp32 model trains for 120 steps of 64 sentences of Wikipedia.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 from transformers import AutoTokenizer, BertModel
 
-from sentcli.analysis.gold import followed, surface
 from sentcli.evaluation import sts
+from sentcli.evaluation.pair_surface import followed, surface
 
 MODEL = Path(__file__).parents[3] / "models" / "sentcli-bert-mini"
 STEPS, BATCH, RATE, TEMPERATURE = 120, 64, 1e-4, 0.05

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sentcli.analysis.gold import surface
 from sentcli.evaluation import sts
+from sentcli.evaluation.pair_surface import surface
 
 
 def spearman(data: Path, tasks: list[str] | None, split: str) -> dict[str, float]:

@@ -1,0 +1,245 @@
+"""``analyze attention``: its options, and what it measures of a model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge, Le
+
+from sentcli import console
+from sentcli.analysis.attention import head_sections, pair_sections
+from sentcli.analysis.folder import analysis_record, check_folder, write_folder
+from sentcli.analysis.models import named_models
+from sentcli.analysis.options import INPUT, NOT_LOADED_SO, Limit, Models, Output, TextField
+from sentcli.analysis.texts import check_sample, read_rows
+from sentcli.bounds import Holds, whole_number
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Clock, Record, Result
+from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
+from sentcli.model.options import LoadOptions
+from sentcli.pages.names import short_names
+from sentcli.pages.page import Section
+
+if TYPE_CHECKING:
+    from sentcli.analysis.attention.pairs import AttentionPairs
+    from sentcli.analysis.attention.views import DropoutViews, Slice
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.io.sampling import Sample
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """Which views, layers and heads are compared.
+
+    Attributes:
+        sentence: The text of the histograms, by its number among those taken, from 1, or as a text; default: the
+            first of 8 tokens.
+        layers: Layers of the MI of a pair, as ami.layers of training: auto, from 0, from the end, or shares.
+        slicing: A slice is one head in layers l and l + 2 (miCSE's code), or two heads of a layer (the paper).
+        first_head: First of the three heads of the histograms, from 1.
+        seed: Seed of the texts that are drawn, of dropout and of the negatives.
+        dropout: Dropout rate of the views, instead of the model's own.
+    """
+
+    sentence: Annotated[str | None, Holds.WORDS, Flag(metavar="N|TEXT")] = None
+    layers: Annotated[str, Flag(metavar="auto|FIRST:END")] = "auto"
+    slicing: Literal["layer-pairs", "head-pairs"] = "layer-pairs"
+    first_head: Annotated[int, Ge(1)] = 1
+    seed: Annotated[int, Ge(0)] = 0
+    dropout: Annotated[float | None, Ge(0), Le(0.99)] = None
+
+
+@verb("attention")
+def attention(
+    output: Output,
+    texts: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="[TEXTS]", positional=True)] = None,
+    model: Models = None,
+    text_field: TextField = "text",
+    limit: Limit = 200,
+    trees: Annotated[str | None, Flag(metavar="FILE|spacy[:MODEL]", panel=INPUT)] = None,
+    options: Annotated[ViewOptions, Group("What is compared")] = ViewOptions(),
+    load: Annotated[LoadOptions, Group(without=("backend", "precision", *NOT_LOADED_SO))] = LoadOptions(
+        max_length=32, backend="torch", precision="fp32"
+    ),
+    overwrite: Overwrite = False,
+) -> Result:
+    """Attention of two dropout views of a text, and the mutual information that miCSE trains with.
+
+    Each text is encoded twice with dropout. Shown are the joint histograms of
+    the log attention of one sentence (miCSE, fig. 8), rho and mutual information
+    of every layer and head, and for two views of a text against views of two
+    texts the cosine and the mutual information (fig. 5). --trees splits the
+    latter by equal and unequal dependency trees (fig. 6). Models run on torch.
+
+    Args:
+        texts: Texts, one a line or a row of a table.
+        trees: Split pairs of texts by their dependency trees: a CoNLL-U file, whose texts are taken, or spaCy.
+        max_length: Maximum length of a text in tokens; miCSE trains on 32.
+
+    \b
+    Examples:
+      sentcli analyze attention sentences.txt -m minilm -m runs/micse -o attention
+      sentcli analyze attention sentences.txt -m minilm --sentence "A man plays a flute." -o flute
+      sentcli analyze attention sentences.txt -m model --layers 8:12 --slicing head-pairs -o paper
+      sentcli analyze attention -m minilm --trees treebank.conllu --limit 2000 -o trees
+    """  # noqa: D301
+    check_folder(output, overwrite=overwrite)
+    if not model:
+        raise InputError("give models: -m")
+    inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit, options.seed), trees, options)
+    short = short_names(model).shown
+    pairs, figures, reports = {}, [], []
+    for number, evaluated in enumerate(named_models(model, load), 1):
+        name = short[evaluated.name]
+        pairs[name], slices, report = inputs.measure(evaluated)
+        reports.append(report)
+        title, file = "One sentence", "attention-views"
+        if len(model) > 1:
+            title, file = f"{title}: {name}", f"{file}-{number}"
+        figure = head_sections.histograms(name, slices, file, report.results["sentence"])
+        figures.append(Section(title, figure=figure))
+    sections = pair_sections.sections(pairs, inputs.description, trees=trees is not None)
+    sections += head_sections.sections(pairs)
+    return write_folder("attention", output, [*sections, *figures], reports)
+
+
+def _texts_and_trees(
+    texts: str | None, trees: str | None, text_field: str, limit: int, seed: int
+) -> tuple[list[str], list[str] | None, Sample]:
+    """Return the texts, the tree of each if ``--trees`` is given, and how many texts there were.
+
+    Raises:
+        InputError: if texts or trees are missing, or the trees are all different or all the same.
+    """
+    from sentcli.analysis.attention.trees import is_spacy, parse_with_spacy, read_conllu
+
+    if trees is None or is_spacy(trees):
+        if texts is None:
+            raise InputError("give a file of texts, or --trees FILE.conllu, whose texts are taken")
+        rows = read_rows(texts, text_field, limit, seed=seed)
+        lines, sample = rows.texts, rows.sample
+        if trees is None:
+            return lines, None, sample
+        with console.working(f"parsing {len(lines):,} texts"):
+            parsed = parse_with_spacy(trees, lines)
+    else:
+        if texts is not None:
+            raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
+        distinct = read_conllu(Path(trees), limit, seed)
+        lines, parsed, sample = list(distinct.kept), list(distinct.kept.values()), distinct.sample
+        check_sample(sample, trees, sample.of)
+    if len(set(parsed)) == len(parsed):
+        raise InputError(f"no two of the {len(lines):,} texts share a tree: take more (--limit), or shorter ones")
+    if len(set(parsed)) == 1:
+        raise InputError(f"all {len(lines):,} texts have the same tree: there are no others to compare with")
+    return lines, parsed, sample
+
+
+@dataclass
+class AttentionInputs:
+    """Texts, trees and options, the same for all models."""
+
+    texts: list[str]
+    trees: list[str] | None
+    sample: Sample
+    """How many texts there were to take them from."""
+    parser: str | None
+    """The CoNLL-U file, or the model of spaCy, that the trees come from."""
+    options: ViewOptions
+    shown: str = ""
+    """The sentence of the histograms; unless the user chooses it, its length in tokens of the first model does."""
+
+    @property
+    def description(self) -> str:
+        """The choices in words."""
+        slices = {"layer-pairs": "one head in every second layer", "head-pairs": "two adjacent heads of a layer"}
+        dropout = self.options.dropout
+        rate = "the models' own dropout" if dropout is None else f"dropout {dropout:g}"
+        layers = "the layers before the last" if self.options.layers == "auto" else f"layers {self.options.layers}"
+        return (
+            f"{self.sample.words}, two views each with {rate}, seed {self.options.seed}. Mutual information of a "
+            f"pair: {layers}, slices of {slices[self.options.slicing]}, all positions, the mean "
+            "over slices. Cosine: of the vectors that the model gives, with dropout."
+        )
+
+    def measure(self, model: EvaluatedModel) -> tuple[AttentionPairs, list[Slice], Record]:
+        """Return the pairs of a model, the slices of the sentence that is shown, and the report."""
+        from sentcli.analysis.attention.pairs import attention_pairs, tree_pairs
+        from sentcli.analysis.attention.views import DropoutViews, slices_of
+        from sentcli.io.weights import has_weights
+
+        clock, options, count = Clock(), self.options, len(self.texts)
+        encoder = model.load()
+        if encoder.backend.name != "torch" and not has_weights(encoder.local.spec.folder):
+            raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
+        texts = list(self.texts)
+        if options.sentence is not None and whole_number(options.sentence) is None:
+            texts.append(options.sentence)
+        views = DropoutViews(encoder, texts, options.seed, options.dropout)
+        layers = self._layers(views)
+        if not self.shown:
+            self.shown = texts[self._sentence_number(texts, views.lengths)]
+        weights = views.of(texts.index(self.shown)).weights
+        # three adjacent heads in four adjacent layers, as in miCSE's fig. 8
+        heads = range(options.first_head - 1, min(options.first_head + 2, weights.shape[2]))
+        slices = slices_of(weights, layers[:4], heads)
+        total = count
+        if self.trees:
+            total += tree_pairs(self.trees, views.lengths[:count])
+        with console.counting(f"comparing with {model.name}", total) as tick:
+            pairs = attention_pairs(views, count, layers, options.slicing, options.seed, self.trees, tick)
+        views.close()
+        model.release()
+        sentence = {"text": self.shown, "tokens": weights.shape[-1], "slices": [part.to_dict() for part in slices]}
+        protocol = {
+            "kind": "attention",
+            **asdict(self.sample),
+            "layers": [layer + 1 for layer in layers],
+            "slicing": options.slicing,
+            "samples": "all positions",
+            "scale_by_share": False,
+            "negatives": "view 2 of one other text, drawn at random",
+            "dropout": "the model's own" if options.dropout is None else options.dropout,
+            "trees": self.parser,
+        }
+        results = {"texts": count, **pairs.to_dict(), "sentence": sentence}
+        return pairs, slices, analysis_record(model.name, protocol, results, clock, model, options.seed)
+
+    def _layers(self, views: DropoutViews) -> tuple[int, ...]:
+        """Return the layers of ``--layers``.
+
+        Raises:
+            InputError: if the model does not have them, or their number or that of the heads does not suit the slices.
+        """
+        from sentcli.objectives.mutual_information import chosen_layers
+
+        layers_option, slicing = self.options.layers, self.options.slicing
+        try:
+            layers = chosen_layers(layers_option, views.depth)
+        except InputError as error:
+            raise InputError(f"{views.name}: --layers: {error}") from error
+        heads = views.check()
+        if slicing == "layer-pairs" and len(layers) % 2:
+            raise InputError(f"--layers {layers_option} are {len(layers)}; layer-pairs needs an even number of them")
+        if slicing == "head-pairs" and heads % 2:
+            raise InputError(f"{views.name} has {heads} heads; head-pairs needs an even number of them")
+        if self.options.first_head > heads:
+            raise InputError(f"--first-head {self.options.first_head}: {views.name} has {heads} heads")
+        return layers
+
+    def _sentence_number(self, texts: list[str], lengths: list[int]) -> int:
+        """Return the number of the sentence of the histograms, from 0."""
+        sentence = self.options.sentence
+        if sentence is None:
+            # the first with so many tokens, special ones included
+            long_enough = [i for i, length in enumerate(lengths) if length >= 8]
+            return long_enough[0] if long_enough else lengths.index(max(lengths))
+        number = whole_number(sentence)
+        if number is None:
+            return texts.index(sentence)
+        if not 1 <= number <= len(self.texts):
+            raise InputError(f"--sentence {sentence}: there are {len(self.texts):,} texts, numbered from 1")
+        return number - 1

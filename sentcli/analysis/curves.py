@@ -1,0 +1,105 @@
+"""The curves of training runs: loss, dev scores and other evaluations over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentcli.errors import InputError
+from sentcli.pages import style
+from sentcli.pages.page import Figure
+
+if TYPE_CHECKING:
+    from sentcli.analysis.runs import RunMetrics
+
+ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
+PERPLEXITY = "perplexity of held-out text"
+LOGGED = {
+    "dev_spearman": "dev (Spearman × 100)",
+    "alignment": ALIGNMENT,
+    "uniformity": UNIFORMITY,
+    "held_out_perplexity": PERPLEXITY,
+}
+UNDRAWN = ("step", "best", "fitted")
+"""What else stands in the lines of evaluations."""
+
+
+def training_curves(runs: dict[str, RunMetrics]) -> Figure:
+    """Return the curves of what runs logged at evaluations over their steps (WhitenedCSE, fig. 3)."""
+    import pandas as pd
+
+    parts, words, axes = [], [], {}
+    for key, label in _logged(runs).items():
+        title = label.split(" (")[0]
+        for name, run in runs.items():
+            steps, values = run.column(key)
+            if not steps:
+                continue
+            parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
+            words.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
+            axes[title] = {"xlabel": "optimiser step", "ylabel": label}
+    if PERPLEXITY in axes:
+        axes[PERPLEXITY]["yscale"] = "log"
+    data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
+    panels = style.line_panels(data, axes, list(runs), whole=True)
+    return Figure("training-curves", "Evaluations of the training runs", panels, data, "; ".join(words), columns=3)
+
+
+def _logged(runs: dict[str, RunMetrics]) -> dict[str, str]:
+    """Return what runs logged at evaluations, with the words for each."""
+    labels: dict[str, str] = {}
+    for run in runs.values():
+        for line in run.evaluations:
+            labels |= {key: key.replace("_", " ") for key in line}
+    labels |= LOGGED
+    for key in UNDRAWN:
+        labels.pop(key, None)
+    return labels
+
+
+DEV = "dev_"
+"""How the names of scores on dev sets begin in the log of a run."""
+
+
+def curve(folder: Path) -> Figure | None:
+    """Return loss and dev scores by step; None if the log of the run has not two points of any.
+
+    Args:
+        folder: of the run.
+    """
+    import pandas as pd
+
+    from sentcli.analysis.runs import read_metrics
+
+    try:
+        curves = _curves(read_metrics(folder))
+    except InputError:  # nothing was trained by steps
+        return None
+    parts, axes, about = [], {}, []
+    for name, (steps, values) in curves.items():
+        if len(steps) < 2:
+            continue
+        parts.append(pd.DataFrame({"panel": name, "series": folder.name, "x": steps, "y": values}))
+        axes[name] = {"xlabel": "optimiser step", "ylabel": name}
+        about.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
+    if not parts:
+        return None
+    data = pd.concat(parts)
+    panels = style.line_panels(data, axes, whole=True)
+    return Figure("training-curve", "Loss and dev scores", panels, data, "; ".join(about), size=(4.6, 2.6))
+
+
+def _curves(metrics: RunMetrics) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
+    """Return steps and values of the loss and of each score on a dev set."""
+    from sentcli.analysis.runs import thinned
+
+    steps, losses = metrics.column("loss", metrics.steps)
+    curves: dict[str, tuple[Sequence[int], Sequence[float]]] = {"loss": ((), ())}
+    if steps:
+        curves["loss"] = thinned(tuple(steps), tuple(losses))
+    for line in metrics.evaluations:
+        for key in line:
+            if key.startswith(DEV):
+                curves[key.removeprefix(DEV).replace("_", " ")] = metrics.column(key)
+    return curves

@@ -1,0 +1,3 @@
+"""``analyze geometry``: alignment, uniformity, spectrum and hubs of models, runs or vectors."""
+
+from __future__ import annotations

@@ -1,0 +1,212 @@
+"""``analyze geometry``: its options, and what it measures of models, runs and vectors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge
+
+from sentcli import console
+from sentcli.analysis.curves import training_curves
+from sentcli.analysis.folder import analysis_record, check_folder, write_folder
+from sentcli.analysis.geometry.sections import sections
+from sentcli.analysis.models import named_models, read_stsb, stored_vectors, sts_average, sts_tasks
+from sentcli.analysis.options import (
+    Data,
+    Limit,
+    Load,
+    Models,
+    Output,
+    PairsFile,
+    Rerun,
+    Seed,
+    Split,
+    TextField,
+    TextsFile,
+)
+from sentcli.analysis.texts import TextRows, read_rows
+from sentcli.command.declaration import Flag, verb
+from sentcli.command.result import Clock, Record, Result
+from sentcli.errors import InputError
+from sentcli.io.options import Overwrite
+from sentcli.model.options import LoadOptions
+from sentcli.pages.names import short_names
+from sentcli.pages.page import Section
+
+if TYPE_CHECKING:
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.sts import Pairs
+
+
+@verb("geometry", common="paths output model positives_above sts pooling data pairs split texts limit overwrite json")
+def geometry(
+    output: Output,
+    paths: Annotated[list[Path] | None, Flag(metavar="[PATH]...", positional=True)] = None,
+    model: Models = None,
+    data: Data = None,
+    pairs: PairsFile = None,
+    split: Split = "dev",
+    texts: TextsFile = None,
+    text_field: TextField = "text",
+    limit: Limit = 50_000,
+    seed: Seed = 0,
+    positives_above: Annotated[str, Flag(metavar="SCORE|all")] = "4",
+    neighbours: Annotated[int, Ge(1)] = 10,
+    sts: bool = True,
+    load: Load = LoadOptions(),
+    rerun: Rerun = False,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Alignment, uniformity, anisotropy, spectrum and hubs of models, runs or vectors.
+
+    Alignment and uniformity (Wang and Isola) are SimCSE's: positives are the
+    pairs of STS-B with a gold score above 4, uniformity is over all its distinct
+    sentences. --texts measures everything but alignment on texts of yours. Models
+    are drawn by both, with the STS average as colour (InforMin-CL, fig. 3). Runs
+    of train --log-geometry show both over the steps (WhitenedCSE, fig. 3).
+
+    Args:
+        paths: Folders of training runs, whose curves are drawn too; or vectors: .npy files, directories of encode.
+        positives_above: Pairs with a higher gold score are the positives of alignment; all takes every pair.
+        neighbours: Nearest neighbours that hubness counts.
+        sts: Score the seven STS tasks of --data, for the colours.
+
+    \b
+    Examples:
+      sentcli analyze geometry -m minilm -m runs/simcse --data downstream -o geometry
+      sentcli analyze geometry runs/simcse runs/whitenedcse --data downstream -o curves
+      sentcli analyze geometry vectors.npy encoded/ -o spectrum
+      sentcli analyze geometry -m minilm --texts sentences.txt --pairs pairs.tsv --positives-above 0.8 -o own
+    """  # noqa: D301
+    from sentcli.analysis.runs import is_run, read_metrics
+    from sentcli.model.spec_files import is_model_folder
+
+    check_folder(output, overwrite=overwrite)
+    above = _least_gold(positives_above)
+    run_paths = [path for path in paths or [] if is_run(path)]
+    runs = {str(path): read_metrics(path) for path in run_paths}
+    stored = {str(path): stored_vectors(path) for path in paths or [] if path not in run_paths}
+    names = list(model or [])
+    if data or pairs or texts:
+        names += [run for run in runs if is_model_folder(Path(run))]
+    tasks = read_stsb(data, pairs, split) if data or pairs else {}
+    rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
+    if model and not (tasks or rows):
+        raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
+    if not (names or runs or stored):
+        raise InputError("give models (-m), folders of training runs, or vectors")
+    models = named_models(names, load, rerun=rerun, kept=[texts])
+    of_average = sts_tasks(data) if data and sts and names else {}
+    inputs = GeometryInputs(tasks, rows, above, neighbours, of_average)
+    records = [inputs.of_model(evaluated) for evaluated in models]
+    records += [inputs.of_vectors(name, Clock(), vectors) for name, vectors in stored.items()]
+    labels = short_names(list(dict.fromkeys([*names, *stored, *runs]))).shown
+    page_sections = sections({labels[record.model]: record.results for record in records}, inputs.description)
+    for name, run in runs.items():
+        if name not in names:
+            evaluations = {"evaluations": list(run.evaluations)}
+            records.append(analysis_record(name, {"kind": "geometry"}, evaluations, Clock()))
+        if not run.evaluations:
+            console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
+        elif not run.column("uniformity")[0]:
+            console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
+    evaluated = {labels[name]: run for name, run in runs.items() if run.evaluations}
+    if evaluated:
+        page_sections.append(Section("While training", figure=training_curves(evaluated)))
+    return write_folder("geometry", output, page_sections, records)
+
+
+def _least_gold(positives_above: str) -> float | None:
+    """Return the gold score of ``--positives-above``; None takes all pairs.
+
+    Raises:
+        InputError: if it is neither a number nor ``all``.
+    """
+    if positives_above == "all":
+        return None
+    try:
+        return float(positives_above)
+    except ValueError as error:
+        raise InputError(f"--positives-above {positives_above}: expected a gold score such as 4, or all") from error
+
+
+@dataclass(frozen=True)
+class GeometryInputs:
+    """Pairs, texts and options, the same for all models."""
+
+    pairs: dict[str, list[Pairs]]
+    """STS-B or a table of pairs, for alignment and uniformity."""
+    rows: TextRows | None = None
+    """Texts for all other measures, and for uniformity without pairs; if None, the sentences of the pairs."""
+    above: float | None = 4.0
+    """Pairs with a higher gold score are positives; None takes all."""
+    neighbours: int = 10
+    sts: dict[str, list[Pairs]] = field(default_factory=dict)
+    """STS tasks, whose average colours the models."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of `rows`."""
+        return [] if self.rows is None else self.rows.texts
+
+    @property
+    def description(self) -> str:
+        """The choices in words."""
+        which = "every pair" if self.above is None else f"the pairs with a gold score above {self.above:g}"
+        parts = []
+        for name, subsets in self.pairs.items():
+            count = sum(map(len, subsets))
+            parts.append(f"Alignment: {which} of {name} ({count:,} pairs). Uniformity: its distinct sentences.")
+        measured = "Everything else" if self.pairs else "Everything"
+        if self.rows is not None:
+            parts.append(f"{measured}: {self.rows.sample.words}.")
+        elif self.pairs:
+            parts.append(f"{measured}: the same sentences.")
+        return " ".join(parts)
+
+    def of_model(self, model: EvaluatedModel) -> Record:
+        """Measure a model."""
+        from sentcli.evaluation import sts
+        from sentcli.evaluation.pair_geometry import pair_geometry
+
+        clock = Clock()
+        subsets = list(chain.from_iterable(self.pairs.values()))
+        sentences = sts.sentences(subsets)
+        texts = [*sentences, *self.texts]
+        with console.encoding("encoding", len(set(texts))) as progress:
+            vectors = model.encode(texts, progress)
+        average = sts_average(model, self.sts)
+        model.release()
+        aligned = asdict(pair_geometry(vectors, subsets, self.above)) if subsets else {}
+        return self.of_vectors(model.name, clock, vectors.of(self.texts or sentences), model, aligned, average)
+
+    def of_vectors(
+        self,
+        name: str,
+        clock: Clock,
+        vectors: Any,
+        model: EvaluatedModel | None = None,
+        aligned: dict[str, Any] | None = None,
+        average: float | None = None,
+    ) -> Record:
+        """Measure vectors.
+
+        Args:
+            name: of the model or the file.
+            clock: from when the vectors were begun.
+            vectors: ``[n, d]``.
+            model: that made the vectors; None for vectors from a file.
+            aligned: alignment and uniformity of the pairs.
+            average: of the STS tasks.
+        """
+        from sentcli.analysis.geometry.measures import geometry
+
+        with console.working(f"{name}: geometry of {len(vectors):,} vectors"):
+            results = geometry(vectors, self.neighbours) | (aligned or {}) | {"sts_average": average}
+        protocol = {"kind": "geometry", "pairs": list(self.pairs), "positives_above": self.above, "texts": None}
+        if self.rows is not None:
+            protocol |= asdict(self.rows.sample)
+        return analysis_record(name, protocol, results, clock, model)

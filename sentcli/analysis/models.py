@@ -1,0 +1,141 @@
+"""The models that are analysed: the vectors that they make or have made, and their STS scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli import console
+from sentcli.analysis.texts import LEAST_ITEMS
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+    from sentcli.evaluation.sts import Pairs
+    from sentcli.search.exact import Blocks
+
+
+def named_models(
+    names: Sequence[str], load: LoadOptions, *, rerun: bool = False, kept: Iterable[str | None] = ()
+) -> list[EvaluatedModel]:
+    """Return models, each of which is loaded when something has to be encoded with it.
+
+    Args:
+        names: of the models.
+        load: how they are loaded.
+        rerun: encode again what was encoded before and is kept.
+        kept: the files of texts, whose own vectors are taken where a model has made them.
+
+    Raises:
+        InputError: if a model does not exist or is named twice.
+    """
+    from sentcli.evaluation.evaluated import EvaluatedModel
+
+    check_distinct(names)
+    files = [file for file in kept if file is not None]
+    return [EvaluatedModel(name, load, rerun=rerun, kept=files) for name in names]
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise an InputError if a model, run or file of vectors is named more than once."""
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{name} is given twice")
+        seen.add(name)
+
+
+def vectors_of(model: EvaluatedModel, texts: Iterable[str]) -> TextVectors:
+    """Return the vectors of texts, from the cache or encoded now, and release the model."""
+    texts = list(texts)
+    with console.encoding(f"encoding with {model.name}", len(set(texts))) as progress:
+        vectors = model.encode(texts, progress)
+    model.release()
+    return vectors
+
+
+def stored_vectors(path: Path) -> npt.NDArray[Any]:
+    """Return the vectors of a directory or file of ``encode``, or of a ``.npy`` file ``[n, d]``.
+
+    Raises:
+        InputError: if there are no vectors or too few; DataError for a damaged file.
+    """
+    import numpy as np
+
+    blocks = _stored_blocks(path)
+    vectors: npt.NDArray[Any] = blocks.arrays[0]  # a single file is mapped into memory as it is
+    if len(blocks.arrays) > 1:
+        vectors = blocks.take(np.arange(len(blocks)))
+    if len(vectors) < LEAST_ITEMS:
+        raise InputError(f"{path}: {len(vectors)} vectors; an analysis needs at least {LEAST_ITEMS}")
+    return vectors
+
+
+def _stored_blocks(path: Path) -> Blocks:
+    """Open the vectors of a directory or file.
+
+    Raises:
+        InputError: if there are none.
+    """
+    from sentcli.io.places import Place
+    from sentcli.search.vector_directory import VectorDirectory
+    from sentcli.search.vector_file import VectorFile, vectors_in
+
+    if not path.exists():
+        raise InputError(f"there is no {path}")
+    if path.is_dir():
+        if not (path / "manifest.json").exists():
+            raise InputError(
+                f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
+            )
+        return VectorDirectory.open(path, to_search=False).blocks
+    facts = vectors_in(Place.of(path))
+    if facts is None:
+        raise InputError(
+            f"{path} holds no vectors: give what encode wrote (a directory, .npy, .parquet or .safetensors), or a "
+            "training run"
+        )
+    stored = VectorFile.open(Place.of(path), column=facts.column)
+    stored.origin.check_numbers(to_search=False)
+    return stored.blocks
+
+
+def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, list[Pairs]]:
+    """Read STS-B of a SentEval folder, or a table of pairs, as a dict with one task.
+
+    Raises:
+        InputError: unless exactly one of `data` and `pairs` is given; DataError for a file that cannot be read.
+    """
+    from sentcli.data import located
+    from sentcli.evaluation import sts
+
+    if (data is None) == (pairs is None):
+        raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
+    if pairs is not None:
+        by_name = sts.read_pairs(pairs)
+        return {Path(pairs).stem: list(chain.from_iterable(by_name.values()))}
+    assert data is not None
+    return sts.load_tasks(located(data), ["STSBenchmark"], split)
+
+
+def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
+    """Return the seven STS tasks of a SentEval folder."""
+    from sentcli.data import located
+    from sentcli.evaluation import sts
+
+    return sts.load_tasks(located(data), None, "test")
+
+
+def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:
+    """Return the mean of Spearman's correlations, times 100, over STS tasks; None if there are no tasks."""
+    from sentcli.evaluation import significance, sts
+    from sentcli.evaluation.score_kinds import SIMILARITY
+    from sentcli.evaluation.scores import average
+
+    scored_tasks = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    return average(model.measure(scored_tasks), SIMILARITY, least=1)

@@ -1,0 +1,171 @@
+"""The sections of a report on training runs: results, curves, loss terms, configuration; and on sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli.analysis.curves import training_curves
+from sentcli.pages.page import Section
+from sentcli.table import Table, flat
+
+if TYPE_CHECKING:
+    from sentcli.analysis.runs import RunMetrics
+    from sentcli.training.records import Summary
+
+RESULTS = {
+    "start": "dev at the start",
+    "best": "best dev",
+    "best_step": "at step",
+    "final": "last dev",
+    "sts_average": "STS average",
+    "senteval_average": "transfer average",
+    "held_out_perplexity": "perplexity",
+    "steps": "steps",
+    "sentences_per_second": "sentences/s",
+}
+AT_THE_END = ("senteval_average", "held_out_perplexity")
+"""Results that only some runs have, whose columns are left out where none has them."""
+WHOLE_NUMBERS = ("best_step", "steps", "sentences_per_second")
+"""Results that are shown without decimals."""
+
+
+def read_sweeps(paths: Sequence[Path]) -> dict[str, list[Summary]]:
+    """Return mean and standard deviation of each point of sweeps, by the names of their folders.
+
+    Args:
+        paths: folders of sweeps, or their files of results.
+    """
+    from sentcli.analysis.sweeps.points import read_runs
+    from sentcli.training.records import summarize
+
+    points = {}
+    for path in paths:
+        folder = path.parent if path.is_file() else path
+        points[folder.resolve().name] = summarize(run.record for run in read_runs([path]))
+    return points
+
+
+def sweep_section(name: str, points: Sequence[Summary]) -> Section:
+    """Return the table of a sweep, which `train` prints at its end: mean and standard deviation of each point."""
+    from sentcli.training.view import sweep_table
+
+    runs = sum(len(point.runs) for point in points)
+    return Section(f"Sweep {name}", table=sweep_table(f"Sweep {name}: {runs:,} runs", points))
+
+
+def run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[list[Section], str]:
+    """Return results, curves, terms of the loss, configuration and environment of training runs, and a summary.
+
+    Args:
+        folders: the runs.
+        names: what is shown of their names.
+    """
+    from sentcli.analysis.objectives.terms import read_terms, term_sections
+    from sentcli.analysis.runs import read_config, read_metrics
+
+    metrics, configs, terms = {}, {}, {}
+    for folder in folders:
+        name = names[str(folder)]
+        metrics[name], configs[name] = read_metrics(folder), read_config(folder)
+        if metrics[name].steps:
+            terms[name] = read_terms(folder)
+    table, summary = _results(metrics, configs)
+    sections = [Section("Training", table=table, file="training")]
+    if any(run.evaluations for run in metrics.values()):
+        sections.append(Section("While training", figure=training_curves(metrics), level=3))
+    sections += term_sections(terms)
+    sections += _configurations({name: config for name, config in configs.items() if config})
+    return sections, summary
+
+
+def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """Return the tables of configuration and environment of finished runs."""
+    from sentcli.pages.score_page import choices_table
+
+    if not configs:
+        return []
+    choices: list[tuple[str, Mapping[str, Any]]] = []
+    environments: list[tuple[str, Mapping[str, Any]]] = []
+    for name, config in configs.items():
+        choices.append((name, flat({**config, "environment": {}, "results": {}})))
+        environments.append((name, flat(config.get("environment", {}))))
+    configuration = choices_table("Configuration", choices)
+    environment = choices_table("Training environment", environments)
+    return [Section(table.title, table=table, level=3, folded=True) for table in (configuration, environment)]
+
+
+def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Table, str]:
+    """Return the table of results, and a sentence that names the best run."""
+    from sentcli.training.observer import STSB_DEV
+
+    results = {name: _results_of(run, configs[name].get("results") or {}) for name, run in metrics.items()}
+    measures = {name: values.get("metric", STSB_DEV[1]) for name, values in results.items()}
+    columns = _columns(list(results.values()))
+    rows = []
+    for name, values in results.items():
+        method = configs[name].get("method") or {}
+        row: dict[str, Any] = {"run": name, "method": method.get("name", ""), "dev metric": None}
+        if values.get("best") is not None:
+            row["dev metric"] = measures[name].replace("_", " ")
+        for key, column in columns.items():
+            value = values.get(key)
+            row[column] = value if isinstance(value, int | float) else None
+        rows.append(row)
+    notes = ["Spearman correlations are times 100."]
+    unfinished = [name for name, config in configs.items() if not config]
+    if unfinished:
+        notes.append(f"Not finished: {', '.join(unfinished)}.")
+    places = ".2f" if set(measures.values()) == {STSB_DEV[1]} else ".4f"
+    formats = {RESULTS[key]: places for key in ("start", "best", "final")}
+    formats |= {RESULTS[key]: ",.0f" for key in WHOLE_NUMBERS}
+    table = Table.of_rows("What training came to", rows, formats=formats, notes=notes)
+    return table, _summary(results, measures)
+
+
+def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the results that are shown, with the names of their columns."""
+    columns = {}
+    for key, column in RESULTS.items():
+        is_known = any(values.get(key) is not None for values in results)
+        if is_known or key not in AT_THE_END:
+            columns[key] = column
+    return columns
+
+
+def _summary(results: Mapping[str, Mapping[str, Any]], measures: Mapping[str, str]) -> str:
+    """Return the sentence on the number of runs, and the best score if all were measured on the same dev set."""
+    from sentcli.training.observer import shown
+
+    summary = "1 training run" if len(results) == 1 else f"{len(results)} training runs"
+    scores = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
+    dev_sets = {(results[name].get("name"), measures[name]) for name in scores}
+    if len(dev_sets) != 1:
+        return f"{summary}."
+    ((_, metric),) = dev_sets
+    best = max(scores.values())
+    of_runs = ", ".join(name for name, score in scores.items() if score == best)
+    words = metric.replace("_", " ")
+    return f"{summary}: the best score on the dev set is {shown(metric, best)} ({words}), of {of_runs}."
+
+
+def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the results of a run with the scores on the dev set that decides, before its end those of its metrics."""
+    from sentcli.training.observer import with_dev_scores
+
+    if results:
+        return with_dev_scores(results)
+    so_far: dict[str, Any] = {"steps": 0}
+    if metrics.steps:
+        so_far["steps"] = metrics.steps[-1]["step"]
+    logged = dict.fromkeys(key for line in metrics.evaluations for key in line)
+    dev = next((key for key in logged if key.startswith("dev_")), None)
+    if dev is None:
+        return so_far
+    steps, scores = metrics.column(dev)
+    if scores:
+        best = scores.index(max(scores))
+        so_far |= {"start": scores[0], "best": scores[best], "best_step": steps[best]}
+        so_far["metric"] = dev.removeprefix("dev_")
+    return so_far

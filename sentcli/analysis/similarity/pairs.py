@@ -1,0 +1,115 @@
+"""Sentence pairs with gold scores, and the cosines that models give them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sentcli.analysis.folder import analysis_record
+from sentcli.analysis.models import vectors_of
+from sentcli.analysis.texts import LEAST_ITEMS
+from sentcli.command.result import Clock, Record
+from sentcli.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.sts import Pairs
+
+    Values = npt.NDArray[np.float64]
+
+GOLD, COSINE = "gold score", "cosine"
+FEATURES = {
+    "gold": "gold score",
+    "length": "same length",
+    "first_word": "same first word",
+    "function_words": "function words in common",
+    "other_words": "other words in common",
+}
+
+
+class GoldPairs:
+    """Sentence pairs with gold scores, and the cosines that models give them.
+
+    Args:
+        name: of the pairs.
+        subsets: the pairs.
+        source: the file, for an error.
+        top: pairs to list, of those least and of those most agreed with.
+
+    Raises:
+        InputError: if there are too few pairs.
+    """
+
+    def __init__(self, name: str, subsets: list[Pairs], source: str, top: int) -> None:
+        import numpy as np
+
+        from sentcli.analysis.similarity import gold
+        from sentcli.evaluation.pair_surface import surface
+
+        self.name, self.subsets, self.top = name, subsets, top
+        self.gold = np.concatenate([subset.gold for subset in subsets])
+        if len(self.gold) < LEAST_ITEMS:
+            raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {LEAST_ITEMS}")
+        self.first: list[str] = []
+        self.second: list[str] = []
+        for subset in subsets:
+            self.first += subset.first
+            self.second += subset.second
+        self.features = {"gold": self.gold, **surface(self.first, self.second)}
+        self.edges = gold.edges(self.gold)
+        self.bin_names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(self.edges)]
+        self.cosines: dict[str, Values] = {}
+        """The cosines of each model ``[n]``, by its short name."""
+        self.results: dict[str, dict[str, Any]] = {}
+        """The JSON of each model, by its short name."""
+
+    def measure(self, model: EvaluatedModel, name: str) -> Record:
+        """Measure a model under its short name; the correlations are those of ``sts-eval``."""
+        import numpy as np
+
+        from sentcli.analysis.similarity import gold
+        from sentcli.evaluation import sts
+        from sentcli.evaluation.pair_surface import followed
+        from sentcli.evaluation.score_kinds import AGGREGATIONS
+
+        clock = Clock()
+        vectors = vectors_of(model, [*self.first, *self.second])
+        first, second = vectors.of(self.first), vectors.of(self.second)
+        mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
+        cosines = sts.cosine(first, second)
+        centred = sts.cosine(first - mean, second - mean)
+        score = sts.SimilarityTask(self.name, self.subsets).score(None, vectors)
+        bins = gold.bins(cosines, self.gold, self.edges)
+        differences = gold.rank_difference(cosines, self.gold)
+        least, most = gold.disagreements(differences, self.top)
+        self.cosines[name] = cosines
+        self.results[name] = {
+            "pairs": len(cosines),
+            "spearman": score.metrics["spearman"],
+            "pearson": score.metrics["pearson"],
+            "bins": bins.astype(object).where(bins.notna(), None).to_dict("records"),
+            "follows": {"raw": followed(cosines, self.features), "centred": followed(centred, self.features)},
+            "least_agreed": [self._pair(row, cosines, differences) for row in least],
+            "most_agreed": [self._pair(row, cosines, differences) for row in most],
+        }
+        protocol = {
+            "kind": "similarity",
+            "pairs": self.name,
+            "similarity": "cosine",
+            "aggregation": AGGREGATIONS["all"].title,
+            "bins": self.edges.tolist(),
+        }
+        return analysis_record(model.name, protocol, self.results[name], clock, model)
+
+    def _pair(self, row: int, cosines: Values, differences: Values) -> dict[str, Any]:
+        """Return the JSON of a pair."""
+        return {
+            "sentence1": self.first[row],
+            "sentence2": self.second[row],
+            "gold": float(self.gold[row]),
+            "cosine": float(cosines[row]),
+            "rank_difference": float(differences[row]),
+        }

@@ -1,0 +1,191 @@
+"""The tables and figures of ``analyze similarity``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from sentcli.analysis.similarity.gold import DENSITY_POINTS, bin_numbers, density
+from sentcli.analysis.similarity.pairs import COSINE, FEATURES, GOLD, GoldPairs
+from sentcli.pages import style
+from sentcli.pages.page import Figure, Section
+from sentcli.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MEAN = "mean and standard deviation of a bin"
+
+
+def sections(pairs: GoldPairs) -> list[Section]:
+    """Return figures and tables of all measured models."""
+    measured = [pd.DataFrame(results["bins"]).assign(model=name) for name, results in pairs.results.items()]
+    bins = pd.concat(measured).assign(bin=pairs.bin_names * len(measured))
+    bins = bins.astype({"mean": float, "deviation": float})
+    note = f"{len(pairs.gold):,} pairs of {pairs.name}, gold scores {pairs.gold.min():g} to {pairs.gold.max():g}."
+    page_sections = [
+        Section("Correlation with gold scores", (note,), _correlations(pairs), file="correlations"),
+        Section("What the cosine follows", table=_follows(pairs), file="follows"),
+        Section("Cosine against gold score", figure=_scatter(pairs, bins)),
+        Section("Densities by gold score", figure=_ridge(pairs, bins)),
+        Section("Cosine by gold score", table=_binned(bins), file="bins"),
+    ]
+    for number, (name, results) in enumerate(pairs.results.items(), 1):
+        for kind in ("least", "most"):
+            table = _listed(f"{kind.capitalize()} agreed with by {name}", results[f"{kind}_agreed"])
+            page_sections.append(Section(table.title, table=table, file=f"{kind}-agreed-{number}", folded=True))
+    return page_sections
+
+
+def _correlations(pairs: GoldPairs) -> Table:
+    rows = []
+    for name, results in pairs.results.items():
+        cosines = pairs.cosines[name]
+        row = {
+            "model": name,
+            "pairs": results["pairs"],
+            "Spearman": results["spearman"],
+            "Pearson": results["pearson"],
+            "mean cosine": float(cosines.mean()),
+            "sd of cosine": float(cosines.std(ddof=1)),
+        }
+        rows.append(row)
+    formats = {"mean cosine": ".3f", "sd of cosine": ".3f"}
+    title = f"Cosine and gold score of {pairs.name}"
+    return Table.of_rows(title, rows, formats=formats, notes=("Correlations times 100.",))
+
+
+def _follows(pairs: GoldPairs) -> Table:
+    from sentcli.evaluation.pair_surface import followed
+
+    features = {}
+    for name, results in pairs.results.items():
+        features[name] = results["follows"]["raw"]
+        features[f"{name}, centred"] = results["follows"]["centred"]
+    features[GOLD] = {**followed(pairs.gold, pairs.features), "gold": None}
+    notes = (
+        "Spearman, times 100, with features of the pairs: difference in words, the same first word, Jaccard "
+        "similarity of the English stop words (scikit-learn's) and of the other words.",
+        "Centred: the mean of all the sentences' vectors is taken off first, which contrastive training does, too.",
+    )
+    rows = [[name, *map(values.get, FEATURES)] for name, values in features.items()]
+    return Table(f"What the cosine follows on {pairs.name}", ("values", *FEATURES.values()), rows, notes=notes)
+
+
+def _scatter(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
+    """Return a panel for each model with every pair, and the mean of each bin of gold scores.
+
+    Args:
+        pairs: the measured pairs.
+        bins: a row for each model and bin, as `bins` of `gold` has them.
+    """
+    texts = [f"{first} | {second}" for first, second in zip(pairs.first, pairs.second, strict=True)]
+    groups = [f"gold {score:g}" for score in pairs.gold]
+    parts, lines, about = [], {}, []
+    for name, cosines in pairs.cosines.items():
+        dots = {"x": pairs.gold, "y": cosines, "label": texts, "group": groups}
+        lines[name] = _means(name, bins)
+        parts += [pd.DataFrame({"panel": name, "series": "pairs", **dots}), lines[name]]
+        own = _filled(name, bins)
+        first, last = own.iloc[0], own.iloc[-1]
+        about.append(
+            f"{name}: Spearman {pairs.results[name]['spearman']:.2f}, mean cosine rises from {first['mean']:.2f} at "
+            f"gold {first['bin']} to {last['mean']:.2f} at {last['bin']}"
+        )
+    ends = style.limits(*pairs.cosines.values())
+
+    def draw(name: str, axes: Axes) -> None:
+        axes.scatter(pairs.gold, pairs.cosines[name], **style.dots(0, len(pairs.gold)))
+        style.lines(axes, lines[name], ["pairs", MEAN])
+        title = f"{name} (Spearman {pairs.results[name]['spearman']:.1f})"
+        axes.set(title=title, xlabel=GOLD, ylabel=COSINE, ylim=ends)
+
+    note = "A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation"
+    panels = {name: partial(draw, name) for name in pairs.cosines}
+    title = "Cosine against gold score"
+    return Figure("similarity-scatter", title, panels, pd.concat(parts), "; ".join(about), note)
+
+
+def _filled(model: str, bins: pd.DataFrame) -> pd.DataFrame:
+    """Return the bins of a model that have pairs."""
+    return bins[(bins["model"] == model) & (bins["pairs"] > 0)]
+
+
+def _means(model: str, bins: pd.DataFrame) -> pd.DataFrame:
+    """Return the line of the means of a model's bins, with a band of one standard deviation."""
+    own = _filled(model, bins)
+    mean, spread = own["mean"], own["deviation"].fillna(0.0)
+    line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
+    return pd.DataFrame({"panel": model, "series": MEAN, **line})
+
+
+def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
+    """Return a panel for each model with the density of the cosines in each bin of gold scores.
+
+    Args:
+        pairs: the measured pairs.
+        bins: a row for each model and bin, as `bins` of `gold` has them.
+    """
+    ends = style.limits(*pairs.cosines.values())
+    at = np.linspace(max(ends[0], -1), min(ends[1], 1), DENSITY_POINTS)
+    numbers = bin_numbers(pairs.gold, pairs.edges)
+    parts, about = [], []
+    for model, cosines in pairs.cosines.items():
+        heights = [density(cosines[numbers == i], at) for i in range(len(pairs.bin_names))]
+        # height of the highest density; the baselines of two densities are 1 apart
+        scale = 0.9 / max(float(np.max(heights)), 1e-12)
+        for i, (name, height) in enumerate(zip(pairs.bin_names, heights, strict=True)):
+            area = {"x": at, "height": scale * height, "low": float(i)}
+            parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))
+        about.append(f"{model}: {_spread(_filled(model, bins))}")
+    data = pd.concat(parts)
+
+    def draw(model: str, axes: Axes) -> None:
+        areas = data[data["panel"] == model].groupby("series", sort=False)
+        for i, (_, area) in enumerate(areas):
+            top = area["low"] + area["height"]
+            axes.fill_between(area["x"], area["low"], top, color=style.colour(i), alpha=0.3, linewidth=0)
+            axes.plot(area["x"], top, **style.line(i, markers=False))
+        highest = len(pairs.bin_names) - 0.02
+        axes.set_yticks(range(len(pairs.bin_names)), pairs.bin_names)
+        axes.yaxis.grid(visible=False)
+        axes.set(title=model, xlabel=COSINE, ylabel=GOLD, xlim=ends, ylim=(-0.15, highest))
+
+    note = "Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area"
+    panels = {model: partial(draw, model) for model in pairs.cosines}
+    title = "Densities of cosine by gold score"
+    return Figure("similarity-density", title, panels, data, "; ".join(about), note)
+
+
+def _spread(bins: pd.DataFrame) -> str:
+    """Return mean and standard deviation of the cosines of some bins in words."""
+    parts = []
+    for row in bins.itertuples():
+        words = f"gold {row.bin}: {row.mean:.2f}"
+        if pd.notna(row.deviation):
+            words += f" ± {row.deviation:.2f}"
+        parts.append(words)
+    return ", ".join(parts)
+
+
+def _binned(bins: pd.DataFrame) -> Table:
+    """Return the cosines in each bin of gold scores, for each model."""
+    frame = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
+    note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
+    return Table.of_frame("Cosine by gold score", frame, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
+
+
+def _listed(title: str, pairs: Sequence[dict[str, Any]]) -> Table:
+    """Return pairs as a table, given as in the JSON."""
+    columns = ("first sentence", "second sentence", "gold", "cosine", "rank difference")
+    note = (
+        "Rank difference: rank of the cosine less rank of the gold score, from 0 to 1; above 0 the model holds the "
+        "sentences for more alike than people do."
+    )
+    rows = [list(pair.values()) for pair in pairs]
+    formats = {"cosine": ".3f", "rank difference": "+.3f"}
+    return Table(title, columns, rows, formats=formats, notes=(note,), wide=columns[:2])

@@ -1,0 +1,104 @@
+"""What both analyses of sweeps need: the paths, the names of scores, lines of a figure and the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_doc import Doc
+
+from sentcli.analysis.folder import analysis_record
+from sentcli.command.declaration import Flag
+from sentcli.command.result import Clock, Record
+from sentcli.pages import style
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sentcli.analysis.sweeps.points import FinishedRun
+
+BANDS = "Points are means over seeds, bands one standard deviation."
+Sweeps = Annotated[
+    list[Path],
+    Doc("Folders of train --sweep or --seeds, or their results.jsonl."),
+    Flag(metavar="PATH...", positional=True),
+]
+
+
+def record_of_points(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Record:
+    """Return the JSON object of an analysis: the curve of each system, with the choices of the analysis."""
+    curves: dict[str, list[dict[str, Any]]] = {}
+    scores = measured_scores(points)
+    for point in points.to_dict("records"):
+        entry = {"value": point["value"]}
+        for score in scores:
+            if not isnan(point[score]):
+                deviation = None if isnan(point[f"{score}_sd"]) else point[f"{score}_sd"]
+                entry[score] = {"mean": point[score], "sd": deviation, "runs": point["runs"]}
+        curves.setdefault(point["system"], []).append(entry)
+    models = dict.fromkeys(str(run.record.get("model")) for run in runs)
+    results = {"curves": [{"system": system, "points": entries} for system, entries in curves.items()]}
+    protocol = {"kind": kind, **choices, "runs": len(runs)}
+    return analysis_record(", ".join(models), protocol, results, Clock())
+
+
+def measured_scores(points: pd.DataFrame) -> list[str]:
+    """Return the scores that some points have, the test score first."""
+    from sentcli.analysis.sweeps.points import SCORE_TITLES
+
+    return [score for score in SCORE_TITLES if points[score].notna().any()]
+
+
+def best_points(points: pd.DataFrame, setting: str) -> list[str]:
+    """Return a sentence for each score that names the best system and its value of a setting."""
+    sentences = []
+    for score in measured_scores(points):
+        best = points.loc[points[score].idxmax()]
+        value = f"{setting} {value_text(best['value'])}"
+        sentences.append(f"Best {short_label(score)}: {best[score]:.2f}, {best['system']} at {value}.")
+    return sentences
+
+
+def label(score: str) -> str:
+    """Return the name of a score with its unit."""
+    from sentcli.analysis.sweeps.points import SCORE_TITLES
+
+    return SCORE_TITLES[score]
+
+
+def short_label(score: str) -> str:
+    """Return the name of a score without its unit."""
+    return label(score).split(" (")[0]
+
+
+def slug(text: str) -> str:
+    """Return a text as a part of a file's name."""
+    signs = [sign if sign.isalnum() else "-" for sign in text.lower()]
+    return "".join(signs).strip("-")
+
+
+def value_text(value: Any) -> str:
+    """Return the value of a setting as people read it."""
+    return style.plain(value) if isinstance(value, float) else str(value)
+
+
+def score_lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
+    """Return the lines of a score, with a band of one standard deviation for systems that have several runs."""
+    import pandas as pd
+
+    scored = points[points[score].notna()]
+    mean, deviation = scored[score], scored[f"{score}_sd"]
+    several = deviation.notna().groupby(scored["system"]).transform("any")
+    half = deviation.fillna(0)
+    return pd.DataFrame(
+        {
+            "panel": panel,
+            "series": scored["system"],
+            "x": scored["value"],
+            "y": mean,
+            "low": (mean - half).where(several),
+            "high": (mean + half).where(several),
+        }
+    )
