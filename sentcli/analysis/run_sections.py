@@ -136,7 +136,7 @@ def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _summary(results: Mapping[str, Mapping[str, Any]], measures: Mapping[str, str]) -> str:
     """Return the sentence on the number of runs, and the best score if all were measured on the same dev set."""
-    from sentcli.training.observer import shown
+    from sentcli.training.observer import score_text
 
     summary = "1 training run" if len(results) == 1 else f"{len(results)} training runs"
     scores = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
@@ -147,7 +147,7 @@ def _summary(results: Mapping[str, Mapping[str, Any]], measures: Mapping[str, st
     best = max(scores.values())
     of_runs = ", ".join(name for name, score in scores.items() if score == best)
     words = metric.replace("_", " ")
-    return f"{summary}: the best score on the dev set is {shown(metric, best)} ({words}), of {of_runs}."
+    return f"{summary}: the best score on the dev set is {score_text(metric, best)} ({words}), of {of_runs}."
 
 
 def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _check_types(types: Mapping[str, str], survey: Survey) -> None:
 
 def _say_types(survey: Survey) -> None:
     """Say which types the columns have, and which stay text although most of their values are something else."""
-    types = [f"{name} {kind}" for name, kind in survey.found.items() if name in survey.column_types]
+    types = [f"{name} {kind}" for name, kind in survey.column_type_names.items() if name in survey.column_types]
     if types:
         console.note(f"types of the columns: {', '.join(types)} (--types chooses others)")
     for name, odd in survey.mixed.items():

@@ -72,7 +72,7 @@ class Sample:
 def read_sample(files: Inputs, shard_rows: int) -> Sample:
     """Read all rows once, draw at most `SAMPLE` texts, and write some blocks of rows to a temporary file."""
     from sentcli.io.blocks import blocks
-    from sentcli.io.sampling import drawn
+    from sentcli.io.sampling import reservoir_sample
     from sentcli.io.writers import OutputPlan, parquet_writer
 
     survey, weighed = files.survey, 0
@@ -99,7 +99,7 @@ def read_sample(files: Inputs, shard_rows: int) -> Sample:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "rows.parquet")
         with parquet_writer(file, plan, with_vectors=False) as weigh, console.counting("reading", survey.rows) as told:
-            texts, distinct = drawn(encoded(told, weigh), SAMPLE)
+            texts, distinct = reservoir_sample(encoded(told, weigh), SAMPLE)
         return Sample(texts, distinct, round(file.stat().st_size * survey.rows / max(weighed, 1)))
 
 

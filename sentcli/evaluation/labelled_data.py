@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli import console
-from sentcli.data import located
+from sentcli.data import dataset_path
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import significance, sts
 from sentcli.evaluation.evaluated import OwnTask
@@ -84,7 +84,7 @@ def _expanded(file: str, kind: Kind | None) -> list[str]:
     files = input_files([file])
     if is_remote(file) or files != [file]:
         return files
-    path = Path(file) if Path(file).exists() else located(Path(canonical(file)))
+    path = Path(file) if Path(file).exists() else dataset_path(Path(canonical(file)))
     if not path.is_dir():
         return [str(path)]
     if is_beir(path) or kind == "retrieval":
@@ -140,7 +140,7 @@ def _read(
             f"{table.columns[-1]} has classes ({classes}), and nothing here scores pairs with a class: train --method "
             "sbert-nli learns from them; if they mean yes and no, write 1 and 0; if they are scores, numbers",
         )
-    console.note(f"{name}: {table.taken}")
+    console.note(f"{name}: {table.reading}")
     if table.skipped:
         console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")
     groups = table.contradictions()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentcli import console
-from sentcli.data import located
+from sentcli.data import dataset_path
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.reranking import EvaluatedReranker
@@ -67,7 +67,7 @@ def load_sets(paths: Sequence[Path], split: str | None) -> list[Collection]:
     collections: list[Collection] = []
     for path in paths:
         folder_or_name = path if path.exists() else Path(canonical(str(path)))
-        collection = load_collection(located(folder_or_name), split)
+        collection = load_collection(dataset_path(folder_or_name), split)
         if any(collection.name == other.name for other in collections):
             raise InputError(f"--beir {path}: there is a set {collection.name} already; rename the folder")
         collections.append(collection)

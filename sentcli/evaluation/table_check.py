@@ -17,7 +17,7 @@ from sentcli.io.labelled import NAMED_ROWS, LabelledTable
 from sentcli.io.labelled_kinds import Kind
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import Source, open_source
-from sentcli.io.text_checks import TITLES, Found, TextChecks, repeated
+from sentcli.io.text_checks import TITLES, Occurrences, TextChecks, repeated
 from sentcli.table import Table
 
 CHECK_TITLES = {"equal_rows": "equal rows", "repeated_ids": "repeated ids", **TITLES}
@@ -35,7 +35,7 @@ class TableCheck:
     broken_lines: Sequence[InputError]
     wrong_values: Sequence[InputError]
     id_column: str | None
-    checks: Mapping[str, Found]
+    checks: Mapping[str, Occurrences]
     """What may be wrong with rows, how often, and where first: line and column, or two lines."""
     lengths: Mapping[str, Any]
     """Median and greatest length of the texts, with their unit."""
@@ -83,7 +83,7 @@ class TableCheck:
         """Return a row for each fact."""
         table, unit = self.table, self.table.unit
         rows: list[list[Any]] = [
-            ["read as", table.taken],
+            ["read as", table.reading],
             ["rows", len(table) + table.skipped + len(self.wrong_values)],
         ]
         places = [f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS]]
@@ -172,7 +172,7 @@ def _id_column(source: Source, id_field: str | None) -> str | None:
     return id_field
 
 
-def _checks(source: Source, table: LabelledTable, id_column: str | None) -> dict[str, Found]:
+def _checks(source: Source, table: LabelledTable, id_column: str | None) -> dict[str, Occurrences]:
     """Return what may be wrong with rows, and where first: line and column, or two lines."""
     values = table.values or [None] * len(table)
     rows = zip(zip(*table.texts, values, strict=True), table.lines, strict=True)
@@ -198,7 +198,7 @@ def _counted(count: int, where: str) -> str:
     return f"{count:,}: {where}" if where else f"{count:,}"
 
 
-def _found_words(found: Found, unit: str) -> str:
+def _found_words(found: Occurrences, unit: str) -> str:
     """Return how often something was found, and where."""
     if not found.count:
         return "0"

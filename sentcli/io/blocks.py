@@ -73,7 +73,7 @@ class Survey:
     """The Arrow type of each column besides id and text."""
     casts: dict[str, Any] = field(default_factory=dict)
     """The Arrow type of each column that has texts to be converted."""
-    found: dict[str, str] = field(default_factory=dict)
+    column_type_names: dict[str, str] = field(default_factory=dict)
     """The type that was found in the texts of each column of CSV and TSV files, by its name."""
     mixed: dict[str, str] = field(default_factory=dict)
     """The columns that stay text because they mix values of a type with others, with the first other value."""
@@ -129,7 +129,7 @@ def _add_types(surveyed: Survey, columns: Columns) -> None:
         if kind_name != TEXT:
             surveyed.casts[name] = kind
         if name not in columns.given:
-            surveyed.found[name] = kind_name
+            surveyed.column_type_names[name] = kind_name
         if column.mixed:
             surveyed.mixed[name] = column.mixed
 

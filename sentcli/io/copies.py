@@ -98,12 +98,12 @@ def local_file(name: str) -> Place:
     """
     address = Address(name)
     state = stores.state(address)
-    if address.whole in _local_files:
-        copied_state, path = _local_files[address.whole]
+    if address.full_url in _local_files:
+        copied_state, path = _local_files[address.full_url]
         if copied_state == state and path.exists():
             return Place(address, path)
     path = scratch() / local_name(address)
-    _local_files[address.whole] = stores.download(address, path), path
+    _local_files[address.full_url] = stores.download(address, path), path
     return Place(address, path)
 
 

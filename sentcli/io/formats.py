@@ -332,7 +332,7 @@ def id_of(value: object) -> str:
         raise ValueError(f"is {value!r}, a floating-point number: write ids as texts or whole numbers")
     if isinstance(value, list | dict | bool):
         raise ValueError(f"is {kind_of(value)}, not an id")
-    return str(as_text(value))
+    return str(decode_bytes(value))
 
 
 def is_null(value: object) -> bool:
@@ -340,7 +340,7 @@ def is_null(value: object) -> bool:
     return value is None or (isinstance(value, float) and value != value)
 
 
-def as_text(value: Any) -> Any:
+def decode_bytes(value: Any) -> Any:
     """Return a value with bytes as the text that they are in UTF-8, also inside of lists and objects.
 
     Raises:
@@ -353,9 +353,9 @@ def as_text(value: Any) -> Any:
             problem = f"is bytes that are no text in UTF-8 ({value[:8]!r}); write it as text, or leave the column out"
             raise ValueError(problem) from None
     if isinstance(value, list):
-        return list(map(as_text, value))
+        return list(map(decode_bytes, value))
     if isinstance(value, dict):
-        return {key: as_text(item) for key, item in value.items()}
+        return {key: decode_bytes(item) for key, item in value.items()}
     return value
 
 

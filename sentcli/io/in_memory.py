@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.io import copies
-from sentcli.io.formats import as_text, is_null
+from sentcli.io.formats import decode_bytes, is_null
 from sentcli.io.places import is_remote
 from sentcli.io.sources import FORMATS, IN_MEMORY, is_in_memory
 
@@ -278,7 +278,7 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], name: str) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON holds it: missing ones as null, numbers of NumPy as numbers, dates as text."""
-    value = value.tolist() if hasattr(value, "tolist") else as_text(value)
+    value = value.tolist() if hasattr(value, "tolist") else decode_bytes(value)
     if type(value).__name__ in ("NaTType", "NAType") or is_null(value):
         return None
     if isinstance(value, str | int | float | list | dict):

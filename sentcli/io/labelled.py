@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.formats import as_text, headless, is_null, kind_of, say_quoted
+from sentcli.io.formats import decode_bytes, headless, is_null, kind_of, say_quoted
 from sentcli.io.labelled_kinds import KINDS, Kind, Layout
 from sentcli.io.labelled_records import columns_of, labelled_records
 from sentcli.io.sources import Source, open_source
@@ -63,7 +63,7 @@ class LabelledTable:
         return replace(self, texts=texts, values=of(self.values), lines=of(self.lines), groups=of(self.groups))
 
     @property
-    def taken(self) -> str:
+    def reading(self) -> str:
         """What the table was taken for, with its first row: ``0/1 pairs: a, b, label; 149 of 400 are 1; line 2:``."""
         cells = [repr(texts[0][:60]) for texts in self.texts]
         if self.values is not None:
@@ -272,7 +272,7 @@ def _group(record: dict[str, Any], name: str) -> str:
         raise ValueError(f"no column {name!r} of groups{nearest(name, list(record))}; it has {', '.join(record)}")
     if is_null(record[name]):
         raise ValueError(f"{name} is {kind_of(record[name])}, and names the group of the row")
-    return str(as_text(record[name]))
+    return str(decode_bytes(record[name]))
 
 
 def is_empty(value: Any) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import permutations
 from typing import Any, Literal
 
-from sentcli.io.formats import as_text, kind_of
+from sentcli.io.formats import decode_bytes, kind_of
 
 YES, NO = frozenset({"1", "yes", "true"}), frozenset({"0", "no", "false"})
 YES_OR_NO = YES | NO
@@ -123,6 +123,6 @@ def read_class(value: Any, column: str, _: Mapping[str, float]) -> str:
     if isinstance(value, list | dict):
         raise ValueError(f"{column} is {kind_of(value)}, not the name of a class")
     try:
-        return str(as_text(value))
+        return str(decode_bytes(value))
     except ValueError as error:
         raise ValueError(f"{column} {error}") from None

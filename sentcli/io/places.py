@@ -95,7 +95,7 @@ class Address(str):
     Copies that are pickled have the public part alone.
     """
 
-    whole: str
+    full_url: str
     """The address with user, password and query."""
 
     def __new__(cls, name: str) -> Address:
@@ -116,7 +116,7 @@ class Address(str):
             _check_object(scheme, rest)
             public = whole = f"{scheme}://{rest}"
         address = super().__new__(cls, public)
-        address.whole = whole
+        address.full_url = whole
         return address
 
     def __str__(self) -> str:
@@ -167,7 +167,7 @@ def _check_object(scheme: str, name: str) -> None:
 
 def whole_name(name: str) -> str:
     """Return a name with user, password and query, if it is a web address that has them."""
-    return name.whole if isinstance(name, Address) else name
+    return name.full_url if isinstance(name, Address) else name
 
 
 def is_remote(name: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from sentcli.io.formats import as_text
+from sentcli.io.formats import decode_bytes
 from sentcli.io.sources import OF_BINARY, Source
 
 _WITH_BYTES = (bytes, list, dict)
@@ -76,7 +76,7 @@ class RowBatch:
         positions = [position for position, value in enumerate(values) if isinstance(value, _WITH_BYTES)]
         for position in positions:
             try:
-                values[position] = as_text(values[position])
+                values[position] = decode_bytes(values[position])
             except ValueError as error:
                 raise self.source.error(f"{name!r} {error}", self.lines[part][position]) from None
         return values

@@ -70,7 +70,7 @@ class DistinctTexts(Generic[Facts]):
         return Sample(len(self.kept), len(self.seen), self.seed)
 
 
-def drawn(texts: Iterable[str], count: int) -> tuple[list[str], int]:
+def reservoir_sample(texts: Iterable[str], count: int) -> tuple[list[str], int]:
     """Draw at most `count` of some texts, the same each time, and count all of them (Vitter's algorithm R)."""
     random = np.random.default_rng(0)
     sample: list[str] = []

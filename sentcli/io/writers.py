@@ -170,11 +170,11 @@ def arrow_column(values: Sequence[Any], kind: Any) -> pa.Array:
     import pyarrow as pa
 
     if pa.types.is_string(kind):
-        return pa.array(map(as_text, values), kind)
+        return pa.array(map(text_cell, values), kind)
     return pa.array(values, kind)
 
 
-def as_text(value: Any) -> str | None:
+def text_cell(value: Any) -> str | None:
     """Return a value of a column of texts: as it is, or as JSON."""
     if value is None or isinstance(value, str):
         return value

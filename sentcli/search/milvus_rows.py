@@ -18,7 +18,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import decode
-from sentcli.io.writers import as_text
+from sentcli.io.writers import text_cell
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.search.conditions import All, Either, Tree
@@ -139,7 +139,7 @@ def stored_value(value: Any, kind: str) -> Any:
     if kind == "float":
         return float(value)
     if kind == TEXT:
-        return shortened(as_text(value) or "")
+        return shortened(text_cell(value) or "")
     return value
 
 

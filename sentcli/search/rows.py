@@ -20,7 +20,7 @@ from sentcli.io.places import Place
 from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING
-from sentcli.io.writers import arrow_column, as_json, as_text
+from sentcli.io.writers import arrow_column, as_json, text_cell
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Mask
 
@@ -232,7 +232,7 @@ def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
                 table = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
                 table.writerow(rows.schema)
                 for record in records:
-                    table.writerow([as_text(record.get(name)) for name in rows.schema])
+                    table.writerow([text_cell(record.get(name)) for name in rows.schema])
 
 
 def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pa.Table:

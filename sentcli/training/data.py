@@ -78,8 +78,8 @@ class TrainingSentences:
     """The score of each pair, between 0 and 1."""
     score_range: tuple[float, float] = STSB_RANGE
     """The scores in the files that became 0 and 1."""
-    taken: tuple[str, ...] = ()
-    """What each table was taken for, as `LabelledTable.taken` says it."""
+    readings: tuple[str, ...] = ()
+    """What each table was taken for, as `LabelledTable.reading` says it."""
 
     @property
     def sentences(self) -> Sequence[str]:

@@ -109,7 +109,7 @@ class TrainRequest:
         if layout is not None and views is None:
             is_plain = takes_text and self.without_labels(layout)
             if not is_plain and not method.takes(layout.kind):
-                needs = f"{method.name} needs {method.needs}; {fitting(layout.kind)}"
+                needs = f"{method.name} needs {method.needs}; {methods_that_take(layout.kind)}"
                 raise InputError(f"{self.files[0]} holds {layout.holds}, and {needs}")
         if views is None or not takes_text or not self.files:
             return method
@@ -154,7 +154,7 @@ class TrainRequest:
         return Subset(limit, data.fraction, subset_seed)
 
 
-def fitting(kind: Kind | None) -> str:
+def methods_that_take(kind: Kind | None) -> str:
     """Return a clause that names the methods that learn from a kind of table, or from text if it is None."""
     names = [name for name, method in METHODS.items() if method.takes(kind)]
     return f"what learns from it: {', '.join(names)}"
@@ -164,5 +164,5 @@ def methods_for(data: list[str], fields: str | None, kind: Kind | None) -> str:
     """Return a sentence that says what the first file of the data holds, and which methods learn from it."""
     layout = layout_of(data, fields, kind)
     if layout is None:
-        return f"{data[0]} holds text without labels; {fitting(None)}"
-    return f"{data[0]} holds {layout.holds}; {fitting(layout.kind)}"
+        return f"{data[0]} holds text without labels; {methods_that_take(None)}"
+    return f"{data[0]} holds {layout.holds}; {methods_that_take(layout.kind)}"

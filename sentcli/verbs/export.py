@@ -163,11 +163,11 @@ def export(
 def _sample(file: str, text_field: str) -> list[str]:
     """Draw `SAMPLED` of the texts of a file, and return the different ones among them."""
     from sentcli.io.readers import ReadOptions, rows
-    from sentcli.io.sampling import drawn
+    from sentcli.io.sampling import reservoir_sample
     from sentcli.io.sources import open_source
 
     found = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))
-    sample, _ = drawn((row.text for row in found if row is not None and row.text.strip()), SAMPLED)
+    sample, _ = reservoir_sample((row.text for row in found if row is not None and row.text.strip()), SAMPLED)
     texts = list(dict.fromkeys(sample))
     if len(texts) < LEAST_TEXTS:
         raise InputError(

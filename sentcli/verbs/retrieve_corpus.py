@@ -64,7 +64,7 @@ def search_corpus(
     if options.queries is not None:
         queries += read_queries(open_source(options.queries, options.query_format))
     record = Record("retrieve", "bm25", environment=environment("cpu", "fp32"))
-    found = Found([], [])
+    found = FoundHits([], [])
     with open_corpus(options, search, load) as opened:
         corpus = _selected(opened, options)
         if options.where is not None:
@@ -163,7 +163,7 @@ def _typed_queries() -> Iterator[Sequence[Query]]:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundHits:
     """The hits of queries, for the JSON and for the console."""
 
     lines: list[dict[str, Any]]
@@ -177,7 +177,9 @@ def _counts_json(column: str, counts: Sequence[tuple[Any, int]]) -> dict[str, An
     return {"column": column, "values": json.loads(json.dumps(values, default=str))}
 
 
-def _searched(searching: CorpusSearch, queries: Sequence[Query], options: CorpusOptions, *, keep_all: bool) -> Found:
+def _searched(
+    searching: CorpusSearch, queries: Sequence[Query], options: CorpusOptions, *, keep_all: bool
+) -> FoundHits:
     """Search, and write or print the hits as they come.
 
     Args:
@@ -187,7 +189,7 @@ def _searched(searching: CorpusSearch, queries: Sequence[Query], options: Corpus
         keep_all: return the hits of all queries.
     """
     several = len(searching.options.ways) > 1
-    found = Found([], [])
+    found = FoundHits([], [])
     blocks: Iterable[Sequence[Query]] = _typed_queries()
     counting: Any = nullcontext(lambda count: None)
     if options.has_queries:

@@ -43,12 +43,12 @@ def senteval(
       sentcli senteval -m minilm --data downstream --protocol lbfgs --tasks MR,TREC
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
-    from sentcli.data import located
+    from sentcli.data import dataset_path
     from sentcli.evaluation import probe, relatedness, significance, sts, transfer
     from sentcli.evaluation.evaluated import Task, score_model
     from sentcli.evaluation.score_kinds import TRANSFER
 
-    data = located(data)
+    data = dataset_path(data)
     task_names = names(tasks) or list(transfer.AVERAGED)
     examples = transfer.load_tasks(data, [name for name in task_names if name not in sts.SPLITS])
     graded = relatedness.load_tasks(data, [name for name in task_names if name in sts.SPLITS], draws=significance.DRAWS)

@@ -68,7 +68,7 @@ def sts_eval(
       sentcli sts-eval -m minilm --pairs AFS
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
-    from sentcli.data import located
+    from sentcli.data import dataset_path
     from sentcli.evaluation import relatedness, significance, sts
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
@@ -83,7 +83,7 @@ def sts_eval(
     task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    folder = located(data) if data is not None else None
+    folder = dataset_path(data) if data is not None else None
     scored_tasks: list[Task]
     if regression and folder is not None:
         scored_tasks = list(

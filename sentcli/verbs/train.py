@@ -87,7 +87,7 @@ def train(
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
-    from sentcli.data import located, located_name
+    from sentcli.data import dataset_path, located_name
     from sentcli.io.sources import input_files
     from sentcli.methods import get_method
     from sentcli.methods.method_file import load_method_file, naming_the_line
@@ -136,8 +136,8 @@ def train(
             evaluation=replace(
                 evaluation,
                 dev=input_files(map(located_name, evaluation.dev or [])),
-                eval_data=None if evaluation.eval_data is None else located(evaluation.eval_data),
-                senteval=None if evaluation.senteval is None else located(evaluation.senteval),
+                eval_data=None if evaluation.eval_data is None else dataset_path(evaluation.eval_data),
+                senteval=None if evaluation.senteval is None else dataset_path(evaluation.senteval),
                 eval_text=None if evaluation.eval_text is None else located_name(evaluation.eval_text),
             ),
             log=log,
