@@ -8,8 +8,8 @@ from math import isclose
 from typing import Any
 
 from sentcli.evaluation import significance
-from sentcli.evaluation.scores import AVERAGE
-from sentcli.pages import systems
+from sentcli.evaluation.scores import AVERAGE, ModelScores
+from sentcli.pages import protocols
 from sentcli.pages.leaders import equal_because, leaders
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
@@ -54,31 +54,38 @@ class SystemDifference:
     def entry(self) -> dict[str, Any]:
         """The entry of the JSON, with the reason if there is no p value."""
         entry = {**vars(self.difference), "p_holm": self.corrected}
-        return {key: value for key, value in entry.items() if key != "reason" or value}
+        if not entry["reason"]:
+            del entry["reason"]
+        return entry
 
 
 def differences(tables: Sequence[ScoreTable]) -> list[SystemDifference]:
     """Compare each system of each table with the first one there, where there are samples of both."""
-    compared = [
-        (table, system, column, difference)
-        for table in tables
-        for system in table.systems[1:]
-        for column in table.columns
-        if (difference := _difference(system, table.systems[0], column, table.columns)) is not None
-    ]
-    corrected = iter(significance.holm([d.p for *_, d in compared if d.p is not None]))
-    return [SystemDifference(*line, None if line[-1].p is None else next(corrected)) for line in compared]
+    compared = []
+    for table in tables:
+        first, *others = table.systems
+        for system in others:
+            for column in table.columns:
+                difference = _difference(system, first, column, table.columns)
+                if difference is not None:
+                    compared.append(SystemDifference(table, system, column, difference, None))
+    p_values = [line.difference.p for line in compared if line.difference.p is not None]
+    corrected = iter(significance.holm(p_values))
+    for number, line in enumerate(compared):
+        if line.difference.p is not None:
+            compared[number] = replace(line, corrected=next(corrected))
+    return compared
 
 
 def verdict(tables: Sequence[ScoreTable]) -> str:
     """Return a sentence that says of each table which system is best and by how much; empty for a single system."""
-    leads = [lead for table in tables if (lead := _lead(table)) is not None]
+    leads = [lead for lead in map(_lead, tables) if lead is not None]
     if not leads:
         return ""
-    best = {who for who, _ in leads}
-    if len(best) == 1 and len(leads) > 1:
-        return f"{best.pop()} everywhere: {'; '.join(text for _, text in leads)}."
-    return f"{'; '.join(f'{who} {text}' for who, text in leads)}."
+    first_best, _ = leads[0]
+    if len(leads) > 1 and all(best == first_best for best, _ in leads):
+        return f"{first_best} everywhere: {'; '.join(text for _, text in leads)}."
+    return f"{'; '.join(f'{best} {text}' for best, text in leads)}."
 
 
 def _lead(table: ScoreTable) -> tuple[str, str] | None:
@@ -88,32 +95,51 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     if leading is None or len(leading.best) + len(leading.others) < 2:
         return None
     where = f"on average over {len(table.tasks)} data sets" if column == AVERAGE else f"on {short(column)}"
-
-    def text(value: float) -> str:
-        return format(value, table.format_of(column)).replace("-", MINUS)
-
-    lead = f"{where} ({systems.axis(table.models[0])} {text(leading.value)})"
+    value = _in_words(leading.value, table, column)
+    lead = f"{where} ({protocols.axis(table.models[0])} {value})"
     if leading.everyone:
         return f"{leading.names} are equal", f"{lead}{equal_because(leading.best)}"
     if len(leading.best) > 1:
         return f"{leading.names} are best and equal", f"{lead}{equal_because(leading.best)}"
     system, other = leading.best[0], leading.others[0]
-    who, next_best = f"{system.label} is best", other.spread(column, table.columns)[0]
+    next_best, _ = other.spread(column, table.columns)
     assert next_best is not None  # the others have a value
-    difference = _difference(system, other, column, table.columns)
-    lead += f", {text(leading.value - next_best)} more than {other.label}"
+    more = _in_words(leading.value - next_best, table, column)
+    lead += f", {more} more than {other.label}"
+    return f"{system.label} is best", lead + _how_sure(table, system, other, column)
+
+
+def _in_words(value: float, table: ScoreTable, column: str) -> str:
+    """Return a value in the format of a column of a table."""
+    return format(value, table.format_of(column)).replace("-", MINUS)
+
+
+def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> str:
+    """Return the interval of a difference in words, and what so few items would show; empty without samples."""
+    difference = _difference(first, second, column, table.columns)
     if difference is None:
-        return who, lead
+        return ""
     if difference.low is None or difference.high is None:
-        return who, f"{lead}, which may be chance ({difference.reason})"
-    doubt = ", which may be chance" if difference.low <= 0 <= difference.high else ""
-    lead += f" (95 % {text(difference.low)} to {text(difference.high)}){doubt}"
-    items = [task.details.get("items") for scores in table.models for task in scores.tasks if task.task == column]
-    if items and (items[0] or FEW_ITEMS) < FEW_ITEMS:
+        return f", which may be chance ({difference.reason})"
+    low, high = _in_words(difference.low, table, column), _in_words(difference.high, table, column)
+    words = f" (95 % {low} to {high})"
+    if difference.low <= 0 <= difference.high:
+        words += ", which may be chance"
+    items = _items(table, column)
+    if items is not None and items < FEW_ITEMS:
         # a difference of 2.8 standard errors is found with power 0.8, and the interval is 3.92 of them wide
-        found = text((1.96 + 0.84) / 3.92 * (difference.high - difference.low))
-        lead += f"; with {items[0]} {table.kind.sampled} a difference of {found} is found in four of five cases"
-    return who, lead
+        least = _in_words((1.96 + 0.84) / 3.92 * (difference.high - difference.low), table, column)
+        words += f"; with {items} {table.kind.sampled} a difference of {least} is found in four of five cases"
+    return words
+
+
+def _items(table: ScoreTable, column: str) -> int | None:
+    """Return the number of items of a task; None if it is not known, or the column is no task."""
+    for scores in table.models:
+        for task in scores.tasks:
+            if task.task == column:
+                return task.details.get("items") or None
+    return None
 
 
 def may_be_chance(table: ScoreTable, first: System, second: System, column: str) -> bool:
@@ -155,40 +181,46 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     compared = differences(tables)
     if not compared:
         return None
-    in_one_table = len(tables) > 1
-    title = "Your own data" if in_one_table else tables[0].title
+    of_own_data = len(tables) > 1
     grouped = any(_has_groups(table) for table in tables)
-    rows: list[list[Any]] = []
+    rows: list[dict[str, Any]] = []
     texts: dict[tuple[int, int], str] = {}
-    for i, line in enumerate(compared):
-        table, system, difference = line.table, line.system, line.difference
-        first, numbers = table.systems[0], [difference.difference, difference.low, difference.high]
-        seeds = [f"{len(system.seeds)}, {len(first.seeds)}"] if grouped else []
-        measure = [systems.measure(table.models[0])] if in_one_table else []
-        row = [system.label, first.label, *seeds, short(line.column), *measure, *numbers, difference.p, line.corrected]
-        texts |= {
-            (i, len(row) - 5 + j): format(n, f"+{table.format_of(line.column)}").replace("-", MINUS)
-            for j, n in enumerate(numbers)
-            if n is not None
-        }
-        for place, value in enumerate((difference.p, line.corrected), len(row) - 2):
-            if value is not None and value < SMALLEST_P:
-                texts[i, place] = f"< {SMALLEST_P}"
+    for line in compared:
+        first, difference = line.table.systems[0], line.difference
+        row: dict[str, Any] = {"system" if grouped else "model": line.system.label, "less": first.label}
+        if grouped:
+            row["seeds"] = f"{len(line.system.seeds)}, {len(first.seeds)}"
+        row["task"] = short(line.column)
+        if of_own_data:
+            row["measure"] = protocols.measure(line.table.models[0])
+        numbers = {"difference": difference.difference, "95 % from": difference.low, "to": difference.high}
+        for place, value in enumerate(numbers.values(), len(row)):
+            if value is not None:
+                pattern = f"+{line.table.format_of(line.column)}"
+                texts[len(rows), place] = format(value, pattern).replace("-", MINUS)
+        row |= numbers
+        for name, p in {"p": difference.p, "p (Holm)": line.corrected}.items():
+            if p is not None and p < SMALLEST_P:
+                texts[len(rows), len(row)] = f"< {SMALLEST_P}"
+            row[name] = p
         rows.append(row)
+    title = "Your own data" if of_own_data else tables[0].title
+    title += ": difference of mean scores" if grouped else ": difference of scores"
+    formats = {"p": ".3f", "p (Holm)": ".3f"}
+    return Table.of_rows(title, rows, formats=formats, notes=_notes(tables, compared, grouped=grouped), texts=texts)
+
+
+def _notes(tables: Sequence[ScoreTable], compared: Sequence[SystemDifference], *, grouped: bool) -> list[str]:
+    """Return what intervals and p values are of, and why some differences have none."""
     sampled = " or ".join(dict.fromkeys(table.kind.sampled for table in tables))
-    tested = sum(line.corrected is not None for line in compared)
-    notes = [
-        f"Means over seeds; the intervals are of other {sampled} and of other seeds."
-        if grouped
-        else f"On the same samples of the {sampled}; the intervals tell nothing of other seeds.",
-        f"p: Student's t; p (Holm): corrected for the {tested} comparisons that have a p.",
-    ]
-    reasons = dict.fromkeys(line.difference.reason for line in compared)
-    notes += [f"{MISSING}: {reason}." for reason in reasons if reason]
-    heads = ["system" if grouped else "model", "less", *(["seeds"] if grouped else []), "task"]
-    heads += [*(["measure"] if in_one_table else []), "difference", "95 % from", "to", "p", "p (Holm)"]
-    title += f": difference of {'mean ' if grouped else ''}scores"
-    return Table(title, heads, rows, formats={"p": ".3f", "p (Holm)": ".3f"}, notes=notes, texts=texts)
+    if grouped:
+        notes = [f"Means over seeds; the intervals are of other {sampled} and of other seeds."]
+    else:
+        notes = [f"On the same samples of the {sampled}; the intervals tell nothing of other seeds."]
+    tested = [line for line in compared if line.corrected is not None]
+    notes.append(f"p: Student's t; p (Holm): corrected for the {len(tested)} comparisons that have a p.")
+    reasons = dict.fromkeys(line.difference.reason for line in compared if line.difference.reason)
+    return notes + [f"{MISSING}: {reason}." for reason in reasons]
 
 
 def _difference(system: System, first: System, column: str, columns: list[str]) -> significance.GroupDifference | None:
@@ -196,9 +228,11 @@ def _difference(system: System, first: System, column: str, columns: list[str]) 
     draws, others = system.samples(column, columns), first.samples(column, columns)
     if draws is None or others is None or draws.shape[1] != others.shape[1]:
         return None
-    fixed = (system.fixed, first.fixed) if system.grouped or first.grouped else (True, True)
-    scores = system.values(column, columns), first.values(column, columns)
-    difference = significance.compare_seeds(*scores, draws, others, fixed)
+    fixed = (True, True)
+    if system.grouped or first.grouped:
+        fixed = (system.fixed, first.fixed)
+    values, other_values = system.values(column, columns), first.values(column, columns)
+    difference = significance.compare_seeds(values, other_values, draws, others, fixed)
     if difference.p is not None:
         return difference
     reasons = [f"{one.label} {one.alone}" for one in (system, first) if one.alone]
@@ -211,25 +245,41 @@ def _of_runs(table: ScoreTable) -> Table | None:
     texts: dict[tuple[int, int], str] = {}
     mcnemar = False
     for scores in table.models:
-        name = str(scores.compared.get("with"))
-        same_file = (other for other in table.models if other.model == name and other.source == scores.source)
-        first = next((other.label for other in same_file if not other.compared), name)
-        tasks = {task: line for task, line in scores.compared.get("tasks", {}).items() if task in table.columns}
-        for task, line in tasks.items():
-            mcnemar = mcnemar or "only_first" in line
-            keys = ("only_first", "only_second") if "only_first" in line else ("low", "high")
-            more = [line[key] for key in keys]
-            if not mcnemar and isclose(line["p"] or 1, FLOOR, rel_tol=1e-6):
+        first = _compared_with(scores, table)
+        for task, line in scores.compared.get("tasks", {}).items():
+            if task not in table.columns:
+                continue
+            p = line["p"] or 1
+            if "only_first" in line:
+                mcnemar = True
+                more = [line["only_first"], line["only_second"]]
+            else:
+                more = [line["low"], line["high"]]
+            if not mcnemar and isclose(p, FLOOR, rel_tol=1e-6):
                 texts[len(rows), 6] = f"\N{LESS-THAN OR EQUAL TO} {FLOOR:.3f}"
-            elif (line["p"] or 1) < SMALLEST_P:
+            elif p < SMALLEST_P:
                 texts[len(rows), 6] = f"< {SMALLEST_P}"
             rows.append([scores.label, first, short(task), line["difference"], *more, line["p"]])
     if not rows:
         return None
-    heads = ("only this right", "only the other right") if mcnemar else ("95 % from", "to")
-    test = "McNemar's exact test" if mcnemar else f"paired bootstrap of the {table.kind.sampled}"
-    note = f"p: {test}. Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
-    signed = dict.fromkeys(("difference", *(() if mcnemar else heads)), f"+{table.finest}")
-    title, notes = f"{table.title}: difference of scores", [note if len(rows) > 1 else f"p: {test}."]
+    signed = f"+{table.finest}"
+    formats = {"difference": signed, "p": ".3f"}
+    if mcnemar:
+        heads, test = ("only this right", "only the other right"), "McNemar's exact test"
+    else:
+        heads, test = ("95 % from", "to"), f"paired bootstrap of the {table.kind.sampled}"
+        formats |= dict.fromkeys(heads, signed)
+    note = f"p: {test}."
+    if len(rows) > 1:
+        note += f" Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
     columns = ["model", "less", "task", "difference", *heads, "p"]
-    return Table(title, columns, rows, formats={**signed, "p": ".3f"}, notes=notes, texts=texts)
+    return Table(f"{table.title}: difference of scores", columns, rows, formats=formats, notes=[note], texts=texts)
+
+
+def _compared_with(scores: ModelScores, table: ScoreTable) -> str:
+    """Return the label of the model that the scores of another one were compared with."""
+    name = str(scores.compared.get("with"))
+    for other in table.models:
+        if other.model == name and other.source == scores.source and not other.compared:
+            return other.label
+    return name

@@ -39,20 +39,20 @@ class Gate(Part):
     """What each model is to that of the baseline, by its vectors of a few fixed texts: in a word and in a sentence."""
 
     def _compared(self) -> Table:
-        rows = [
-            [model, task, c.value, c.value + c.difference, c.difference, *c.interval, -c.allow, _judgement(c)]
-            for (model, task), c in self.comparisons.items()
-        ]
         columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]
+        rows = []
+        for (model, task), comparison in self.comparisons.items():
+            scores = [comparison.value, comparison.value + comparison.difference, comparison.difference]
+            rows.append([model, task, *scores, *comparison.interval, -comparison.allow, _judgement(comparison)])
         title = f"Compared with the baseline ({printable(self.baseline.model)})"
         notes = ["Low and high: the 95 % interval."]
         return Table(title, columns, rows, formats=dict.fromkeys(columns[2:8], ".4f"), notes=notes)
 
     def _worst(self, model: str, task: str, comparison: BaselineComparison) -> Table:
-        rows = [
-            [self._text(task, w.item), w.before, w.after, ", ".join(w.hits_before[:5]), ", ".join(w.hits_after[:5])]
-            for w in comparison.worst
-        ]
+        rows = []
+        for worst in comparison.worst:
+            hits = [", ".join(worst.hits_before[:5]), ", ".join(worst.hits_after[:5])]
+            rows.append([self._text(task, worst.item), worst.before, worst.after, *hits])
         title = f"The queries of {task} on which {model} lost the most"
         formats, notes = {"before": ".4f", "now": ".4f"}, ["Hits: the first five documents."]
         columns = ["query", "before", "now", "hits before", "hits now"]
@@ -98,7 +98,8 @@ class Gate(Part):
     @property
     def exit_code(self) -> int:
         """`WORSE` unless all models are still as good on all data sets."""
-        return 0 if all(comparison.passed for comparison in self.comparisons.values()) else WORSE
+        passed = all(comparison.passed for comparison in self.comparisons.values())
+        return 0 if passed else WORSE
 
     def print_for_program(self, form: Literal["github", "junit"]) -> None:
         """Print the comparisons on standard output: annotations of GitHub, or JUnit's XML."""
@@ -110,24 +111,30 @@ class Gate(Part):
     def _write_commands(self) -> None:
         """Print the workflow commands of GitHub, which become annotations."""
         for sentence, comparison in zip(self.sentences(), self.comparisons.values(), strict=True):
+            level = "notice" if comparison.passed else "error"
             text = printable(sentence).replace("%", "%25")
-            sys.stdout.write(f"::{'notice' if comparison.passed else 'error'} title=sentcli::{text}\n")
+            sys.stdout.write(f"::{level} title=sentcli::{text}\n")
 
     def _write_xml(self) -> None:
         """Print the XML of JUnit: a test case for each model and data set."""
         from xml.etree import ElementTree
 
-        failures = sum(not comparison.passed for comparison in self.comparisons.values())
-        counts = {"tests": str(len(self.comparisons)), "failures": str(failures)}
+        failed = [comparison for comparison in self.comparisons.values() if not comparison.passed]
+        counts = {"tests": str(len(self.comparisons)), "failures": str(len(failed))}
         suite = ElementTree.Element("testsuite", {"name": "sentcli evaluate", **counts})
         for ((model, task), comparison), sentence in zip(self.comparisons.items(), self.sentences(), strict=True):
+            text = printable(sentence)
             case = ElementTree.SubElement(suite, "testcase", classname=printable(model), name=printable(task))
             if comparison.passed:
-                ElementTree.SubElement(case, "system-out").text = printable(sentence)
+                ElementTree.SubElement(case, "system-out").text = text
                 continue
-            lost = (f"{self._text(task, w.item)}: {w.before:.4f} -> {w.after:.4f}" for w in comparison.worst)
-            ElementTree.SubElement(case, "failure", message=printable(sentence)).text = "\n".join(map(printable, lost))
-        sys.stdout.write(ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n")
+            lost = []
+            for worst in comparison.worst:
+                query = self._text(task, worst.item)
+                lost.append(printable(f"{query}: {worst.before:.4f} -> {worst.after:.4f}"))
+            ElementTree.SubElement(case, "failure", message=text).text = "\n".join(lost)
+        xml = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+        sys.stdout.write(f"{xml}\n")
 
     def _text(self, task: str, item: str) -> str:
         return self.queries.get((task, item), item)
@@ -173,7 +180,8 @@ def compare_with_baseline(
     queries = {}
     for task in tasks:
         if isinstance(task, RetrievalTask):
-            queries.update({(task.name, key): text for key, text in task.data.queries.items()})
+            for key, text in task.data.queries.items():
+                queries[task.name, key] = text
     return Gate(baseline, comparisons, queries, titles, kinships)
 
 

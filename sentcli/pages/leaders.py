@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sentcli.pages.systems import DIGESTS, model_choices
+from sentcli.pages.protocols import DIGESTS, model_choices
 
 if TYPE_CHECKING:
     from sentcli.evaluation.scores import ModelScores
@@ -42,13 +42,23 @@ def leaders(systems: Sequence[System], column: str, columns: Sequence[str], patt
         columns: all columns of the table.
         pattern: the format of the column, in which values are equal or not.
     """
-    means = [(mean, system) for system in systems if (mean := system.spread(column, columns)[0]) is not None]
+    means = []
+    for system in systems:
+        mean, _ = system.spread(column, columns)
+        if mean is not None:
+            means.append((mean, system))
     if not means:
         return None
-    ordered = sorted(means, key=lambda entry: -entry[0])
-    value = ordered[0][0]
-    best = [system for mean, system in ordered if format(mean, pattern) == format(value, pattern)]
-    return Leaders(tuple(best), value, tuple(system for _, system in ordered[len(best) :]))
+    means.sort(key=lambda entry: -entry[0])
+    highest = means[0][0]
+    best, others = [], []
+    for mean, system in means:
+        is_best = format(mean, pattern) == format(highest, pattern)
+        if is_best:
+            best.append(system)
+        else:
+            others.append(system)
+    return Leaders(tuple(best), highest, tuple(others))
 
 
 def listed(names: Sequence[str]) -> str:
@@ -73,13 +83,13 @@ def same_weights(systems: Sequence[System]) -> list[tuple[System, ...]]:
 
 def weights_notes(systems: Sequence[System]) -> list[str]:
     """Return a sentence for each group of rows, and for each group of seeds, that are the same weights."""
-    groups = same_weights(systems)
     notes = []
-    for group in groups:
-        everyone = len(group) == len(systems)
-        who = "All models" if everyone else listed([system.label for system in group])
+    said: list[str] = []
+    for group in same_weights(systems):
+        labels = [system.label for system in group]
+        said += labels
+        who = "All models" if len(group) == len(systems) else listed(labels)
         notes.append(f"{who}: the same weights{_of_start(group)}.")
-    said = [system.label for group in groups for system in group]
     for system in systems:
         seeds = len(system.seeds)
         if seeds > 1 and _weights_of(system) is not None and system.label not in said:
@@ -113,5 +123,7 @@ def _identity(scores: ModelScores) -> str | None:
 
 def _of_start(group: Sequence[System]) -> str:
     """Return a clause if the weights are those that a training began with, since no step of it was better."""
-    kept = [scores.environment.get("kept_start") for system in group for scores in system.seeds]
-    return ", those of the start, since no step was better" if any(kept) else ""
+    for system in group:
+        if any(scores.environment.get("kept_start") for scores in system.seeds):
+            return ", those of the start, since no step was better"
+    return ""

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from pathlib import Path
 
 from sentcli.console import safe
@@ -39,18 +38,18 @@ def short_names(names: Iterable[str]) -> ShortNames:
         names: of models, runs or files, of which equal ones are one.
     """
     wholes = list(dict.fromkeys(names))
-    firsts = dict.fromkeys(name.partition(SECOND)[0] for name in wholes)
-    shown = _last_parts(firsts)
-    long = [first for first in firsts if len(shown[first]) > LONG]
-    apart = _different_parts([shown[first] for first in long])
-    pattern = _common(long, apart)
-    distinct = _are_distinct([*apart, *(shown[first] for first in firsts if first not in long)])
-    if not (pattern and distinct):
-        return ShortNames({name: _with_first(name, shown) for name in wholes})
-    shown |= dict(zip(long, apart, strict=True))
-    *others, last = map(safe, apart)
-    note = f"Names: {', '.join(others)} and {last} stand for {pattern}."
-    return ShortNames({name: _with_first(name, shown) for name in wholes}, (note,))
+    shown = _last_parts(dict.fromkeys(name.partition(SECOND)[0] for name in wholes))
+    long = {first: part for first, part in shown.items() if len(part) > LONG}
+    apart = _different_parts(list(long.values()))
+    pattern = _common(list(long), apart)
+    notes: tuple[str, ...] = ()
+    if pattern:
+        shorter = shown | dict(zip(long, apart, strict=True))
+        if len(set(shorter.values())) == len(shorter):
+            shown = shorter
+            *others, last = map(safe, apart)
+            notes = (f"Names: {', '.join(others)} and {last} stand for {pattern}.",)
+    return ShortNames({name: _with_first(name, shown) for name in wholes}, notes)
 
 
 def _last_parts(names: Iterable[str]) -> dict[str, str]:
@@ -65,7 +64,9 @@ def _last_parts(names: Iterable[str]) -> dict[str, str]:
 
 def _last_part(name: str) -> str:
     path = Path(name)
-    return name if len(name) <= LONG and not path.is_absolute() else path.name or name
+    if len(name) <= LONG and not path.is_absolute():
+        return name
+    return path.name or name
 
 
 def _with_first(name: str, shown: dict[str, str]) -> str:
@@ -78,32 +79,39 @@ def _different_parts(names: Sequence[str]) -> list[str]:
     if len(names) < 2:
         return []
     split = [PARTS.findall(name) for name in names]
+    fewest = min(map(len, split))
     start = _in_common(split)
-    end = min(_in_common([parts[::-1] for parts in split]), min(map(len, split)) - start)
+    end = min(_in_common([parts[::-1] for parts in split]), fewest - start)
     middles = _between(split, start, end)
     # a number says nothing without the word before it
     while start and not all(middle[:1].isalpha() for middle in middles):
         start -= 1
         middles = _between(split, start, end)
-    return middles if start + end and all(middles) else []
+    if start + end == 0 or "" in middles:
+        return []
+    return middles
 
 
 def _in_common(split: Sequence[Sequence[str]]) -> int:
     """Return how many of the first parts are the same in all names."""
-    return len([*takewhile(lambda parts: len(set(parts)) == 1, zip(*split, strict=False))])
+    count = 0
+    for parts in zip(*split, strict=False):
+        if len(set(parts)) > 1:
+            break
+        count += 1
+    return count
 
 
 def _between(split: Sequence[Sequence[str]], start: int, end: int) -> list[str]:
     return ["".join(parts[start : len(parts) - end]).strip("-_/") for parts in split]
 
 
-def _are_distinct(names: Sequence[str]) -> bool:
-    return len(set(names)) == len(names)
-
-
 def _common(names: Sequence[str], apart: Sequence[str]) -> str:
     """Return the pattern of the whole names, with an ellipsis for the part in which they differ; empty if none fits."""
     if not apart:
         return ""
-    patterns = {"\N{HORIZONTAL ELLIPSIS}".join(name.rsplit(part, 1)) for name, part in zip(names, apart, strict=True)}
+    patterns = set()
+    for name, part in zip(names, apart, strict=True):
+        before, _, after = name.rpartition(part)
+        patterns.add(f"{before}\N{HORIZONTAL ELLIPSIS}{after}")
     return safe(patterns.pop()) if len(patterns) == 1 else ""

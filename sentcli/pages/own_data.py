@@ -24,13 +24,12 @@ def compare_systems(scores: Sequence[ModelScores], choices: Choices) -> Comparis
     tables = score_tables_of(scores, choices)
     with_first: dict[str, dict[str, Any]] = {}
     for line in comparisons.differences(tables):
-        title = line.column
-        if line.column == AVERAGE:
-            title = line.table.kind.title
+        title = line.table.kind.title if line.column == AVERAGE else line.column
+        first = line.table.systems[0].label
         for seed in line.system.seeds:
-            earlier = with_first.get(seed.model, {"tasks": {}})
-            tasks = {**earlier["tasks"], title: line.entry}
-            with_first[seed.model] = {"with": line.table.systems[0].label, "tasks": tasks}
+            entry = with_first.setdefault(seed.model, {"with": first, "tasks": {}})
+            entry["with"] = first
+            entry["tasks"][title] = line.entry
     compared = [(of_model, with_first[of_model.model]) for of_model in scores if of_model.model in with_first]
     verdict = comparisons.verdict(tables) if len(scores) > 1 else ""
     return Comparisons(compared, {}, verdict)

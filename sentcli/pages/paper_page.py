@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from sentcli.evaluation.papers import ANSWERS, Item, Paper
 from sentcli.pages.page import Page, Section
@@ -25,22 +26,26 @@ def paper_page(papers: Sequence[Paper], title: str) -> Page:
     """Return the page of some papers, with the counts of their answers at its top."""
     counts = [{"paper": paper.title, **paper.counts(), "items": len(paper.item)} for paper in papers]
     if len(papers) > 1:
-        total = {answer: sum(paper.counts()[answer] for paper in papers) for answer in ANSWERS}
-        counts.append({"paper": "all", **total, "items": sum(total.values())})
+        total: dict[str, Any] = {"paper": "all"}
+        for key in (*ANSWERS, "items"):
+            total[key] = sum(of_paper[key] for of_paper in counts)
+        counts.append(total)
     sections = [Section("Counts", table=Table.of_rows("Items by answer", counts))]
     for paper in papers:
-        rows = [
-            {"item": i.name, "what it shows": i.shows, "answer": i.answer, "what is missing, and why": i.missing}
-            for i in paper.item
-        ]
-        table = Table.of_rows(paper.reference, rows, wide=("what it shows", "what is missing, and why"))
+        columns = ("item", "what it shows", "answer", "what is missing, and why")
+        rows = [[item.name, item.shows, item.answer, item.missing] for item in paper.item]
+        table = Table(paper.reference, columns, rows, wide=(columns[1], columns[3]))
         sections.append(Section(paper.title, table=table, code=script(paper)))
     return Page(title, sections, ABOUT)
 
 
 def script(paper: Paper) -> list[str]:
     """Return the commands of a paper, each item's behind comments with its name, its data and where scores are."""
-    return [line for item in paper.item if item.commands or item.printed for line in (*_comments(item), *item.commands)]
+    lines: list[str] = []
+    for item in paper.item:
+        if item.commands or item.printed:
+            lines += [*_comments(item), *item.commands]
+    return lines
 
 
 def _comments(item: Item) -> list[str]:

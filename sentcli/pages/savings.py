@@ -69,9 +69,10 @@ class Savings(Part):
         sections = []
         for number, ((model, name), comparison) in enumerate(self.comparisons.items(), 1):
             title = f"What {model} may save on {name}"
+            text = [_sentence(comparison)]
             table, figure = _table(comparison, title), _figure(comparison, title, number)
             commands = self.commands(comparison.chosen, model, name)
-            sections.append(Section(title, [_sentence(comparison)], table=table, figure=figure))
+            sections.append(Section(title, text, table=table, figure=figure))
             sections.append(Section(f"Commands for {model} on {name}", code=commands, level=3))
         return sections
 
@@ -90,7 +91,8 @@ class Savings(Part):
         """Return the commands that make the vectors of a way, and its index."""
         storage, folder = variant.storage, f"{name}-vectors"
         spec = self.models[model].spec
-        load = _flags(vars(replace(self.models[model].options, **variant.encoding.options)), vars(LoadOptions()))
+        options = replace(self.models[model].options, **variant.encoding.options)
+        load = _flags(vars(options), vars(LoadOptions()))
         prompts: list[str] = []
         prompt: list[str] = []
         if not variant.encoding.prompts:
@@ -172,7 +174,8 @@ def _sentence(comparison: VariantComparison) -> str:
         lost = f"a loss of more than {comparison.allow:g} (--allow)"
         return f"nothing may be saved: by {len(part)} queries no cheaper way excludes {lost}"
     difference = comparison.difference(chosen)
-    numbers = f"{_signed(difference.difference)} ({_signed(difference.low)} to {_signed(difference.high)})"
+    interval = f"{_signed(difference.low)} to {_signed(difference.high)}"
+    numbers = f"{_signed(difference.difference)} ({interval})"
     saved = f"{100 * chosen.bytes_per_vector / first.bytes_per_vector:.0f} % of the bytes"
     if chosen.encoding != first.encoding:
         saved += f" and {100 * chosen.seconds / first.seconds:.0f} % of the time"
@@ -223,7 +226,8 @@ def _figure(comparison: VariantComparison, title: str, number: int) -> Figure:
             series = "chosen"
         y = {"y": difference.difference, "low": difference.low, "high": difference.high, "label": variant.name}
         costs = {SIZE: variant.bytes_per_vector, SPEED: variant.texts_per_second, TIME: variant.seconds}
-        rows += [{"panel": panel, "series": series, "x": float(x), **y} for panel, x in costs.items()]
+        for panel, cost in costs.items():
+            rows.append({"panel": panel, "series": series, "x": float(cost), **y})
     data = pd.DataFrame(rows)
     metric = _title(comparison)
     panels = {panel: partial(_draw, data[data["panel"] == panel], metric) for panel in (SIZE, SPEED, TIME)}
@@ -237,9 +241,9 @@ def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
 
     for number, name in enumerate(("not on the front", "on the front", "chosen")):
         part = data[data["series"] == name]
-        ends = [part["y"] - part["low"], part["high"] - part["y"]]
+        down, up = part["y"] - part["low"], part["high"] - part["y"]
         look: dict[str, Any] = {"color": style.colour(number), "marker": style.marker(number), "linestyle": ""}
-        axes.errorbar(part["x"], part["y"], yerr=ends, label=name, elinewidth=0.8, **look)
+        axes.errorbar(part["x"], part["y"], yerr=[down, up], label=name, elinewidth=0.8, **look)
     panel = data["panel"].iloc[0]
     axes.set(title=panel, xlabel=panel, ylabel=f"difference of {metric}", xscale="log")
     style.plain_log_ticks(axes.xaxis)

@@ -15,7 +15,7 @@ from sentcli.evaluation.score_kinds import AGGREGATIONS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.evaluation.sts import TASKS
 from sentcli.model.served import Sent
-from sentcli.pages import comparisons, score_tables, systems
+from sentcli.pages import comparisons, protocols, score_tables, systems
 from sentcli.pages.leaders import equal_because, leaders
 from sentcli.pages.names import ShortNames, short_names
 from sentcli.pages.page import PLAIN, Page, Section, Style
@@ -74,18 +74,27 @@ def score_tables_of(
     """
     check_patterns(choices.groups, runs)
     check_patterns(choices.names, runs)
-    groups, tables = systems.tables(runs), []
-    titles = [group[0].kinds[0].title for group in groups]
-    for group, title in zip(groups, titles, strict=True):
-        twins = [other for other, name in zip(groups, titles, strict=True) if name == title]
-        if len(twins) > 1:  # what differs from the protocols of other tables of the same kind tells them apart
-            measured = [{"score": systems.measure(twin[0]), **systems.common_protocol(twin[0])} for twin in twins]
-            number = twins.index(group)
-            different = systems.different_choices(measured)[number]
-            mark = different.get("name") or systems.words(different) or f"data {number + 1} of {len(twins)}"
-            title = f"{title} ({mark})"
-        tables.append(ScoreTable(title, tuple(systems.systems_of(group, choices.groups, choices.names, shown))))
+    of_kind: dict[str, list[Sequence[ModelScores]]] = {}
+    groups = systems.tables(runs)
+    for group in groups:
+        of_kind.setdefault(group[0].kinds[0].title, []).append(group)
+    tables = []
+    for group in groups:
+        title = group[0].kinds[0].title
+        twins = of_kind[title]
+        if len(twins) > 1:
+            title = f"{title} ({_mark(group, twins)})"
+        rows = systems.systems_of(group, choices.groups, choices.names, shown)
+        tables.append(ScoreTable(title, tuple(rows)))
     return tables
+
+
+def _mark(group: Sequence[ModelScores], twins: Sequence[Sequence[ModelScores]]) -> str:
+    """Return what differs from the protocols of other tables of the same kind, to tell a table apart from them."""
+    measured = [{"score": protocols.measure(twin[0]), **protocols.common_protocol(twin[0])} for twin in twins]
+    number = twins.index(group)
+    different = protocols.different_choices(measured)[number]
+    return different.get("name") or protocols.words(different) or f"data {number + 1} of {len(twins)}"
 
 
 def write_score_page(
@@ -115,20 +124,42 @@ def score_page(
     sections: list[Section] = []
     for table in tables:
         sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)
-    if (compared := comparisons.own_comparison(tables)) is not None:
+    compared = comparisons.own_comparison(tables)
+    if compared is not None:
         sections.append(Section("Differences between models on your own data", table=compared))
-    if (costs := cost_table(runs, names.shown)) is not None:
+    costs = cost_table(runs, names.shown)
+    if costs is not None:
         sections.append(Section("What each model costs", table=costs))
-    sections += [*more, *(_how_measured(tables) if tables else ())]
+    sections += more
+    if tables:
+        sections += _how_measured(tables)
+    made = f"Made by sentcli {__version__}"
+    if runs:
+        commands = dict.fromkeys(run.command for run in runs)
+        made += f" from the results of {', '.join(commands)}"
+    text = (*_summaries(tables), *choices.summary, *names.notes)
+    return Page(choices.title or _title(tables), tuple(sections), text, f"{made}.")
+
+
+def _title(tables: Sequence[ScoreTable]) -> str:
+    """Return the title of a page, which names a single model."""
+    labels: dict[str, None] = {}
+    for table in tables:
+        labels |= dict.fromkeys(system.label for system in table.systems)
+    if not labels:
+        return "Report"
+    if len(labels) == 1:
+        return f"Evaluation of {next(iter(labels))}"
+    return f"Evaluation of {len(labels)} models"
+
+
+def _summaries(tables: Sequence[ScoreTable]) -> list[str]:
+    """Return a sentence for each table, and one for all tables of one's own data that have several systems."""
     own = [table for table in tables if table.is_own]
-    verdict = comparisons.verdict(own)  # one sentence for all tables of one's own data that have several systems
-    summaries = [_summary(table) for table in tables if not (verdict and table in own)]
-    labels = list(dict.fromkeys(system.label for table in tables for system in table.systems))
-    title = f"Evaluation of {labels[0] if len(labels) == 1 else f'{len(labels)} models'}" if labels else "Report"
-    commands = ", ".join(dict.fromkeys(run.command for run in runs))
-    made = f"Made by sentcli {__version__}{f' from the results of {commands}' if commands else ''}."
-    text = (*([verdict] if verdict else []), *summaries, *choices.summary, *names.notes)
-    return Page(choices.title or title, tuple(sections), text, made)
+    verdict = comparisons.verdict(own)
+    if not verdict:
+        return list(map(_summary, tables))
+    return [verdict, *(_summary(table) for table in tables if table not in own)]
 
 
 def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingProxyType({})) -> Table | None:
@@ -136,36 +167,52 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
     costs = {shown.get(run.label, run.label): run.cost for run in runs if run.cost}
     if not costs:
         return None
-    device = next(iter(runs)).environment.get("device")
-    keys = [key for key in COSTS if any(key in cost for cost in costs.values())]
-    rows = [[label, *(cost.get(key) for key in keys)] for label, cost in costs.items()]
-    column, sizes = 1 + list(COSTS).index("weight_bytes"), [cost.get("weight_bytes") for cost in costs.values()]
-    megabytes = {(i, column): f"{size / 1e6:,.1f} MB" for i, size in enumerate(sizes) if size is not None}
+    measured = set().union(*costs.values())
+    columns = {key: title for key, title in COSTS.items() if key in measured}
+    heads = ["model", *columns.values()]
+    sent = [_sent(cost) for cost in costs.values()]
+    served = any(each.requests for each in sent)
     texts = {cost.get("texts") for cost in costs.values()}
     note = (
         f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
         "the loading of the model, with the libraries loaded before."
     )
-    title = f"What each model costs on this machine{f' ({device})' if device else ''}"
-    columns = ["model", *(COSTS[key] for key in keys)]
-    formats = {"texts a second": ",.0f", "ms a query to rerank": ",.1f"}
-    sent = [Sent(*(cost.get(f"sent_{count.name}") or 0 for count in fields(Sent))) for cost in costs.values()]
-    if any(each.requests for each in sent):
-        columns.append("sent to its host")
-        rows = [[*row, str(each) if each.requests else None] for row, each in zip(rows, sent, strict=True)]
+    if served:
+        heads.append("sent to its host")
         note += " Those of a model that is served are with its host and the network; what the cache had was not sent."
-    return Table(title, columns, rows, formats=formats, texts=megabytes, notes=[note])
+    rows: list[list[Any]] = []
+    megabytes = {}
+    for (label, cost), of_model in zip(costs.items(), sent, strict=True):
+        size = cost.get("weight_bytes")
+        if size is not None:
+            megabytes[len(rows), heads.index(COSTS["weight_bytes"])] = f"{size / 1e6:,.1f} MB"
+        row = [label, *map(cost.get, columns)]
+        if served:
+            row.append(str(of_model) if of_model.requests else None)
+        rows.append(row)
+    title = "What each model costs on this machine"
+    device = runs[0].environment.get("device")
+    if device:
+        title += f" ({device})"
+    formats = {"texts a second": ",.0f", "ms a query to rerank": ",.1f"}
+    return Table(title, heads, rows, formats=formats, texts=megabytes, notes=[note])
+
+
+def _sent(cost: Mapping[str, Any]) -> Sent:
+    """Return what was sent to the host of a model that is served."""
+    return Sent(*(cost.get(f"sent_{count.name}") or 0 for count in fields(Sent)))
 
 
 def _summary(table: ScoreTable) -> str:
     """Return a sentence that names the best model of a table."""
     column = table.columns[-1]
-    leading = leaders(table.systems, column, table.columns, table.format_of(column))
+    pattern = table.format_of(column)
+    leading = leaders(table.systems, column, table.columns, pattern)
     if leading is None:
         return f"{table.title}: no model has all scores."
-    axis = systems.axis(table.models[0])
+    axis = protocols.axis(table.models[0])
     measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
-    value = f"{leading.value:{table.format_of(column)}} ({measure})"
+    value = f"{leading.value:{pattern}} ({measure})"
     count = len(leading.best) + len(leading.others)
     if leading.everyone:
         return f"{table.title}: all {count} models have {value}{equal_because(leading.best)}."
@@ -181,37 +228,56 @@ def _summary(table: ScoreTable) -> str:
 
 def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:
     """Yield the sections of a table of scores; their titles name the table if there are several tables."""
-    of = f": {table.title}" if named else ""
-    figure = score_tables.score_figure(table, intervals=style.intervals is not False) if figures else None
+    of_table = f": {table.title}" if named else ""
+    figure = None
+    if figures:
+        figure = score_tables.score_figure(table, intervals=style.intervals is not False)
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
-        yield Section(f"Against print{of}", table=against, level=3)
+        yield Section(f"Against print{of_table}", table=against, level=3)
     compared, lacking = comparisons.comparison_table(table), comparisons.not_compared(table)
     if compared is not None or lacking:
-        yield Section(f"Differences between models{of}", lacking, table=compared, level=3)
-    for title, details in (("Subsets", score_tables.subset_table), ("Further measures", score_tables.measure_table)):
-        if (shown := details(table)) is not None:
-            yield Section(f"{title}{of}", table=shown, level=3, folded=True)
+        yield Section(f"Differences between models{of_table}", lacking, table=compared, level=3)
+    subsets = score_tables.subset_table(table)
+    if subsets is not None:
+        yield Section(f"Subsets{of_table}", table=subsets, level=3, folded=True)
+    measures = score_tables.measure_table(table)
+    if measures is not None:
+        yield Section(f"Further measures{of_table}", table=measures, level=3, folded=True)
 
 
 def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     """Yield protocols, versions and commands."""
     yield Section("How it was measured")
+    versions: list[tuple[str, Mapping[str, Any]]] = []
+    commands: dict[str, None] = {}
     for table in tables:
-        seconds = [{} if scores.seconds is None else {"seconds": round(scores.seconds, 1)} for scores in table.models]
-        of_models = [(each.label, {**each.protocol, **own}) for each, own in zip(table.models, seconds, strict=True)]
-        shown = choices_table(f"Settings of {table.title}", of_models)
+        settings = []
+        for scores in table.models:
+            settings.append((scores.label, _settings(scores)))
+            versions.append((scores.label, _versions(scores)))
+            if "mteb" not in scores.environment:
+                commands[command_line(scores)] = None
+        shown = choices_table(f"Settings of {table.title}", settings)
         yield Section(f"Protocol: {table.title}", table=shown, level=3, folded=True)
-    models = [scores for table in tables for scores in table.models]
-    versions = [
-        (scores.label, {k: v for k, v in scores.environment.items() if v is not None and k not in scores.protocol})
-        for scores in models
-    ]
     if any(values for _, values in versions):
         yield Section("Environment", table=choices_table("Versions and hardware", versions), level=3, folded=True)
-    commands = tuple(dict.fromkeys(command_line(scores) for scores in models if "mteb" not in scores.environment))
     hint = "The same numbers on the same data; put in the places of models and data that hold on your machine."
-    yield Section("Commands", text=(hint,), code=commands, level=3, folded=True)
+    yield Section("Commands", text=(hint,), code=tuple(commands), level=3, folded=True)
+
+
+def _settings(scores: ModelScores) -> dict[str, Any]:
+    """Return the protocol of a model, with the time that it took."""
+    settings = dict(scores.protocol)
+    if scores.seconds is not None:
+        settings["seconds"] = round(scores.seconds, 1)
+    return settings
+
+
+def _versions(scores: ModelScores) -> dict[str, Any]:
+    """Return what is known of versions and hardware, without what stands in the protocol."""
+    known = {key: value for key, value in scores.environment.items() if value is not None}
+    return {key: value for key, value in known.items() if key not in scores.protocol}
 
 
 def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
@@ -221,14 +287,15 @@ def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]])
         title: of the table.
         labelled: label and choices of each model.
     """
+    by_key: dict[str, dict[str, list[str]]] = {}  # the labels of each value of each choice
+    for label, values in labelled:
+        for key, value in values.items():
+            by_key.setdefault(key, {}).setdefault(protocols.value_words(value), []).append(label)
     rows: list[list[Any]] = []
-    for key in dict.fromkeys(key for _, values in labelled for key in values):
-        values_of_key = [(label, systems.value_words(values[key])) for label, values in labelled if key in values]
-        distinct = dict.fromkeys(value for _, value in values_of_key)
-        for value in distinct:
-            labels = dict.fromkeys(label for label, other in values_of_key if other == value)
-            is_common = len(distinct) == 1 and len(values_of_key) == len(labelled)
-            rows.append([key.replace("_", " "), value, "all" if is_common else ", ".join(labels)])
+    for key, by_value in by_key.items():
+        for value, labels in by_value.items():
+            of_models = "all" if len(labels) == len(labelled) else ", ".join(dict.fromkeys(labels))
+            rows.append([key.replace("_", " "), value, of_models])
     return Table(title, ["setting", "value", "of"], rows, wide=("value", "of"))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from sentcli.evaluation.retrieval import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.pages import style, systems
+from sentcli.pages import protocols, style
 from sentcli.pages.leaders import weights_notes
 from sentcli.pages.page import Figure
 from sentcli.pages.systems import System
@@ -20,17 +22,18 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-SHORT = {
-    **{"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."},
-    **{alias: facts.short or facts.title for facts in known_sets().values() for alias in (facts.name, *facts.aliases)},
-}
+SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."}
 """The short names of tasks, as papers print them."""
+for facts in known_sets().values():
+    SHORT |= dict.fromkeys((facts.name, *facts.aliases), facts.short or facts.title)
 ORDER = (
     *("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness"),
     *("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC", "SICKEntailment"),
     *known_sets(),
 )
 """The order of the columns; other tasks come last, in the order in which they were read."""
+MOST_LISTED = 6
+"""A table with more rows than this does not list the settings of each model below it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class ScoreTable:
     @property
     def models(self) -> list[ModelScores]:
         """The scores of all systems, those of each seed on their own."""
-        return [scores for system in self.systems for scores in system.seeds]
+        return list(chain.from_iterable(system.seeds for system in self.systems))
 
     @property
     def kind(self) -> ScoreKind:
@@ -68,7 +71,9 @@ class ScoreTable:
 
     def format_of(self, column: str) -> str:
         """Return the format of the scores of a task or the average, with the digits that tell its systems apart."""
-        return format_apart((system.spread(column, self.columns)[0] for system in self.systems), self.kind.digits)
+        columns = self.columns
+        means = [system.spread(column, columns)[0] for system in self.systems]
+        return format_apart(means, self.kind.digits)
 
     @property
     def finest(self) -> str:
@@ -78,18 +83,29 @@ class ScoreTable:
     @property
     def tasks(self) -> list[str]:
         """The columns of scores, in the order of the papers."""
-        titles = dict.fromkeys(title for scores in self.models for title, _, _ in scores.columns(self.kind))
-        return sorted(titles, key=lambda task: ORDER.index(name) if (name := canonical(task)) in ORDER else len(ORDER))
+        titles: dict[str, None] = {}
+        for scores in self.models:
+            titles |= dict.fromkeys(title for title, _, _ in scores.columns(self.kind))
+        return sorted(titles, key=_place)
 
     @property
     def columns(self) -> list[str]:
         """The tasks, and the average if there is one."""
-        return [*self.tasks, AVERAGE] if len(self.tasks) > 1 and self.kind.average else self.tasks
+        tasks = self.tasks
+        if len(tasks) > 1 and self.kind.average:
+            return [*tasks, AVERAGE]
+        return tasks
 
     @property
     def published(self) -> dict[str, Mapping[str, Any]]:
         """The comparisons with published systems, by the name of the system."""
         return {scores.against["name"]: scores.against for scores in self.models if scores.against}
+
+
+def _place(task: str) -> int:
+    """Return the place of a task among the columns."""
+    name = canonical(task)
+    return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
 def short(task: str) -> str:
@@ -99,66 +115,60 @@ def short(task: str) -> str:
 
 def score_table(table: ScoreTable) -> Table:
     """Return the table as a paper prints it: a row for each system, a column for each task, and the average."""
-    has_seeds, columns = table.grouped, table.columns
+    columns = table.columns
+    heads = list(map(short, columns))
+    before = ["model", "n"] if table.grouped else ["model"]
     rows: list[list[Any]] = []
-    intervals, deviations = {}, {}
-    for i, system in enumerate(table.systems):
-        row: list[Any] = [system.label, *([len(system.seeds)] if has_seeds else [])]
-        for column in columns:
-            mean, sd = system.spread(column, columns)
+    intervals, deviations, printed = {}, {}, {}
+    for number, system in enumerate(table.systems):
+        row: list[Any] = [system.label]
+        if table.grouped:
+            row.append(len(system.seeds))
+        for column, head in zip(columns, heads, strict=True):
+            mean, deviation = system.spread(column, columns)
             row.append(mean)
-            if sd is not None and system.grouped:
-                deviations[i, short(column)] = sd
-            if (interval := system.interval(column, columns)) is not None:
-                intervals[i, short(column)] = interval
+            if deviation is not None and system.grouped:
+                deviations[number, head] = deviation
+            interval = system.interval(column, columns)
+            if interval is not None:
+                intervals[number, head] = interval
         rows.append(row)
     for against in table.published.values():
-        tasks = against["tasks"]
-        values = [tasks[column]["published"] if column in tasks else None for column in columns]
-        rows.append([published_label(against), *([None] if has_seeds else []), *values])
-    printed = {
-        (i, j): f"{value:{table.format}}"
-        for i, row in enumerate(rows)
-        for j, value in enumerate(row)
-        if i >= len(table.systems) and isinstance(value, float)
-    }
+        row = [published_label(against)]
+        if table.grouped:
+            row.append(None)
+        for column in columns:
+            value = against["tasks"].get(column, {}).get("published")
+            if isinstance(value, float):
+                printed[len(rows), len(row)] = f"{value:{table.format}}"
+            row.append(value)
+        rows.append(row)
     return Table(
-        f"{table.title}: {systems.axis(table.models[0])}",
-        ["model", *(["n"] if has_seeds else []), *map(short, columns)],
+        f"{table.title}: {protocols.axis(table.models[0])}",
+        [*before, *heads],
         rows,
-        formats={short(column): table.format_of(column) for column in columns},
-        ranked=[short(column) for column in columns],
+        formats={head: table.format_of(column) for column, head in zip(columns, heads, strict=True)},
+        ranked=heads,
         intervals=intervals,
         deviations=deviations,
         published=len(table.published),
         texts=printed,
-        notes=_notes(table, gaps=any(value is None for row in rows for value in row)),
+        notes=_notes(table, gaps=any(None in row for row in rows)),
         interval_note=_interval_note(table.models[0]) if intervals else "",
     )
 
 
 def published_label(against: Mapping[str, Any]) -> str:
     """Return the label of the row of a published system."""
-    source = f" ({against['source']})" if against.get("source") else ""
-    return f"published: {against.get('title', against['name'])}{source}"
+    label = f"published: {against.get('title', against['name'])}"
+    if against.get("source"):
+        label += f" ({against['source']})"
+    return label
 
 
 def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     """Return the notes on the protocol, the settings of the models, and the signs in the table."""
-    notes = [f"Protocol: {systems.protocol_note(table.models[0])}"]
-    choices = [systems.model_choices(scores) for scores in table.models]
-    if common := systems.common_choices(choices):
-        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {systems.words(common)}.")
-    if len(table.systems) <= 6:  # A table with more rows than this does not list the settings of each model below it
-        distinct = systems.distinct_choices(
-            [systems.without_names(systems.model_choices(system.seeds[0])) for system in table.systems]
-        )
-        labels: dict[str, list[str]] = {}
-        for system, own in zip(table.systems, distinct, strict=True):
-            words = systems.words(own)
-            if words and not system.label.endswith(f"({words})"):
-                labels.setdefault(words, []).append(system.label)
-        notes += [f"{', '.join(alike)}: {words}." for words, alike in labels.items()]
+    notes = [f"Protocol: {protocols.protocol_note(table.models[0])}", *_settings(table)]
     if AVERAGE in table.columns:
         rounded = "sets" if table.kind.average == "plain" else "tasks, each rounded to two decimals first"
         notes.append(f"Avg.: mean of the {len(table.tasks)} {rounded}.")
@@ -172,87 +182,127 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
     return notes
 
 
+def _settings(table: ScoreTable) -> list[str]:
+    """Return the settings of the models: those of all, and of each of a few rows those that tell it apart."""
+    notes = []
+    common = protocols.common_choices([protocols.model_choices(scores) for scores in table.models])
+    if common:
+        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {protocols.words(common)}.")
+    if len(table.systems) > MOST_LISTED:
+        return notes
+    choices = [protocols.without_names(protocols.model_choices(system.seeds[0])) for system in table.systems]
+    labels: dict[str, list[str]] = {}
+    for system, own in zip(table.systems, protocols.distinct_choices(choices), strict=True):
+        words = protocols.words(own)
+        if words and not system.label.endswith(f"({words})"):
+            labels.setdefault(words, []).append(system.label)
+    return notes + [f"{', '.join(alike)}: {words}." for words, alike in labels.items()]
+
+
 def _interval_note(scores: ModelScores) -> str:
-    if scores.kinds[0] in (TRANSFER, TRIPLETS, LABELS):
-        return f"Intervals: 95 % (mid-P), over the {scores.kinds[0].sampled}; they tell nothing of other seeds."
+    kind = scores.kinds[0]
+    if kind in (TRANSFER, TRIPLETS, LABELS):
+        return f"Intervals: 95 % (mid-P), over the {kind.sampled}; they tell nothing of other seeds."
     draws = scores.protocol.get("interval_draws")
-    samples = f"{draws:,} samples" if isinstance(draws, int) and draws else "1,000 samples"
-    return f"Intervals: 95 %, from {samples} of the {scores.kinds[0].sampled}; they tell nothing of other seeds."
+    if not isinstance(draws, int) or draws == 0:
+        draws = 1000
+    return f"Intervals: 95 %, from {draws:,} samples of the {kind.sampled}; they tell nothing of other seeds."
 
 
 def against_tables(table: ScoreTable) -> list[Table]:
     """Return measured scores beside published ones, a table for each published system."""
-    tables = []
-    for against in table.published.values():
-        rows, runs = [], 1
-        for scores in table.models:
-            if scores.against.get("name") != against["name"]:
-                continue
-            for task, line in scores.against["tasks"].items():
-                runs = max(runs, line["runs"])
-                low, high = line["range"] or (None, None)
-                values = (line["measured"], line["published"], line["difference"], low, high)
-                within = {True: "yes", False: "no"}.get(line["within"], MISSING)
-                label = f"mean of {line['runs']} models" if line["runs"] > 1 else scores.label
-                rows.append([label, short(task), *values, within])
-        rows = [list(row) for row in dict.fromkeys(map(tuple, rows))]  # each of several models has the row of the mean
-        of_seeds = "where 95 % of further seeds would lie, if they are normally distributed"
-        interval = of_seeds if runs > 1 else "the 95 % interval"
-        note = f"From, to: {interval}; within: whether the published score lies in it."
-        source = against.get("source") or f"known as {against['name']}; its source is not known"
-        columns = ["model", "task", "measured", "published", "difference", "95 % from", "to", "within"]
-        numbers = ("measured", "published", "95 % from", "to")
-        formats = {"difference": f"+{table.format}", **dict.fromkeys(numbers, table.format)}
-        title = f"Measured and published: {against.get('title', against['name'])}"
-        tables.append(Table(title, columns, rows, formats, notes=[f"Published: {source}.", note]))
-    return tables
+    return [_against_table(table, against) for against in table.published.values()]
+
+
+def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
+    """Return the measured scores beside those of a published system."""
+    rows: dict[tuple[Any, ...], None] = {}  # each of several models has the row of the mean
+    interval = "the 95 % interval"
+    for scores in table.models:
+        if scores.against.get("name") != against["name"]:
+            continue
+        for task, line in scores.against["tasks"].items():
+            label = scores.label
+            if line["runs"] > 1:
+                label = f"mean of {line['runs']} models"
+                interval = "where 95 % of further seeds would lie, if they are normally distributed"
+            low, high = line["range"] or (None, None)
+            within = {True: "yes", False: "no"}.get(line["within"], MISSING)
+            rows[label, short(task), line["measured"], line["published"], line["difference"], low, high, within] = None
+    source = against.get("source") or f"known as {against['name']}; its source is not known"
+    notes = [
+        f"Published: {source}.",
+        f"From, to: {interval}; within: whether the published score lies in it.",
+    ]
+    columns = ["model", "task", "measured", "published", "difference", "95 % from", "to", "within"]
+    formats = dict.fromkeys(columns[2:7], table.format)
+    formats["difference"] = f"+{table.format}"
+    title = f"Measured and published: {against.get('title', against['name'])}"
+    return Table(title, columns, list(map(list, rows)), formats, notes=notes)
 
 
 def subset_table(table: ScoreTable) -> Table | None:
     """Return the scores of the subsets, or None if no task has several."""
-    cells: dict[tuple[str, str], dict[int, float]] = {}
-    for i, scores in enumerate(table.models):
+    labels = [scores.label for scores in table.models]
+    cells: dict[tuple[str, str], list[float | None]] = {}
+    for number, scores in enumerate(table.models):
         for task in scores.tasks:
             subsets = task.details.get("subsets") or {part.task: part.value for part in task.parts}
-            for name, score in subsets.items() if len(subsets) > 1 else ():
-                cells.setdefault((task.task, name), {})[i] = score
+            if len(subsets) < 2:
+                continue
+            for name, score in subsets.items():
+                values = cells.setdefault((task.task, name), [None] * len(labels))
+                values[number] = score
     if not cells:
         return None
-    labels = [scores.label for scores in table.models]
-    rows = [[short(task), name, *(values.get(i) for i in range(len(labels)))] for (task, name), values in cells.items()]
-    title = f"{table.title}: {systems.axis(table.models[0])} of each subset"
+    rows = [[short(task), name, *values] for (task, name), values in cells.items()]
+    title = f"{table.title}: {protocols.axis(table.models[0])} of each subset"
     return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.finest))
 
 
 def measure_table(table: ScoreTable) -> Table | None:
     """Return all metrics and counts of each task, or None if there are no others than the scores."""
-    tasks = [(scores.label, task) for scores in table.models for task in scores.tasks]
-    titles = dict(table.kind.columns)
-    if table.kind is RETRIEVAL:
-        if not set(titles) & {key for _, task in tasks for key in task.metrics}:
-            # a search with a small --top-k has other metrics than those of the table: all of them are shown
-            titles |= {key: key for _, task in tasks for key in task.metrics}
-    else:
-        titles |= {metric: metric for _, task in tasks for metric in task.headline if metric not in titles}
-    keys = [key for key in titles if any(key in task.metrics or key in task.details for _, task in tasks)]
-    if len(keys) < 2:
+    titles = _measures(table)
+    if len(titles) < 2:
         return None
-    rows = [
-        [label, short(task.task), *(task.metrics.get(key, task.details.get(key)) for key in keys)]
-        for label, task in tasks
-    ]
-    intervals = {
-        (i, titles[metric]): interval
-        for i, (_, task) in enumerate(tasks)
-        for metric, interval in task.intervals.items()
-        if metric in keys
-    }
-    formats = {titles[key]: table.finest for key in keys if any(key in task.metrics for _, task in tasks)}
-    formats |= {"squared error": ".4f"} if "squared error" in formats else {}
+    rows: list[list[Any]] = []
+    intervals = {}
+    metrics: set[str] = set()
+    for scores in table.models:
+        for task in scores.tasks:
+            values = {**task.details, **task.metrics}
+            for metric, interval in task.intervals.items():
+                if metric in titles:
+                    intervals[len(rows), titles[metric]] = interval
+            metrics.update(task.metrics)
+            rows.append([scores.label, short(task.task), *map(values.get, titles)])
+    formats = {title: table.finest for key, title in titles.items() if key in metrics}
+    if "squared error" in formats:
+        formats["squared error"] = ".4f"
     scale = "times 100" if table.kind.highest > 1 else "from 0 to 1"
-    scale += ", as BEIR prints it" if table.kind is RETRIEVAL else ""
+    if table.kind is RETRIEVAL:
+        scale += ", as BEIR prints it"
     caption = f"{table.title}: everything that was measured, {scale}"
-    return Table(caption, ["model", "task", *(titles[key] for key in keys)], rows, formats, intervals=intervals)
+    return Table(caption, ["model", "task", *titles.values()], rows, formats, intervals=intervals)
+
+
+def _measures(table: ScoreTable) -> dict[str, str]:
+    """Return the metrics and counts that some task has, with the titles of their columns."""
+    titles = dict(table.kind.columns)
+    metrics: list[str] = []
+    headlines: list[str] = []
+    known: set[str] = set()
+    for scores in table.models:
+        for task in scores.tasks:
+            metrics += task.metrics
+            headlines += task.headline
+            known.update(task.metrics, task.details)
+    if table.kind is not RETRIEVAL:
+        titles |= {metric: metric for metric in headlines if metric not in titles}
+    elif titles.keys().isdisjoint(metrics):
+        # a search with a small --top-k has other metrics than those of the table: all of them are shown
+        titles |= {metric: metric for metric in metrics}
+    return {key: title for key, title in titles.items() if key in known}
 
 
 def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
@@ -267,18 +317,22 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
         return None
     data = pd.DataFrame(rows).astype({"low": float, "high": float})
     has_whiskers = data["low"].notna()
-    kinds = ["95 % interval"] if (has_whiskers & ~data["grouped"]).any() else []
+    kinds = []
+    if (has_whiskers & ~data["grouped"]).any():
+        kinds.append("95 % interval")
     if (has_whiskers & data["grouped"]).any():
         kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
-    whiskers = f"Whiskers: {'; of grouped models '.join(kinds)}. " if kinds else ""
-    axis = systems.axis(table.models[0])
+    note = "The axis does not start at zero"
+    if kinds:
+        note = f"Whiskers: {'; of grouped models '.join(kinds)}. {note}"
+    axis = protocols.axis(table.models[0])
     return Figure(
         name=f"scores-{table.kind.name.replace(' ', '-')}",
         title=f"{table.title}, by task",
         panels={"scores": partial(_draw, data=data, axis=axis)},
         data=data,
         alt=f"{axis}: {'; '.join(data['label'])}",
-        note=f"{whiskers}The axis does not start at zero",
+        note=note,
         columns=1,
         size=(5.2, 0.19 * (data["y"].max() + 2) + 0.6),  # height of the line of one score, in inches
     )
@@ -286,36 +340,59 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
 
 def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
     """Yield a point for each task and model, with the height of its line."""
-    y, columns = 0.0, table.columns
+    columns = table.columns
+    above = 0.0  # the height of the lines of earlier tasks
     for column in columns:
         scores: list[tuple[str, float | None, System | None]] = []
-        scores += [(system.label, system.spread(column, columns)[0], system) for system in table.systems]
+        for row in table.systems:
+            scores.append((row.label, row.spread(column, columns)[0], row))
         for against in table.published.values():
             scores.append((published_label(against), against["tasks"].get(column, {}).get("published"), None))
-        known = [(number, *score) for number, score in enumerate(scores) if score[1] is not None]
-        for line, (number, label, score, system) in enumerate(known, 1):
-            pattern = table.format if system is None else table.format_of(column)
-            low, high = (system and intervals and system.whiskers(column, columns)) or (None, None)
-            whisker = "" if low is None else f" ({low:{pattern}} to {high:{pattern}})"
-            values = system.values(column, columns) if system else []
+        line = 0
+        for number, (label, score, system) in enumerate(scores):
+            if score is None:
+                continue
+            line += 1
+            pattern, ends, seeds = table.format, None, list[float]()
+            if system is not None:
+                pattern = table.format_of(column)
+                seeds = system.values(column, columns)
+                ends = system.whiskers(column, columns) if intervals else None
+            shown = f"{score:{pattern}}"
+            words = f"{short(column)}, {label}: {shown}"
+            low, high = ends or (None, None)
+            if low is not None:
+                words += f" ({low:{pattern}} to {high:{pattern}})"
             yield {
-                **{"panel": "scores", "series": label, "x": score, "y": y + line, "low": low, "high": high},
-                **{"number": number, "shown": f"{score:{pattern}}", "seeds": values if len(values) > 1 else []},
-                **{"grouped": system is not None and system.grouped, "published": system is None},
-                **{"task": short(column), "label": f"{short(column)}, {label}: {score:{pattern}}{whisker}"},
+                "panel": "scores",
+                "series": label,
+                "x": score,
+                "y": above + line,
+                "low": low,
+                "high": high,
+                "number": number,
+                "shown": shown,
+                "seeds": seeds if len(seeds) > 1 else [],
+                "grouped": system is not None and system.grouped,
+                "published": system is None,
+                "task": short(column),
+                "label": words,
             }
-        y += len(known) + 1.4 if known else 0  # space between two tasks, in lines
+        if line:
+            above += line + 1.4  # space between two tasks, in lines
 
 
 def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
     beside = axes.get_yaxis_transform()
     for task, points in data.groupby("task", sort=False):
-        axes.text(0, points["y"].min() - 1, style.short(str(task)), transform=beside, weight="bold", va="center")
+        above = points["y"].min() - 1
+        axes.text(0, above, style.short(str(task)), transform=beside, weight="bold", va="center")
     for point in data.itertuples():
         look = _look(point.number, published=point.published)
-        if point.low == point.low:
-            axes.hlines(point.y, point.low, point.high, color=look["color"], alpha=0.65, linewidth=1.6)
-        axes.plot(point.seeds, [point.y] * len(point.seeds), "o", color=look["color"], alpha=0.55, markersize=2.5)
+        colour = look["color"]
+        if not isnan(point.low):
+            axes.hlines(point.y, point.low, point.high, color=colour, alpha=0.65, linewidth=1.6)
+        axes.plot(point.seeds, [point.y] * len(point.seeds), "o", color=colour, alpha=0.55, markersize=2.5)
         axes.plot(point.x, point.y, **look)
         axes.text(1.02, point.y, point.shown, transform=beside, va="center", fontsize=8)
     for first in data.drop_duplicates("series").itertuples():
@@ -326,6 +403,7 @@ def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
 
 def _look(series: int, *, published: bool) -> dict[str, Any]:
     """Return marker and colour of a model; a published score has an open marker."""
+    look = {"marker": style.marker(series), "color": style.colour(series), "markersize": 5.5}
     if published:
-        return {"marker": style.marker(series), "color": style.INK, "markerfacecolor": "none", "markersize": 5.5}
-    return {"marker": style.marker(series), "color": style.colour(series), "markersize": 5.5}
+        look |= {"color": style.INK, "markerfacecolor": "none"}
+    return look

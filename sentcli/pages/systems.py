@@ -11,6 +11,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,28 +19,24 @@ from typing import Any
 import numpy as np
 
 from sentcli.errors import InputError
-from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, TRAINED_HEAD, TRANSFER
+from sentcli.evaluation.score_kinds import TRAINED_HEAD
 from sentcli.evaluation.scores import AVERAGE, ModelScores, TaskScore
 from sentcli.evaluation.significance import Floats
 from sentcli.hub import short
-
-RERANK_CHOICES = ("rerank", "rerank_depth", "rerank_revision", "rerank_weights")
-REVISIONS = ("revision", "rerank_revision")
-"""Keys of a protocol with a commit of the hub."""
-DIGESTS = ("weights", "rerank_weights")
-"""Keys of a protocol with the digest of a model's weights."""
-MODEL_CHOICES = (
-    *("pooling", "normalize", "max_length", "precision", "backend", "query_prompt", "document_prompt"),
-    *("revision", "weights", *RERANK_CHOICES),
+from sentcli.pages.protocols import (
+    DIGESTS,
+    MODEL_CHOICES,
+    REVISIONS,
+    SET_CHOICES,
+    common_protocol,
+    different_choices,
+    distinct_choices,
+    measure,
+    model_choices,
+    without_names,
+    words,
 )
-"""Keys of a protocol that are choices of the model: rows of one table may differ in them."""
-FUSION_CHOICES = ("bm25", "rank_constant", "dense_weight", "fused", "depth")
-"""Keys of a protocol that only some ways of searching have."""
-SEARCH_CHOICES = ("search", "similarity", "index", "query_length", *FUSION_CHOICES, *MODEL_CHOICES)
-SET_CHOICES = ("split", "own_document", "forums")
-"""Keys of retrieve's protocol that are choices of the sets; they stand under ``sets`` if the sets differ in them."""
-COUNTS = ("interval_draws", "truncated_texts", "zero_vectors")
-"""Keys of a protocol that do not change the scores."""
+
 SIZES = ("pairs", "test", "queries", "documents", "items")
 """Details of a task that are its size: rows with different sizes were measured on different data."""
 
@@ -110,8 +107,9 @@ class System:
         """Why a single run does not stand for its training, in words; empty for seeds and for a fixed model."""
         if len(self.seeds) > 1 or self.fixed:
             return ""
-        unknown = "may be one trained run (its file does not say; score again)"
-        return "is one trained run" if self.grouped or "trained_run" in self.seeds[0].environment else unknown
+        if self.grouped or "trained_run" in self.seeds[0].environment:
+            return "is one trained run"
+        return "may be one trained run (its file does not say; score again)"
 
     def values(self, column: str, columns: Sequence[str]) -> list[float]:
         """Return the score of each seed.
@@ -123,14 +121,23 @@ class System:
         Returns:
             One score for each seed; an empty list if one of the seeds does not have it.
         """
-        scores_of_seeds = [_values(scores, columns).get(column) for scores in self.seeds]
-        values = [value for value in scores_of_seeds if value is not None]
-        return values if len(values) == len(scores_of_seeds) else []
+        values = []
+        for scores in self.seeds:
+            value = _values(scores, columns).get(column)
+            if value is None:
+                return []
+            values.append(value)
+        return values
 
     def spread(self, column: str, columns: Sequence[str]) -> tuple[float | None, float | None]:
         """Return mean and sample standard deviation over the seeds; None if there are too few values."""
         values = self.values(column, columns)
-        return (statistics.fmean(values) if values else None, statistics.stdev(values) if len(values) > 1 else None)
+        if not values:
+            return None, None
+        mean = statistics.fmean(values)
+        if len(values) == 1:
+            return mean, None
+        return mean, statistics.stdev(values)
 
     def samples(self, column: str, columns: Sequence[str]) -> Floats | None:
         """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples.
@@ -141,10 +148,13 @@ class System:
         """
         if not self.values(column, columns):
             return None
-        samples = [scores.samples(scores.kinds[0]).get(column) for scores in self.seeds]
-        present = [draws for draws in samples if draws is not None]
-        comparable = len(present) == len(samples) and len({len(draws) for draws in present}) == 1
-        return np.stack(present) if comparable else None
+        samples: list[Floats] = []
+        for scores in self.seeds:
+            draws = scores.samples(scores.kinds[0]).get(column)
+            if draws is None or (samples and len(draws) != len(samples[0])):
+                return None
+            samples.append(draws)
+        return np.stack(samples)
 
     def interval(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
         """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
@@ -162,9 +172,11 @@ class System:
 
 
 def _values(scores: ModelScores, columns: Sequence[str]) -> dict[str, float]:
-    values = scores.values(scores.kinds[0])
-    whole = values.keys() >= set(columns) - {AVERAGE}
-    return {title: value for title, value in values.items() if title != AVERAGE or whole}
+    """Return the scores of a model by column, with the average if it has all tasks."""
+    values = dict(scores.values(scores.kinds[0]))
+    if not values.keys() >= set(columns) - {AVERAGE}:
+        values.pop(AVERAGE, None)
+    return values
 
 
 def systems_of(
@@ -186,21 +198,28 @@ def systems_of(
     """
     rows: dict[str, System] = {}
     for number, scores in enumerate(_labelled(_merged(runs, names, shown))):
-        pattern = next((pattern for pattern in groups if pattern.matches(scores)), None)
-        if pattern is None:
+        label = _label_of(scores, groups)
+        if label is None:
             rows[f"model {number}"] = System(scores.label, (scores,))
         else:
-            before = rows.get(f"group {pattern.label}", System(pattern.label, (), grouped=True))
-            rows[f"group {pattern.label}"] = replace(before, seeds=(*before.seeds, scores))
+            before = rows.get(f"group {label}", System(label, (), grouped=True))
+            rows[f"group {label}"] = replace(before, seeds=(*before.seeds, scores))
     for system in rows.values():
         _refuse_commits(system)
-        different = different_choices(
-            [{**without_names(model_choices(seed)), "backend": None} for seed in system.seeds]
-        )
-        if any(different):
-            keys = ", ".join(dict.fromkeys(key for choices in different for key in choices))
+        choices = [{**without_names(model_choices(seed)), "backend": None} for seed in system.seeds]
+        different = dict.fromkeys(chain.from_iterable(different_choices(choices)))
+        if different:
+            keys = ", ".join(different)
             raise InputError(f"--group {system.label}: its runs are no seeds of one system, they differ in {keys}")
     return list(rows.values())
+
+
+def _label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
+    """Return the label of the first pattern that matches a model; None if none does."""
+    for pattern in patterns:
+        if pattern.matches(scores):
+            return pattern.label
+    return None
 
 
 def _refuse_commits(system: System) -> None:
@@ -212,9 +231,9 @@ def _refuse_commits(system: System) -> None:
     commits: dict[str, set[str]] = {}
     for seed in system.seeds:
         commits.setdefault(seed.model, set()).add(str(seed.protocol.get("revision")))
-    for model, found in commits.items():
-        if len(found - {"None"}) > 1:
-            shown = " and ".join(sorted(short(commit) for commit in found))
+    for model, of_model in commits.items():
+        if len(of_model - {"None"}) > 1:
+            shown = " and ".join(sorted(map(short, of_model)))
             raise InputError(f"--group {system.label}: {model} stands at the commits {shown}, which are two models")
 
 
@@ -222,16 +241,28 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mappin
     """Join scores of the same model and choices that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
-        name, choices = shown.get(run.model, run.model), model_choices(run)
-        label = next((pattern.label for pattern in names if pattern.matches(run)), name)
-        for i, scores in enumerate(merged):
-            same = (scores.model, scores.label) == (run.model, label) and _same(model_choices(scores), choices)
-            if same and not {task.task for task in scores.tasks} & {task.task for task in run.tasks}:
-                merged[i] = scores.joined(run)
+        label = _label_of(run, names)
+        if label is None:
+            label = shown.get(run.model, run.model)
+        run = replace(run, label=label)
+        for number, scores in enumerate(merged):
+            if _same_model(scores, run) and _tasks(scores).isdisjoint(_tasks(run)):
+                merged[number] = scores.joined(run)
                 break
         else:
-            merged.append(replace(run, label=label))
+            merged.append(run)
     return merged
+
+
+def _tasks(scores: ModelScores) -> set[str]:
+    return {task.task for task in scores.tasks}
+
+
+def _same_model(first: ModelScores, second: ModelScores) -> bool:
+    """Tell whether scores are of one model, label and choices."""
+    if (first.model, first.label) != (second.model, second.label):
+        return False
+    return _same(model_choices(first), model_choices(second))
 
 
 def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -243,24 +274,29 @@ def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
     """Make labels unique: by the choices of the models, then by their files, then by numbers."""
-    together = {label: [m for m in models if m.label == label] for label in {m.label for m in models}}
+    together: dict[str, list[ModelScores]] = {}
+    for scores in models:
+        together.setdefault(scores.label, []).append(scores)
+    distinct = {label: distinct_choices(list(map(model_choices, twins))) for label, twins in together.items()}
+    of_label = {label: iter(choices) for label, choices in distinct.items()}
     labelled = []
     for scores in models:
-        twins = together[scores.label]
-        distinct = distinct_choices([model_choices(twin) for twin in twins])
-        own = next(choices for twin, choices in zip(twins, distinct, strict=True) if twin is scores)
-        labelled.append(replace(scores, label=f"{scores.label} ({words(own)})" if own else scores.label))
+        own = next(of_label[scores.label])
+        label = f"{scores.label} ({words(own)})" if own else scores.label
+        labelled.append(replace(scores, label=label))
     labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
-    return _apart(labelled, [str(i) for i, _ in enumerate(labelled, 1)])
+    return _apart(labelled, [str(number) for number, _ in enumerate(labelled, 1)])
 
 
 def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
     """Add a mark to the labels that several models have."""
     counts = Counter(scores.label for scores in models)
-    return [
-        replace(scores, label=f"{scores.label} [{mark}]") if counts[scores.label] > 1 and mark else scores
-        for scores, mark in zip(models, marks, strict=True)
-    ]
+    apart = []
+    for scores, mark in zip(models, marks, strict=True):
+        if counts[scores.label] > 1 and mark:
+            scores = replace(scores, label=f"{scores.label} [{mark}]")
+        apart.append(scores)
+    return apart
 
 
 def single_kinds(scores: ModelScores) -> list[ModelScores]:
@@ -269,148 +305,64 @@ def single_kinds(scores: ModelScores) -> list[ModelScores]:
         return [scores]
     parts = []
     for kind in scores.kinds:
-        own = {key: value for key, value in scores.protocol.items() if key in (*MODEL_CHOICES, "regression")}
-        protocol = own if kind is TRAINED_HEAD else scores.protocol
+        tasks = tuple(scores.of_kind(kind))
+        protocol = scores.protocol
         if scores.command == "evaluate":  # each kind has the part of the protocol that is its own
-            table_kind = scores.of_kind(kind)[0].details.get("kind", "")
-            protocol = {**scores.protocol, **scores.protocol.get("kinds", {}).get(table_kind, {})}
+            table_kind = tasks[0].details.get("kind", "")
+            protocol = {**protocol, **protocol.get("kinds", {}).get(table_kind, {})}
             protocol.pop("kinds", None)
-        parts.append(replace(scores, tasks=tuple(scores.of_kind(kind)), protocol=protocol))
+        elif kind is TRAINED_HEAD:
+            protocol = {key: value for key, value in protocol.items() if key in (*MODEL_CHOICES, "regression")}
+        parts.append(replace(scores, tasks=tasks, protocol=protocol))
     return parts
-
-
-def measure(scores: ModelScores) -> str:
-    """Return the name of the numbers in a table."""
-    kind = scores.kinds[0]
-    if kind is RETRIEVAL:
-        return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
-    return kind.metric if "@" in kind.metric else kind.metric.lower()
-
-
-def axis(scores: ModelScores) -> str:
-    """Return the name of the numbers with their unit, on the scale of the command's JSON."""
-    if scores.kinds[0] is TRANSFER:
-        return "accuracy in %"
-    name = measure(scores)
-    unit = " \N{MULTIPLICATION SIGN} 100" if scores.kinds[0].scale == 1 else ""
-    return f"{'Spearman correlation' if name == 'spearman' else name}{unit}"
-
-
-def common_protocol(scores: ModelScores) -> dict[str, Any]:
-    """Return the part of the protocol that rows of one table must share."""
-    own = (*SEARCH_CHOICES, *SET_CHOICES, "sets") if scores.command == "retrieve" else MODEL_CHOICES
-    return {key: value for key, value in scores.protocol.items() if key not in (*own, *COUNTS)}
-
-
-def model_choices(scores: ModelScores) -> dict[str, Any]:
-    """Return the part of the protocol that belongs to the model."""
-    own = SEARCH_CHOICES if scores.command == "retrieve" else MODEL_CHOICES
-    choices = {key: scores.protocol[key] for key in own if scores.protocol.get(key) not in (None, "")}
-    names = {key: short(str(value)) for key, value in choices.items() if key in (*REVISIONS, *DIGESTS)}
-    return choices | names
 
 
 def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
     """Group scores that may share a table: those of the same kind, measure and protocol, on tasks of the same size."""
-    groups: list[tuple[str, dict[str, tuple[Any, ...]], list[ModelScores]]] = []
-    for scores in (part for run in runs for part in single_kinds(run)):
+    groups: list[_Group] = []
+    for scores in chain.from_iterable(map(single_kinds, runs)):
         key = json.dumps([scores.kinds[0].name, measure(scores), common_protocol(scores)], sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
-        for group_key, group_sizes, members in groups:
-            if group_key == key and all(_alike(group_sizes.get(task, size), size) for task, size in sizes.items()):
-                group_sizes.update(sizes)
-                members.append(scores)
+        for group in groups:
+            if group.key == key and group.suits(sizes):
+                group.sizes.update(sizes)
+                group.members.append(scores)
                 break
         else:
-            groups.append((key, sizes, [scores]))
-    order = {members[0].command: i for i, (_, _, members) in reversed(list(enumerate(groups)))}
-    return [members for _, _, members in sorted(groups, key=lambda group: order[group[2][0].command])]
+            groups.append(_Group(key, sizes, [scores]))
+    by_command: dict[str, list[list[ModelScores]]] = {}
+    for group in groups:
+        by_command.setdefault(group.members[0].command, []).append(group.members)
+    return list(chain.from_iterable(by_command.values()))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Scores of one table."""
+
+    key: str
+    """Kind, measure and protocol."""
+    sizes: dict[str, tuple[Any, ...]]
+    """What `_size` returns of each task."""
+    members: list[ModelScores]
+
+    def suits(self, sizes: Mapping[str, tuple[Any, ...]]) -> bool:
+        """Tell whether tasks may be of the same data as those of the group."""
+        return all(_alike(self.sizes.get(task, size), size) for task, size in sizes.items())
 
 
 def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
     """Return what two scores of a task must have in common to be on the same data: its size and choices of the set."""
-    sizes = tuple(task.details.get(key) for key in SIZES)
-    if scores.command != "retrieve":
-        return sizes
-    sets = scores.protocol.get("sets")
-    choices = {**scores.protocol, **((sets.get(task.task) or {}) if isinstance(sets, dict) else {})}
-    return (*sizes, *(choices.get(key) for key in SET_CHOICES))
+    size = [task.details.get(key) for key in SIZES]
+    if scores.command == "retrieve":
+        choices = dict(scores.protocol)
+        sets = choices.get("sets")
+        if isinstance(sets, dict):
+            choices |= sets.get(task.task) or {}
+        size += [choices.get(key) for key in SET_CHOICES]
+    return tuple(size)
 
 
 def _alike(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
     """Tell whether two results of `_size` may be of the same data; results of mteb do not say all of it."""
     return all(one == other or None in (one, other) for one, other in zip(first, second, strict=True))
-
-
-def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
-    """Return choices as one phrase."""
-    return comma.join(f"{key.replace('_', ' ')}{colon}{value_words(value)}" for key, value in values.items())
-
-
-def value_words(value: Any) -> str:
-    """Return a value of a protocol as people write it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return words(value)
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(value_words, value)) + "]"
-    if value is None:
-        return "none"
-    return repr(value) if value == "" else str(value)
-
-
-def protocol_note(scores: ModelScores) -> str:
-    """Return the protocol of a table as a sentence."""
-    rest, kind = common_protocol(scores), scores.kinds[0]
-    if scores.command == "sts-eval":
-        rest.pop("correlation", None)
-        similarity, aggregation = rest.pop("similarity", "cosine"), rest.pop("aggregation", "all")
-        split = rest.pop("split", None)
-        lead = f"Spearman correlation of similarity ({similarity}) and gold score, times 100; subsets: {aggregation}"
-        lead += f"; {split} split" if split else ""
-    elif kind is TRAINED_HEAD:
-        lead = "Spearman correlation of predicted and gold score, times 100"
-    elif kind is TRANSFER:
-        lead = f"Accuracy in % of a classifier on frozen vectors; protocol {rest.pop('name', 'not stated')}"
-        rest = {key: rest[key] for key in ("features", "classifier", "folds", "optimizer") if key in rest}
-        rest["further settings"] = "below"
-    else:
-        lead = "Recall in %" if kind is IN_DOMAIN else axis(scores)
-        rest = {**{key: scores.protocol[key] for key in (*SET_CHOICES, "sets") if key in scores.protocol}, **rest}
-    more = words({key: value for key, value in rest.items() if value not in (None, "")}, ": ", "; ")
-    return f"{lead}; {more}." if more else f"{lead}."
-
-
-def different_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each of some choices those in which they differ, all in the same order."""
-    keys = list(dict.fromkeys(key for group in groups for key in group))
-    common = {key for key in keys if all(group.get(key) == groups[0].get(key) for group in groups)}
-    return [{key: group[key] for key in keys if key in group and key not in common} for group in groups]
-
-
-def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the choices that tell models apart, as few as are enough.
-
-    The choices of a fusion follow from the way of searching, backends give the same vectors, and a commit or a digest
-    tells no more than names do, so these are only named if the others are the same.
-    """
-    rarely = ("backend", *DIGESTS)
-    for keys in ((*rarely, *REVISIONS, *FUSION_CHOICES), (*rarely, *REVISIONS), rarely, ("backend",)):
-        few = different_choices([{key: value for key, value in group.items() if key not in keys} for group in groups])
-        distinct = len({json.dumps(each, default=str) for each in few}) == len(few)
-        if distinct or (len(keys) == 1 and any(few)):
-            return few
-    return different_choices(groups)
-
-
-def without_names(choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return choices without the commits and digests that name a model's files."""
-    return {key: value for key, value in choices.items() if key not in (*REVISIONS, *DIGESTS)}
-
-
-def common_choices(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the choices that all of some models have in common."""
-    return {key: value for key, value in groups[0].items() if all(key in g and g[key] == value for g in groups)}

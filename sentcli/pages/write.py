@@ -10,9 +10,9 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ RANKED = "Best of each column in bold"
 UNDERLINED = ", second best underlined"
 LENGTHY = 24
 """A column with more characters in a cell than this needs a least width, so that it does not wrap to many lines."""
+MOST_POINTS = 20_000
+"""A figure with more points than this does not show their texts."""
 LONGEST_TEXT = 300
 """The greatest length of a text that is shown beside its point, in characters."""
 MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
@@ -54,8 +56,8 @@ LATEX_SIGNS = {
     "\N{MINUS SIGN}": "$-$",
     "\N{EN DASH}": "--",
     "\N{REPLACEMENT CHARACTER}": "?",
-    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
 }
+LATEX_SIGNS |= {sign: f"\\{sign}" for sign in "{}$&#%_"}
 LIGATURES = re.compile(r"([-,'!?])(?=[-,'`!?])")
 """Signs that TeX would join, such as two hyphens to a dash."""
 
@@ -130,16 +132,22 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
         signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
         signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
     environment = templates(keep_trailing_newline=True, **signs)
-    filters: dict[str, Callable[..., str]] = {"text": markdown_text, "line": _markdown_line, "fence": _fence}
+    environment.filters["plain"] = safe
     if latex:
-        filters = {"text": latex_text, "slug": lambda title: re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")}
-    environment.filters |= {"plain": safe, **filters}
-    ranked = (f"{RANKED}{UNDERLINED}." if latex else f"{RANKED}.") if style.bold else ""
+        environment.filters |= {"text": latex_text, "slug": _slug}
+    else:
+        environment.filters |= {"text": markdown_text, "line": _markdown_line, "fence": _fence}
+    ranked = ""
+    if style.bold:
+        ranked = f"{RANKED}{UNDERLINED}." if latex else f"{RANKED}."
+    lead = list(page.text)
+    if page.made:
+        lead.append(page.made)
     return environment.get_template(f"page{suffix}").render(
         page=page,
         style=style,
         folder=folder,
-        lead=[*page.text, *([page.made] if page.made else [])],
+        lead=lead,
         notes=lambda table: _table_notes(table, ranked=ranked, intervals=bool(style.intervals)),
         levels={1: "section", 2: "subsection", 3: "subsubsection"},
         marks={"": "%s", "best": r"\textbf{%s}", "second": r"\underline{%s}"},
@@ -148,8 +156,6 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
 
 def _html(page: Page, style: Style) -> str:
     """Return an HTML file; the template escapes all texts."""
-    from markupsafe import Markup
-
     environment = templates(autoescape=True, finalize=made_safe)
     intervals = style.intervals is not False
     ranked = f"{RANKED}{UNDERLINED}." if style.bold else ""
@@ -157,19 +163,19 @@ def _html(page: Page, style: Style) -> str:
     points = {}
     halves = _halves(page.sections)
     for number, section in enumerate(page.sections):
-        table, figure = section.table, section.figure
-        notes = _table_notes(table, ranked=ranked, intervals=intervals) if table is not None else []
-        panels = inline(figure) if figure is not None else []
-        # A figure with more points than this does not show their texts
-        has_texts = 0 < sum(len(own) for _, own in panels) <= 20_000
-        if has_texts:
-            points[number] = _points([own for _, own in panels])
-        drawings = [Markup(svg) for svg, _ in panels]
-        kinds = [column_kind(table, j) for j in range(len(table.columns))] if table is not None else []
-        part = {"number": number, "section": section, "half": number in halves, "notes": notes, "kinds": kinds}
-        parts.append({**part, "panels": drawings, "has_texts": has_texts})
+        part = {"number": number, "section": section, "half": number in halves, "notes": [], "kinds": []}
+        table = section.table
+        if table is not None:
+            part["notes"] = _table_notes(table, ranked=ranked, intervals=intervals)
+            part["kinds"] = [column_kind(table, column) for column in range(len(table.columns))]
+        drawings, texts = _drawn(section)
+        if texts is not None:
+            points[number] = texts
+        parts.append({**part, "panels": drawings, "has_texts": texts is not None})
     css = asset(environment, "page.css")
-    script = asset(environment, "table.js") + (asset(environment, "points.js") if points else "")
+    script = asset(environment, "table.js")
+    if points:
+        script += asset(environment, "points.js")
     return environment.get_template("page.html").render(
         page=page,
         parts=parts,
@@ -184,6 +190,20 @@ def _html(page: Page, style: Style) -> str:
     )
 
 
+def _drawn(section: Section) -> tuple[Sequence[str], dict[str, object] | None]:
+    """Return the panels of a section's figure as SVG, and the texts of its points; None for none or too many."""
+    from markupsafe import Markup
+
+    if section.figure is None:
+        return [], None
+    panels = inline(section.figure)
+    points = [of_panel for _, of_panel in panels]
+    drawings = [Markup(svg) for svg, _ in panels]
+    if 0 < sum(map(len, points)) <= MOST_POINTS:
+        return drawings, _points(points)
+    return drawings, None
+
+
 def _halves(sections: Sequence[Section]) -> set[int]:
     """Return the numbers of the narrow sections that have another one beside them; alone, one has the whole width."""
     halves: set[int] = set()
@@ -196,7 +216,9 @@ def _halves(sections: Sequence[Section]) -> set[int]:
 def column_kind(table: Table, j: int) -> str:
     """Return the classes of a column: number, word or text, and lengthy or headed where texts or the head need room."""
     name = table.columns[j]
-    kind = "number" if table.numeric(j) else "text" if name in table.wide else "word"
+    kind = "text" if name in table.wide else "word"
+    if table.numeric(j):
+        kind = "number"
     longest = max((len(table.shown(i, j)) for i in range(len(table.rows))), default=0)
     if longest > LENGTHY:
         return f"{kind} lengthy"
@@ -207,15 +229,21 @@ def _points(panels: Sequence[Sequence[Point]]) -> dict[str, object]:
     """Return the texts and groups of a figure's points, and each panel's points ``[x, y, text, group]`` by number."""
     texts: dict[str, int] = {}
     groups: dict[str, int] = {}
-    places = [
-        [[x, y, texts.setdefault(text, len(texts)), groups.setdefault(group, len(groups))] for x, y, text, group in own]
-        for own in panels
-    ]
-    shown = [
-        text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}\N{HORIZONTAL ELLIPSIS}"
-        for text in map(safe, texts)
-    ]
-    return {"texts": shown, "groups": [*map(safe, groups)], "panels": places}
+    places = []
+    for of_panel in panels:
+        points = []
+        for x, y, text, group in of_panel:
+            text_number = texts.setdefault(text, len(texts))
+            points.append([x, y, text_number, groups.setdefault(group, len(groups))])
+        places.append(points)
+    return {"texts": [_cut(safe(text)) for text in texts], "groups": list(map(safe, groups)), "panels": places}
+
+
+def _cut(text: str) -> str:
+    """Return a text that is shown beside its point, cut to `LONGEST_TEXT`."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def script_data(value: object) -> str:
@@ -237,7 +265,8 @@ def asset(environment: Environment, name: str) -> str:
 
 def digest(text: str) -> str:
     """Return the entry of the page's policy that allows this script or style sheet."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    sha256 = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(sha256).decode()}'"
 
 
 def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
@@ -248,9 +277,11 @@ def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
         ranked: the note that explains the marks of the best entries; empty if they are not shown.
         intervals: whether the intervals are shown.
     """
-    marked = any(table.rank(i, j) for i in range(len(table.rows)) for j in range(len(table.columns)))
-    notes = [ranked] if ranked and marked else []
-    notes += [table.interval_note] if intervals and table.interval_note else []
+    notes = []
+    if ranked and any(table.rank(i, j) for i, j in product(range(len(table.rows)), range(len(table.columns)))):
+        notes.append(ranked)
+    if intervals and table.interval_note:
+        notes.append(table.interval_note)
     return [*notes, *table.notes]
 
 
@@ -266,6 +297,11 @@ def templates(**options: Any) -> Environment:
 def made_safe(value: Any) -> Any:
     """Return what a template shows of a value: markup and numbers stay as they are."""
     return safe(value) if type(value) is str else value
+
+
+def _slug(title: str) -> str:
+    """Return a title as a label of LaTeX."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def latex_text(text: str) -> str:
@@ -286,4 +322,6 @@ def _markdown_line(text: str) -> str:
 
 def _fence(code: Sequence[str]) -> str:
     """Return the fence of a block of code, which is longer than any run of backticks in it."""
-    return "`" * max(3, 1 + max((len(run) for line in code for run in re.findall("`+", line)), default=0))
+    runs = re.findall("`+", "\n".join(code))
+    longest = max(map(len, runs), default=0)
+    return "`" * max(3, 1 + longest)
