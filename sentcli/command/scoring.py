@@ -41,7 +41,7 @@ def compare_models(scores: Sequence[ModelScores], system: Published | None, kind
         system: the published one, if any.
         kind: of the scores that it is compared with.
     """
-    from sentcli.evaluation.published import compare
+    from sentcli.evaluation.published import compare_with_published
     from sentcli.pages.parts import Comparisons
 
     first, *others = scores
@@ -52,7 +52,7 @@ def compare_models(scores: Sequence[ModelScores], system: Published | None, kind
     for of_model in scores:
         for task, value in of_model.values(kind).items():
             by_task.setdefault(task, []).append(value)
-    return Comparisons(with_first, compare(system, kind, by_task, first.intervals(kind)))
+    return Comparisons(with_first, compare_with_published(system, kind, by_task, first.intervals(kind)))
 
 
 def with_comparisons(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:

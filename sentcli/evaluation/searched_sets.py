@@ -107,9 +107,9 @@ class SearchedSets:
         """The search of each set; a forum is named as ``cqadupstack/android``."""
         for collection in collections:
             several = bool(collection.facts.forums) and len(collection.members) > 1
-            for name, data in collection.members.items():
-                full_name = f"{collection.name}/{name}" if several else collection.name
-                self.searches[full_name] = SetSearch(data, options)
+            for member, data in collection.members.items():
+                name = f"{collection.name}/{member}" if several else collection.name
+                self.searches[name] = SetSearch(data, options)
 
     def tasks(
         self,
@@ -128,7 +128,8 @@ class SearchedSets:
 
     def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
         """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""
-        remaining, joined = iter(scores), []
+        remaining = iter(scores)
+        joined = []
         for collection in self.collections:
             parts = list(islice(remaining, len(collection.members)))
             if len(parts) > 1:
@@ -198,26 +199,26 @@ def retrievers(
     models: Sequence[EvaluatedModel], ways: Sequence[Way], reranker: EvaluatedReranker | None
 ) -> list[Retriever]:
     """Return each model with each way of searching, and BM25 alone once; each also reranked."""
-    searched: Sequence[EvaluatedModel | None] = models or [None]
-    found: dict[Retriever, None] = {}
-    for model in searched:
+    models_or_none: Sequence[EvaluatedModel | None] = models or [None]
+    distinct: dict[Retriever, None] = {}
+    for model in models_or_none:
         for way in ways:
             plain = Retriever(None if way == "bm25" else model, way)
-            found[plain] = None
+            distinct[plain] = None
             if reranker is not None:
-                found[plain._replace(reranker=reranker)] = None
-    return list(found)
+                distinct[plain._replace(reranker=reranker)] = None
+    return list(distinct)
 
 
 def run_files(
-    target: Path, sets: SearchedSets, wanted: Sequence[Retriever], other_files: Sequence[Path], *, overwrite: bool
+    target: Path, sets: SearchedSets, retrievers: Sequence[Retriever], other_files: Sequence[Path], *, overwrite: bool
 ) -> dict[Retriever, dict[str, Path]]:
     """Return the file of the run of each retriever and set.
 
     Args:
         target: the file if there is a single run, else a folder of files.
         sets: the sets.
-        wanted: the retrievers.
+        retrievers: each finds the documents of a run in each set.
         other_files: files that are written beside the runs.
         overwrite: replace runs that exist.
 
@@ -225,13 +226,13 @@ def run_files(
         InputError: if the target exists or cannot be written, if two runs or a run and one of `other_files` have the
             same path, or if a TREC run cannot hold an id.
     """
-    single = len(wanted) * len(sets.searches) == 1
-    models = {retriever.model for retriever in wanted if retriever.model is not None}
+    single = len(retrievers) * len(sets.searches) == 1
+    models = {retriever.model for retriever in retrievers if retriever.model is not None}
     check_output(target, overwrite=overwrite, folder=not single)
     others = {file.resolve() for file in other_files}
     runs_by_path: dict[Path, str] = {}
     files: dict[Retriever, dict[str, Path]] = {}
-    for retriever in wanted:
+    for retriever in retrievers:
         for name in sets.searches:
             path = target if single else target / _run_name(retriever, name, with_model=len(models) > 1)
             run = name if retriever.model is None else f"{retriever.model.name} of {name}"
@@ -265,9 +266,11 @@ def check_factory(factory: str, similarity: Similarity) -> None:
 
     A product quantiser of m parts needs a multiple of m.
     """
-    # the greatest number of parts of a product quantiser that a factory string is tried with
-    multiples = [4 * min(int(m), 1024) for m in re.findall(r"PQ(\d+)", factory) if int(m)]
-    *dimensions, last = (*multiples, *DIMENSIONS)
+    dimensions = []
+    for parts in map(int, re.findall(r"PQ(\d+)", factory)):
+        if parts:
+            dimensions.append(4 * min(parts, 1024))  # more parts than that are not tried
+    *dimensions, last = (*dimensions, *DIMENSIONS)
     for dimension in dimensions:
         with suppress(InputError):
             ann.FaissIndex.empty(factory, dimension, similarity)
@@ -344,10 +347,15 @@ def write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
         for of_model in scores:
             for name, task in _searched_sets(of_model).items():
                 for row, query in enumerate(task.items):
-                    values = {metric: float(by_query[row]) for metric, by_query in task.item_values.items()}
-                    search = of_model.protocol["search"]
-                    line = {"model": of_model.model, "search": search, "set": name, "query": query}
-                    handle.write(json.dumps({**line, **values}, ensure_ascii=False) + "\n")
+                    line = {
+                        "model": of_model.model,
+                        "search": of_model.protocol["search"],
+                        "set": name,
+                        "query": query,
+                    }
+                    for metric, values in task.item_values.items():
+                        line[metric] = float(values[row])
+                    handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _searched_sets(scores: ModelScores) -> dict[str, TaskScore]:
