@@ -30,7 +30,7 @@ from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.fusion import fuse
 from sentcli.search.local_corpus import LocalCorpus
-from sentcli.search.options import SearchOptions, Way
+from sentcli.search.options import SearchMode, SearchOptions
 from sentcli.search.recall import recall, sample
 from sentcli.search.searcher import Searcher
 
@@ -40,10 +40,10 @@ TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
 
 
-def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
+def protocol(search: SearchOptions, mode: SearchMode, model: EvaluatedModel | None) -> dict[str, Any]:
     """Return every choice that moves the scores of a way of searching sets, except those of set and model."""
     top_k = search.top_k or TOP_K
-    choices: dict[str, Any] = {"search": way}
+    choices: dict[str, Any] = {"search": mode}
     if model is not None:
         query_prompt, document_prompt = search.prompts(model.spec)
         choices["similarity"] = search.similarity_of(model.spec)
@@ -52,12 +52,12 @@ def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> d
         choices["document_prompt"] = document_prompt
         if search.query_length is not None:
             choices["query_length"] = search.query_length
-        depth = fusion.depth(search.ways, top_k)
-        if not search.exact and way == "dense" and depth > top_k:
+        depth = fusion.depth(search.modes, top_k)
+        if not search.exact and mode == "dense" and depth > top_k:
             choices["depth"] = depth  # an index that is asked for more hits may find others
-    if way != "dense":
+    if mode != "dense":
         choices["bm25"] = bm25.protocol(language=search.language or bm25.LANGUAGE)
-    return {**choices, **fusion.protocol(way, top_k, search.weight), "top_k": top_k}
+    return {**choices, **fusion.protocol(mode, top_k, search.weight), "top_k": top_k}
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class SetSearch:
             index_recall = recall(searcher.blocks, searcher.similarity, exact, hits.positions)
         return DenseSearch(self.found(hits), truncated, index_recall, index)
 
-    def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
+    def hits(self, mode: SearchMode, model: EvaluatedModel | None) -> Neighbours:
         """Search in one way."""
-        if model is None or way == "bm25":
+        if model is None or mode == "bm25":
             return self.by_words
         dense = self.by_vectors(model).hits
-        if way == "dense":
+        if mode == "dense":
             return dense
-        return fuse(way, dense, self.by_words, self.top_k, self.options.weight)
+        return fuse(mode, dense, self.by_words, self.top_k, self.options.weight)
 
     @property
     def top_k(self) -> int:
@@ -156,7 +156,7 @@ class SetSearch:
     @property
     def depth(self) -> int:
         """The number of hits that each search has to find; fused searches need more than `top_k`."""
-        return fusion.depth(self.options.ways, self.top_k)
+        return fusion.depth(self.options.modes, self.top_k)
 
     @property
     def finds_all(self) -> bool:
@@ -239,7 +239,7 @@ class RetrievalTask:
 
     name: str
     search: SetSearch
-    way: Way
+    mode: SearchMode
     protocol: dict[str, Any]
     """Every choice that decides the score besides model and set."""
     run_file: Path | None = None
@@ -310,7 +310,7 @@ class RetrievalTask:
         search = self.search
         if model is not None and model.key is None:  # a model in training has learnt since: its hits are not kept
             search = replace(search)
-        hits = search.hits(self.way, model)
+        hits = search.hits(self.mode, model)
         if self.reranker is not None:
             hits = self.reranker.reordered(self.data, hits)
         run = search.run(hits)
@@ -318,7 +318,7 @@ class RetrievalTask:
             check_output(self.run_file, overwrite=True)
             write_run(run, self.run_file)
         details: dict[str, Any] = {}
-        if model is not None and self.way != "bm25":
+        if model is not None and self.mode != "bm25":
             dense = search.by_vectors(model)
             details = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
         score = score_run(self.data, run, search.top_k, details)

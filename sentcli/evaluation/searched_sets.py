@@ -27,7 +27,7 @@ from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
-from sentcli.search.options import SearchOptions, Way
+from sentcli.search.options import SearchMode, SearchOptions
 
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
@@ -38,17 +38,17 @@ class Retriever(NamedTuple):
 
     model: EvaluatedModel | None
     """None for BM25."""
-    way: Way
+    mode: SearchMode
     reranker: EvaluatedReranker | None = None
 
-    def names(self, ways: Sequence[Way]) -> tuple[str, str]:
+    def names(self, modes: Sequence[SearchMode]) -> tuple[str, str]:
         """Return the name and, among other ways of searching, the label."""
         name = "bm25" if self.model is None else self.model.name
-        if self.way in ("rrf", "weighted"):
+        if self.mode in ("rrf", "weighted"):
             name += " + bm25"
         label = name
-        if self.way != "bm25" and set(ways) != {"dense"}:
-            label += f", {self.way}"
+        if self.mode != "bm25" and set(modes) != {"dense"}:
+            label += f", {self.mode}"
         if self.reranker is None:
             return name, label
         return f"{name} + {self.reranker.name}", f"{label} + {self.reranker.name}"
@@ -113,16 +113,16 @@ class SearchedSets:
 
     def tasks(
         self,
-        way: Way,
+        mode: SearchMode,
         model: EvaluatedModel | None,
         files: Mapping[str, Path],
         reranker: EvaluatedReranker | None = None,
     ) -> list[RetrievalTask]:
         """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
-        choices = protocol(self.options, way, model)
+        choices = protocol(self.options, mode, model)
         tasks = []
         for name, search in self.searches.items():
-            task = RetrievalTask(f"{name} {way}", search, way, choices, files.get(name))
+            task = RetrievalTask(f"{name} {mode}", search, mode, choices, files.get(name))
             tasks.append(task if reranker is None else task.reranked(reranker))
         return tasks
 
@@ -147,16 +147,16 @@ class SearchedSets:
             rerun: search and score anew, also what is kept of BM25.
             read_cache: take scores from the cache.
         """
-        model, way, reranker = retriever
-        tasks = self.tasks(way, model, files, reranker)
-        choices = protocol(self.options, way, model)
+        model, mode, reranker = retriever
+        tasks = self.tasks(mode, model, files, reranker)
+        choices = protocol(self.options, mode, model)
         if reranker is not None:
             choices |= reranker.protocol
         if model is None:
             scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
         else:
             scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
-        name, label = retriever.names(self.options.ways)
+        name, label = retriever.names(self.options.modes)
         cached = [task.partition(" ")[0].partition("/")[0] for task in scores.cached]
         return replace(
             scores,
@@ -196,14 +196,14 @@ class SearchedSets:
 
 
 def retrievers(
-    models: Sequence[EvaluatedModel], ways: Sequence[Way], reranker: EvaluatedReranker | None
+    models: Sequence[EvaluatedModel], modes: Sequence[SearchMode], reranker: EvaluatedReranker | None
 ) -> list[Retriever]:
     """Return each model with each way of searching, and BM25 alone once; each also reranked."""
     models_or_none: Sequence[EvaluatedModel | None] = models or [None]
     distinct: dict[Retriever, None] = {}
     for model in models_or_none:
-        for way in ways:
-            plain = Retriever(None if way == "bm25" else model, way)
+        for mode in modes:
+            plain = Retriever(None if mode == "bm25" else model, mode)
             distinct[plain] = None
             if reranker is not None:
                 distinct[plain._replace(reranker=reranker)] = None
@@ -254,7 +254,7 @@ def _run_name(retriever: Retriever, name: str, *, with_model: bool) -> str:
     parts = [name]
     if with_model and retriever.model is not None:
         parts.append(retriever.model.name)
-    parts.append(retriever.way)
+    parts.append(retriever.mode)
     if retriever.reranker is not None:
         parts.append("reranked")
     parts.append("trec")

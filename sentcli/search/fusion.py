@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.search.exact import Neighbours
-from sentcli.search.options import Way
+from sentcli.search.options import SearchMode
 
 CONSTANT = 60
 """The constant of reciprocal rank fusion that Cormack, Clarke and Buettcher use."""
@@ -98,23 +98,23 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
     return Neighbours(np.where(is_row, rows, -1), np.where(is_row, sums, np.float32(0)))
 
 
-def depth(ways: list[Way] | tuple[Way, ...], k: int) -> int:
+def depth(modes: list[SearchMode] | tuple[SearchMode, ...], k: int) -> int:
     """Return how many hits each list has to have so that these ways give `k` hits."""
-    return max(k, FUSED) if {"rrf", "weighted"} & set(ways) else k
+    return max(k, FUSED) if {"rrf", "weighted"} & set(modes) else k
 
 
-def fuse(way: Way, dense: Neighbours, by_words: Neighbours, k: int, dense_weight: float) -> Neighbours:
+def fuse(mode: SearchMode, dense: Neighbours, by_words: Neighbours, k: int, dense_weight: float) -> Neighbours:
     """Return the `k` best of both lists, ``rrf`` or ``weighted``; see `reciprocal_rank` and `weighted`."""
     parts = [dense, by_words]
-    if way == "rrf":
+    if mode == "rrf":
         return reciprocal_rank(parts, k)
     return weighted(parts, [dense_weight, 1 - dense_weight], k)
 
 
-def protocol(way: Way, k: int, dense_weight: float) -> dict[str, Any]:
+def protocol(mode: SearchMode, k: int, dense_weight: float) -> dict[str, Any]:
     """Return the choices that change the scores of a fusion, for protocols; nothing for ``dense`` and ``bm25``."""
-    if way == "rrf":
+    if mode == "rrf":
         return {"rank_constant": CONSTANT, "fused": max(k, FUSED)}
-    if way == "weighted":
+    if mode == "weighted":
         return {"dense_weight": dense_weight, "fused": max(k, FUSED)}
     return {}

@@ -49,7 +49,7 @@ class LocalCorpus:
         return self.rows.schema
 
     @property
-    def deepest(self) -> int:
+    def max_top_k(self) -> int:
         """The number of rows."""
         return len(self.rows)
 

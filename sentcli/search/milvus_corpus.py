@@ -16,7 +16,7 @@ from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.ann import EFFORTS
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Comparable, Neighbours, Vectors
+from sentcli.search.exact import Neighbours, Vectors, VectorSource
 from sentcli.search.milvus import EFFORT, MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
@@ -37,7 +37,7 @@ class MilvusCorpus:
     """A filter of Milvus; empty stands for all rows."""
     positions: dict[str, int] = field(default_factory=dict)
     """A position for each id that was found."""
-    deepest: int = 16_384
+    max_top_k: int = 16_384
     """Milvus returns at most so many hits for a query."""
 
     @property
@@ -132,7 +132,7 @@ def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: 
 
 
 @dataclass(frozen=True)
-class CollectionVectors(Comparable):
+class CollectionVectors(VectorSource):
     """The vectors of a collection; a position is the place of a row in the order of the ids."""
 
     collection: MilvusCollection
@@ -216,7 +216,7 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
     """
     if options.collection is None:
         raise InputError("--corpus milvus:URI needs --collection NAME")
-    if (search.top_k or 0) > MilvusCorpus.deepest:
-        raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.deepest:,}")
+    if (search.top_k or 0) > MilvusCorpus.max_top_k:
+        raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.max_top_k:,}")
     with connect(name) as client:
         yield MilvusCorpus(MilvusCollection.open(client, name, options.collection))

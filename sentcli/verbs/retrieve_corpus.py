@@ -188,7 +188,7 @@ def _searched(
         options: the queries and the file of the hits.
         keep_all: return the hits of all queries.
     """
-    several = len(searching.options.ways) > 1
+    several = len(searching.options.modes) > 1
     found = FoundHits([], [])
     blocks: Iterable[Sequence[Query]] = _typed_queries()
     counting: Any = nullcontext(lambda count: None)
@@ -197,16 +197,16 @@ def _searched(
         blocks = [queries[start : start + QUERIES_AT_A_TIME] for start in starts]
         counting = console.counting("searching", len(queries))
     with counting as progress, hits_file(options.hits) as file:
-        for number, (query, hits_by_way) in enumerate(chain.from_iterable(map(searching.hits, blocks))):
-            lines = [hits_json(query, way if several else None, hits) for way, hits in hits_by_way.items()]
+        for number, (query, hits_by_mode) in enumerate(chain.from_iterable(map(searching.hits, blocks))):
+            lines = [hits_json(query, mode if several else None, hits) for mode, hits in hits_by_mode.items()]
             if keep_all or number < PRINTED_QUERIES:
                 found.lines.extend(lines)
             if file is not None:
                 write_lines(file, lines, escape=options.hits == "-")
             if not options.has_queries:
-                console.output().print(hits_grid(query[1], hits_by_way))
+                console.output().print(hits_grid(query[1], hits_by_mode))
             elif file is None and number < PRINTED_QUERIES:
-                found.listings.append(hits_grid(query[1], hits_by_way))
+                found.listings.append(hits_grid(query[1], hits_by_mode))
             progress(1)
     return found
 
