@@ -118,6 +118,46 @@ def check_rules(arguments: Sequence[Argument], values: Mapping[str, Any]) -> Non
                 raise InputError(f"{this} and {options[name]} do not go together")
 
 
+def command_line(name: str, arguments: Sequence[Argument], values: Mapping[str, Any]) -> str | None:
+    """Return the command that does what a verb does with some values, or None if one of them is in memory.
+
+    Args:
+        name: of the verb on the command line.
+        arguments: those that the command is to have; the others keep their defaults.
+        values: of all arguments, without the secret parts of addresses.
+    """
+    from sentcli.io.sources import is_in_memory
+    from sentcli.redaction import without_secrets
+
+    options: list[str] = []
+    operands: list[str] = []
+    for argument in arguments:
+        value = values[argument.name]
+        if value is None or value == argument.default:
+            continue
+        items = value if isinstance(value, list | tuple) else [value]
+        for item in items:
+            if argument.reads_files and is_in_memory(Path(item)):
+                return None
+            if argument.flag.positional:
+                operands.append(str(item))
+            else:
+                options += _words_of(argument, item)
+    words = [*operands, *options]
+    if any(word.startswith("-") and word != "-" for word in operands):
+        words = [*options, "--", *operands]
+    return without_secrets(shlex.join(["sentcli", *name.split(), *words]))
+
+
+def _words_of(argument: Argument, value: Any) -> list[str]:
+    """Return the words of a command line that give an option one value."""
+    if isinstance(value, bool):
+        return [argument.long if value else f"--no-{argument.long[2:]}"]
+    if str(value).startswith("-") and value != "-":
+        return [f"{argument.long}={value}"]
+    return [argument.option, str(value)]
+
+
 def _is_given(argument: Argument, value: Any) -> bool:
     """Tell whether an argument has a value of the user's, and not its default or nothing."""
     return value is not None and value is not False and value != [] and value != argument.default

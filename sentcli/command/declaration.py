@@ -31,6 +31,7 @@ from sentcli.command.arguments import (
     bound_arguments,
     check_rules,
     checked,
+    command_line,
     docstring,
     in_utf8,
 )
@@ -86,17 +87,18 @@ class Verb:
         values = public_arguments({a.name: in_utf8(a, values[a.name]) for a in self.arguments})
         check_rules(self.arguments, values)
         streams = data_streams(self.arguments, values)
+        line = command_line(self.name, [a for a in self.arguments if a.group != COMMON], values)
         _check_outputs(self._outputs(values), self._paths(values), streams)
         common = CommonOptions(**self._taken(COMMON, values))
         for name, defaults in self.groups.items():
             values[name] = common if name == COMMON else dataclasses.replace(defaults, **self._taken(name, values))
         with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=bool(streams)):
             try:
-                result = self.function(**values)
+                result = _with_command_line(self.function(**values), line)
             except (SentcliError, KeyboardInterrupt, SystemExit) as error:
                 outcome = getattr(error, "outcome", None)  # what was done before the work failed or was interrupted
                 if outcome is not None:
-                    _write_outputs(outcome, CommonOptions(common.json))
+                    _write_outputs(_with_command_line(outcome, line), CommonOptions(common.json))
                 raise
             try:
                 _write_outputs(result, common)
@@ -167,6 +169,13 @@ def _check_outputs(outputs: Sequence[tuple[str, Path]], others: Iterable[str | P
         if option == "--report":
             check_suffix(path)
         check_output(path, overwrite=True)
+
+
+def _with_command_line(result: Any, line: str | None) -> Any:
+    """Return a result with the command that measured its scores, if it has some and there is a command."""
+    if line is None or not getattr(result, "scores", ()):
+        return result
+    return result.measured_by(line)
 
 
 def _write_outputs(result: Any, common: CommonOptions) -> None:

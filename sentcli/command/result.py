@@ -91,8 +91,10 @@ class Result:
     """Makes `frame` when it is asked for, where it is large and not always needed."""
     make_figure: Callable[[], Figure | None] | None = None
     """Makes a figure that notebooks alone show, when they do."""
-    write_page: Callable[[Sequence[Path]], None] | None = None
-    """Writes pages, of scores alone."""
+    scores: Sequence[ModelScores] = ()
+    """The scores that the command has measured, of each model."""
+    write_page: Callable[[Sequence[ModelScores], Sequence[Path]], None] | None = None
+    """Writes `scores` as pages."""
     folder: Path | None = None
     """The folder with the pictures of the figures."""
     silent: bool = False
@@ -138,8 +140,15 @@ class Result:
             verdict="\n".join(part.sentence for part in parts if part.sentence),
             exit_code=max((part.exit_code for part in parts), default=0),
             rows=long_rows(whole),
-            write_page=partial(write_score_page, whole, choices=choices or Choices(), more=more_sections),
+            scores=whole,
+            write_page=partial(write_score_page, choices=choices or Choices(), more=more_sections),
         )
+
+    def measured_by(self, command_line: str) -> Result:
+        """Return the result with the command that has measured its scores, in the JSON and on pages."""
+        objects = [{**each, "command_line": command_line} for each in self.objects]
+        scores = [replace(of_model, command_line=command_line) for of_model in self.scores]
+        return replace(self, objects=objects, scores=scores)
 
     @property
     def tables(self) -> list[Table]:
@@ -232,7 +241,7 @@ class Result:
         """
         if self.write_page is None:
             raise InputError("--report makes pages of evaluations (--beir, --in-domain); --hits and --json write hits")
-        self.write_page(files)
+        self.write_page(self.scores, files)
 
     def _repr_html_(self) -> str:
         """Show tables, figures and verdict in a notebook."""

@@ -120,6 +120,7 @@ def model_json(scores: ModelScores) -> dict[str, Any]:
         "against": scores.against or None,
         "cost": scores.cost or None,
         "draws": scores.draws_file or None,
+        "command_line": scores.command_line or None,
         **scores.entries,
     }
     return required | {key: value for key, value in optional.items() if value is not None}
@@ -276,6 +277,7 @@ class ScoreFile(BaseModel):
     cost: dict[str, int | float | None] = {}
     draws: str = ""
     elapsed_seconds: Number = None
+    command_line: str = ""
     metrics_of_tasks: dict[str, TaskMetrics] = Field({}, alias="scores")
 
     def model_scores(self, source: str) -> ModelScores:
@@ -313,6 +315,7 @@ class ScoreFile(BaseModel):
             average_interval=_both_ends(self.average_interval),
             seconds=self.elapsed_seconds,
             draws_file=self.draws,
+            command_line=self.command_line,
         )
 
 

@@ -126,6 +126,8 @@ class ModelScores:
     draws_file: str = ""
     """The file that has the samples, if they are not in the JSON."""
     seconds: float | None = None
+    command_line: str = ""
+    """The command that measured the scores; empty if none did, or if it is not known."""
 
     def __post_init__(self) -> None:
         if not self.label:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from sentcli import __version__
-from sentcli.evaluation.positives import USUAL_RULE
-from sentcli.evaluation.score_kinds import AGGREGATIONS
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.evaluation.sts import TASKS
 from sentcli.model.served import Sent
 from sentcli.pages import comparisons, protocols, score_tables, systems
 from sentcli.pages.leaders import equal_because, leaders
@@ -256,14 +252,15 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
         for scores in table.models:
             settings.append((scores.label, _settings(scores)))
             versions.append((scores.label, _versions(scores)))
-            if "mteb" not in scores.environment:
-                commands[command_line(scores)] = None
+            if scores.command_line:
+                commands[scores.command_line] = None
         shown = choices_table(f"Settings of {table.title}", settings)
         yield Section(f"Protocol: {table.title}", table=shown, level=3, folded=True)
     if any(values for _, values in versions):
         yield Section("Environment", table=choices_table("Versions and hardware", versions), level=3, folded=True)
-    hint = "The same numbers on the same data; put in the places of models and data that hold on your machine."
-    yield Section("Commands", text=(hint,), code=tuple(commands), level=3, folded=True)
+    if commands:
+        hint = "What measured the scores; put in the places of models and data that hold on your machine."
+        yield Section("Commands", text=(hint,), code=tuple(commands), level=3, folded=True)
 
 
 def _settings(scores: ModelScores) -> dict[str, Any]:
@@ -297,68 +294,3 @@ def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]])
             of_models = "all" if len(labels) == len(labelled) else ", ".join(dict.fromkeys(labels))
             rows.append([key.replace("_", " "), value, of_models])
     return Table(title, ["setting", "value", "of"], rows, wide=("value", "of"))
-
-
-def command_line(scores: ModelScores) -> str:
-    """Return a command that measures the same scores."""
-    protocol = scores.protocol
-    scores = replace(scores, model=scores.model.removesuffix(f" + {protocol.get('rerank')}"))
-    parts: list[Any] = ["sentcli", scores.command]
-    if scores.command == "evaluate":
-        columns = protocol.get("pair_fields")
-        parts += [*(task.task for task in scores.tasks), "-m", scores.model]
-        parts += ["--pair-fields", columns] if columns else []
-        group_by = protocol.get("group_by")
-        parts += ["--group-by", group_by] if group_by else []
-        options, names = {}, {}
-    elif scores.command == "retrieve":
-        parts += _searches(scores)
-        options = {"split": "test", "query_prompt": None, "document_prompt": None, "top_k": 1000}
-        options |= {"similarity": "cosine", "query_length": None, "dense_weight": None}
-        names = {"document_prompt": "--doc-prompt"}
-    else:
-        parts += ["-m", scores.model, *_tasks(scores)]
-        options, names = {"split": "test"}, {}
-        if scores.command == "senteval" and "name" in protocol:
-            parts += ["--protocol", protocol["name"]]
-    options |= {"pooling": None, "max_length": None}
-    options |= {} if protocol.get("backend") == "served" else {"backend": None, "precision": None}
-    options |= {"rerank": None, "rerank_depth": 50}
-    for key, default in options.items():
-        value = protocol.get(key)
-        if value not in (None, "", default):
-            parts += [names.get(key, f"--{key.replace('_', '-')}"), value]
-    return shlex.join(map(str, parts))
-
-
-def _tasks(scores: ModelScores) -> list[Any]:
-    """Return the options of sts-eval or senteval that name the tasks, the aggregation and the regression."""
-    protocol, tasks = scores.protocol, [task.task for task in scores.tasks]
-    of_folder = scores.command == "senteval" or protocol.get("split") is not None
-    named = [task for task in tasks if of_folder and (scores.command == "senteval" or task in TASKS)]
-    parts: list[Any] = ["--data", "SentEval/data/downstream", "--tasks", ",".join(named)] if named else []
-    parts += [part for task in tasks if task not in named for part in ("--pairs", f"{task}.tsv")]
-    aggregation = {each.title: name for name, each in AGGREGATIONS.items() if name != "all"}
-    if (name := aggregation.get(str(protocol.get("aggregation")))) is not None:
-        parts += ["--aggregation", name]
-    return [*parts, "--regression"] if protocol.get("similarity") == "regression" else parts
-
-
-def _searches(scores: ModelScores) -> list[Any]:
-    """Return the options of retrieve that name the model, the sets and the search."""
-    protocol, tasks = scores.protocol, [task.task for task in scores.tasks]
-    way, index = str(protocol.get("search", "dense")), protocol.get("index", "exact")
-    if tasks == ["in-domain"]:
-        parts: list[Any] = ["-m", scores.model, "--in-domain", protocol.get("pairs", "STS_B_TEST_CSV")]
-        columns, exclude = protocol.get("pair_fields"), protocol.get("exclude")
-        parts += ["--pair-fields", columns] if columns else []
-        return parts + (["--exclude", exclude] if exclude not in (None, USUAL_RULE) else [])
-    sets = [part for task in tasks for part in ("--beir", task)]
-    if way == "run":
-        return [*sets, "--from-run", scores.model]
-    model = [] if way == "bm25" else ["-m", scores.model.removesuffix(" + bm25") if way != "dense" else scores.model]
-    parts = [*model, *sets, *(["--search", way] if way != "dense" else [])]
-    language = (protocol.get("bm25") or {}).get("language", "english")
-    parts += ["--language", language] if language != "english" else []
-    kind = index.get("kind") if isinstance(index, Mapping) else index
-    return parts if kind in (None, "exact") else [*parts, "--index", kind]

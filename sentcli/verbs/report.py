@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,7 +129,10 @@ def _result(
     results: dict[str, Any] = {"files": files, "scores": [model_json(of_model) for of_model in scores]}
     if sweeps:
         results["sweeps"] = {name: [point.to_dict() for point in points] for name, points in sweeps.items()}
-    write = partial(write_score_page, scores, choices=page, more=more_sections)
+
+    def write(_: Sequence[ModelScores], files: Sequence[Path]) -> None:
+        write_score_page(scores, files, page, more_sections)
+
     return Result.of(
         Record("report", results=results, seconds=clock.seconds),
         sections=score_page(scores, page, more_sections).sections,

@@ -14,7 +14,7 @@ from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.pages import style
 from sentcli.pages.figures import inline
 from sentcli.pages.page import Style
-from sentcli.pages.score_page import Choices, command_line, score_page
+from sentcli.pages.score_page import Choices, score_page
 from sentcli.pages.systems import Pattern
 
 from .conftest import make
@@ -55,7 +55,8 @@ def titled(page, words):
 
 def test_long_names_of_models_are_short_in_tables_and_whole_in_commands():
     models = [f"runs/all-MiniLM-L6-v2-simcse-lr{rate}-seed1" for rate in ("1e-5", "3e-5")]
-    page = page_of(*map(make, models), make("minilm"))
+    measured = [make(model, command_line=f"sentcli sts-eval -m {model}") for model in models]
+    page = page_of(*measured, make("minilm"))
     assert [row[0] for row in grid(scores(page)[0])] == ["lr1e-5", "lr3e-5", "minilm"]
     assert sum("runs/all-MiniLM-L6-v2-simcse-…-seed1" in line for line in page.text) == 1
     assert all(any(model in line for line in titled(page, "Commands").code) for model in models)
@@ -380,14 +381,6 @@ def test_ways_of_searching_share_a_table():
     assert any("fever own document left out" in note for note in section.table.notes)
     assert grid(titled(page, "Differences"))[0][2:] == ["own", "+0.0200", "−0.0100", "+0.0500", "0.300"]
     assert grid(titled(page, "Against"))[0][1:7] == ["T-COVID", "0.2500", "0.3000", "−0.0500", "0.2000", "0.4000"]
-    shared = "--pooling mean --max-length 256 --backend torch --precision fp32"
-    model = "sentcli retrieve -m m --beir fever --beir trec-covid --beir own"
-    assert set(titled(page, "Commands").code) == {
-        f"{model} {shared}",
-        f"{model.replace(' -m m', '')} --search bm25",
-        f"{model} --search rrf {shared}",
-        f"{model} --search weighted {shared}",
-    }
 
 
 def test_sets_that_are_scored_otherwise_are_not_the_same():
@@ -424,19 +417,11 @@ def test_in_domain_retrieval_shows_its_measures():
     assert grid(section) == [["a", "58.60", "85.25", "91.00"]]
 
 
-def test_commands_measure_the_same():
-    page = page_of(
-        make("my model", protocol={"pooling": "cls", "split": "dev"}), make("m", "senteval", {"MR": 1.0}),
-        make("m", "retrieve", {"scifact": 0.5}), make("m", scores={"own": 1.0}, protocol={"split": None}),
-    )  # fmt: skip
-    shared = "--max-length 256 --backend torch --precision fp32"
-    assert set(titled(page, "Commands").code) == {
-        "sentcli sts-eval -m 'my model' --data SentEval/data/downstream --tasks STS16,STSBenchmark --split dev "
-        f"--pooling cls {shared}",
-        f"sentcli senteval -m m --data SentEval/data/downstream --tasks MR --protocol full --pooling mean {shared}",
-        f"sentcli retrieve -m m --beir scifact --pooling mean {shared}",
-        f"sentcli sts-eval -m m --pairs own.tsv --pooling mean {shared}",
-    }
+def test_a_page_has_the_commands_that_ran_each_once_and_invents_none():
+    line = "sentcli sts-eval -m a -m b --data <b>"
+    page = page_of(make("a", command_line=line), make("b", command_line=line), make("c"))
+    assert titled(page, "Commands").code == (line,)
+    assert not [section for section in page_of(make("c")).sections if section.title == "Commands"]
 
 
 def test_settings_say_whose_they_are():
@@ -526,22 +511,6 @@ def test_kind_and_metrics_are_written_and_files_without_them_are_read_as_before(
     for wrong in ({"kind": "x", "metrics": ["a"]}, {"kind": "similarity", "metrics": []}, 3):
         with pytest.raises(DataError, match="scores"):
             read_object({**value, "scores": {"STS12": wrong}})
-
-
-@pytest.mark.parametrize(
-    ("value", "wanted"),
-    [
-        (make(protocol={"similarity": "regression"}), ["--tasks STS16,STSBenchmark", "--regression"]),
-        (make(scores={"STS16": 1.0, "mine": 2.0}), ["--tasks STS16 --pairs mine.tsv"]),
-        (make(scores={"mine": 2.0}, protocol={"split": None, "aggregation": "mean of the subsets"}),
-         ["-m minilm --pairs mine.tsv --aggregation mean"]),
-        (make(command="senteval", scores={"MR": 1.0}), ["--tasks MR --protocol full"]),
-        (make(command="retrieve", scores={"scifact": 0.5}, protocol={"top_k": 5}), ["--beir scifact", "--top-k 5"]),
-    ],
-)  # fmt: skip
-def test_a_command_has_what_decides_the_number(value, wanted):
-    command = command_line(read_object(value))
-    assert all(part in command for part in wanted), command
 
 
 def test_figures_of_scores_hold_their_numbers_and_differ_by_colour_or_shape():

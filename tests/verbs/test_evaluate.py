@@ -117,7 +117,13 @@ def test_seeds_of_one_system_are_a_group(models, own, invoke, tmp_path):
     page = tmp_path / "page.md"
     invoke("report", tmp_path / "r.json", "-o", page, "--group", "ours=seed-*", check=0)
     text = page.read_text()
-    for words in ("ours", "p (Holm)", "Positives among all others", "What each model costs", "sentcli evaluate p.tsv"):
+    for words in (
+        "ours",
+        "p (Holm)",
+        "Positives among all others",
+        "What each model costs",
+        f"sentcli evaluate {own['pairs']}",
+    ):
         assert words in text
 
 
