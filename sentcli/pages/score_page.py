@@ -249,7 +249,7 @@ def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) ->
 def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     """Yield protocols, versions and commands."""
     yield Section("How it was measured")
-    versions: list[tuple[str, Mapping[str, Any]]] = []
+    versions = []
     commands: dict[str, None] = {}
     for table in tables:
         settings = []
@@ -291,7 +291,7 @@ def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]])
     for label, values in labelled:
         for key, value in values.items():
             by_key.setdefault(key, {}).setdefault(protocols.value_words(value), []).append(label)
-    rows: list[list[Any]] = []
+    rows = []
     for key, by_value in by_key.items():
         for value, labels in by_value.items():
             of_models = "all" if len(labels) == len(labelled) else ", ".join(dict.fromkeys(labels))

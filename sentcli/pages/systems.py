@@ -196,7 +196,7 @@ def systems_of(
     Raises:
         InputError: if the seeds of a system differ in a setting that moves their numbers.
     """
-    rows: dict[str, System] = {}
+    rows = {}
     for number, scores in enumerate(_labelled(_merged(runs, names, shown))):
         label = _label_of(scores, groups)
         if label is None:
