@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from sentcli.evaluation.papers import ANSWERS, Item, Paper
 from sentcli.pages.page import Page, Section
