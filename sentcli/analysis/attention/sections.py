@@ -68,17 +68,18 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
     for name, model_pairs in pairs.items():
         cosine, information = model_pairs.centroid("positives").tolist()
         other_cosine, other_information = model_pairs.centroid("negatives").tolist()
-        row = {
-            "model": name,
-            "cosine +": cosine,
-            f"cosine {MINUS}": other_cosine,
-            "MI +": information,
-            f"MI {MINUS}": other_information,
-            "centroids apart": model_pairs.distance("positives", "negatives"),
-            "AUC cosine": model_pairs.auc("cosine"),
-            "AUC MI": model_pairs.auc("information"),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "model": name,
+                "cosine +": cosine,
+                f"cosine {MINUS}": other_cosine,
+                "MI +": information,
+                f"MI {MINUS}": other_information,
+                "centroids apart": model_pairs.distance("positives", "negatives"),
+                "AUC cosine": model_pairs.auc("cosine"),
+                "AUC MI": model_pairs.auc("information"),
+            }
+        )
     count = len(next(iter(pairs.values())).of("positives"))
     notes = (
         f"Means of {count:,} positive pairs (+, two dropout views of a "

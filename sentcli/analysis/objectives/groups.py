@@ -108,17 +108,18 @@ def groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     rows = []
     for name, spectrum in spectra.items():
         whole = spectrum.by_count.get(1)
-        row = {
-            "model": name,
-            "groups": len(spectrum.eigenvalues),
-            "columns": spectrum.eigenvalues.shape[1],
-            "largest eigenvalue": float(spectrum.eigenvalues.max()),
-            "smallest": float(spectrum.eigenvalues.min()),
-            "condition, median": float(np.median(spectrum.conditions)),
-            "condition, largest": float(spectrum.conditions.max()),
-            "condition of all columns": None if whole is None else float(whole[0]),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "model": name,
+                "groups": len(spectrum.eigenvalues),
+                "columns": spectrum.eigenvalues.shape[1],
+                "largest eigenvalue": float(spectrum.eigenvalues.max()),
+                "smallest": float(spectrum.eigenvalues.min()),
+                "condition, median": float(np.median(spectrum.conditions)),
+                "condition, largest": float(spectrum.conditions.max()),
+                "condition of all columns": None if whole is None else float(whole[0]),
+            }
+        )
     note = (
         "Condition number: largest over smallest eigenvalue of a group's covariance; 1 is white. Of all columns: as if "
         "they were one group, where there are more texts than columns."

@@ -45,15 +45,16 @@ def _correlations(pairs: GoldPairs) -> Table:
     rows = []
     for name, results in pairs.results.items():
         cosines = pairs.cosines[name]
-        row = {
-            "model": name,
-            "pairs": results["pairs"],
-            "Spearman": results["spearman"],
-            "Pearson": results["pearson"],
-            "mean cosine": float(cosines.mean()),
-            "sd of cosine": float(cosines.std(ddof=1)),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "model": name,
+                "pairs": results["pairs"],
+                "Spearman": results["spearman"],
+                "Pearson": results["pearson"],
+                "mean cosine": float(cosines.mean()),
+                "sd of cosine": float(cosines.std(ddof=1)),
+            }
+        )
     formats = {"mean cosine": ".3f", "sd of cosine": ".3f"}
     title = f"Cosine and gold score of {pairs.name}"
     return Table.of_rows(title, rows, formats=formats, notes=("Correlations times 100.",))
