@@ -27,7 +27,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.search.exact import search
 from sentcli.search.options import SearchOptions
 from sentcli.testset.documents import read_documents
-from sentcli.testset.queries import Query, structured, words
+from sentcli.testset.queries import Query, structural_queries, words
 from sentcli.testset.writing import write_set
 
 TOP_K = 100
@@ -52,7 +52,7 @@ def systems(models):
 def sets_of(folder, target, limit):
     """Return the judged set, and sets of titles and of crops of the same documents."""
     documents = read_documents([str(folder)])
-    titles = structured(documents, str(folder), limit, seed=0)
+    titles = structural_queries(documents, str(folder), limit, seed=0)
     write_set(target / "titles", titles, "", {})
     generator, crops = np.random.default_rng(0), []
     bare = titles.documents

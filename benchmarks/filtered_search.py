@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from common import machine, seconds
 
-from sentcli.io.readers import Block
+from sentcli.io.blocks import Block
 from sentcli.search import milvus, milvus_client, searcher
 from sentcli.search.conditions import parse_condition
 from sentcli.search.milvus_rows import Record, fields_of, filter_of

@@ -27,14 +27,14 @@ import numpy as np
 from pathlib import Path
 from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
-from sentcli.search.store import Store
+from sentcli.search.vector_directory import VectorDirectory
 
 def resident(key):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 before = resident("VmRSS")
-stored = Store.open(folder)
+stored = VectorDirectory.open(folder)
 opened = stored.open_index(kind)
 queries = np.load(folder / "vectors-00000.npy", mmap_mode="r")[:100]
 began = time.perf_counter()
@@ -58,10 +58,10 @@ def clustered(rows: int, dimension: int, seed: int) -> np.ndarray:
 
 def write(folder: Path, rows: int, dimension: int, shard_rows: int = 100_000) -> None:
     """Write vectors as a directory of `sentcli encode`."""
+    from sentcli.io.blocks import Block
     from sentcli.io.dataset import Counts, InputGroup
     from sentcli.io.dataset_writer import DatasetWriter
     from sentcli.io.folder import open_folder
-    from sentcli.io.readers import Block
     from sentcli.io.writers import OutputPlan
 
     plan = OutputPlan(rows, dimension, {}, {"model": "clustered", "prompt": ""})
@@ -96,10 +96,10 @@ def main() -> None:
 
 def measure(folder: Path, kind: str) -> None:
     from sentcli.search.index import IndexRequest, build
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
 
     began = time.perf_counter()
-    manifest, added = build(Store.open(folder), IndexRequest(kind), lambda count: None, lambda step: None)
+    manifest, added = build(VectorDirectory.open(folder), IndexRequest(kind), lambda count: None, lambda step: None)
     seconds = time.perf_counter() - began
     found = manifest.recall
     print(f"{kind} ({manifest.factory}): {added} rows in {seconds:.0f} s, {manifest.bytes / 1e6:.0f} MB")

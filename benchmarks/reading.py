@@ -17,11 +17,12 @@ from common import machine, seconds
 
 from sentcli.bulk.files import read_inputs
 from sentcli.cluster import joining
+from sentcli.io.blocks import Block, blocks
 from sentcli.io.dataset import Counts, InputGroup, load_manifest
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
 from sentcli.io.forms import write_json
-from sentcli.io.readers import Block, ReadOptions, blocks
+from sentcli.io.readers import ReadOptions
 from sentcli.io.writers import OutputPlan
 
 VOCABULARY = 20_000

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from io import StringIO
@@ -40,12 +40,18 @@ _RUNNER_COMMANDS = re.compile(
 """Where a line of output would be a command for a runner of CI: of GitHub, Azure or TeamCity."""
 
 
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+
+
 def safe(text: str) -> str:
     """Replace what acts on who shows a text: control characters, and commands for the runner of a CI job.
 
     A document must not move the cursor, colour the terminal, break a page or stop the annotations of a job.
     """
-    plain = "".join(c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    plain = text if text.isprintable() else "".join(map(_printable, text))
     return _RUNNER_COMMANDS.sub(lambda sign: f"{sign[0]} ", plain)
 
 
@@ -181,10 +187,14 @@ def show(table: Table, target: Console | None = None) -> None:
         table: the table.
         target: the console; None is that of results.
     """
-    entries = [[_shown(table, row, i) for i in range(len(table.columns))] for row in range(len(table.rows))]
-    headings, console = [safe(column) for column in table.columns], target or output()
-    longest = [_longest_word(row[i] for row in entries) for i in range(len(headings))]
-    narrow = sum(map(max, longest, map(_longest_word, zip(headings)))) + 3 * len(headings) >= console.width
+    console = target or output()
+    headings = [safe(column) for column in table.columns]
+    entries = [_shown_row(table, row) for row in range(len(table.rows))]
+    longest = [0 for _ in headings]
+    for row in entries:
+        longest = [max(length, _longest_word(entry)) for length, entry in zip(longest, row, strict=True)]
+    needed = sum(max(length, _longest_word(heading)) for length, heading in zip(longest, headings, strict=True))
+    narrow = needed + 3 * len(headings) >= console.width
     drawn = RichTable(title=Text(safe(table.title)), title_justify="left", padding=(0, 0 if narrow else 1))
     for i, heading in enumerate(headings):
         if table.numeric(i):
@@ -196,13 +206,17 @@ def show(table: Table, target: Console | None = None) -> None:
     console.print(drawn)
 
 
-def _longest_word(texts: Iterable[str]) -> int:
-    return max((len(word) for text in texts for word in text.split()), default=0)
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def conclude(sentence: str, target: Console | None = None) -> None:
     """Print a sentence below the tables of a result; for `target` see `show`."""
     (target or output()).print(Text(_plain(sentence)), soft_wrap=True)
+
+
+def _shown_row(table: Table, row: int) -> list[str]:
+    return [_shown(table, row, column) for column in range(len(table.columns))]
 
 
 def _shown(table: Table, row: int, column: int) -> str:

@@ -21,7 +21,7 @@ from sentcli import __version__
 from sentcli.errors import SentcliError
 from sentcli.hub import HubModel, models_in_cache
 from sentcli.io.digests import cache_folder, folder_bytes
-from sentcli.machine import LIBRARIES, library_version, processor, usable_cores
+from sentcli.machine import library_version, library_versions, processor, usable_cores
 from sentcli.model.identity import joined_digest, weight_paths
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
@@ -44,7 +44,7 @@ def examine() -> dict[str, Any]:
     device = choose_device("auto")
     extras = {name: _extra_state(packages) for name, packages in extra_packages().items()}
     versions = {"sentcli": __version__, "python": platform.python_version()}
-    versions |= {name: version for name in LIBRARIES if (version := library_version(name))}
+    versions |= library_versions()
     torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
     exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"

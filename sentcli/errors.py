@@ -1,4 +1,14 @@
-"""The errors that users see: one short message that says what is wrong, where, and what to do."""
+"""The errors that users see: one short message that says what is wrong, where, and what to do.
+
+Exceptions that users see are in `errors.py`. `SentcliError` ends with code 1, `InputError` and `DataError` with 2. A
+message says what is wrong, where, and what to do; `nearest` adds a "did you mean". It is also all that another process
+gets of such an error. Any other exception is shown as a defect of sentcli, so let unexpected ones pass instead of
+hiding them. An error of work that was partly done may carry an `outcome`, which is written as JSON all the same.
+
+Every protocol holds all choices that move the number. Nothing is dropped silently: code that cuts, skips or merges
+returns a count, and the verb says it. Only `console.py` prints. Texts of users pass through `safe` there and in the
+pages, so that a document cannot move the cursor, colour the terminal or become markup.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +80,11 @@ def together(problems: Sequence[InputError]) -> InputError:
     for alike in kinds.values():
         lines += alike[:ALIKE_PROBLEMS]
         more = len(alike) - ALIKE_PROBLEMS
-        lines += [f"and {more:,} more like the last one"] if more > 0 else []
+        if more > 0:
+            lines.append(f"and {more:,} more like the last one")
     more = len(lines) - MOST_PROBLEMS
-    lines[MOST_PROBLEMS:] = [f"and {more:,} more lines"] if more > 0 else []
+    if more > 0:
+        lines[MOST_PROBLEMS:] = [f"and {more:,} more lines"]
     return InputError("\n  ".join([f"{len(problems):,} problems:", *lines]))
 
 

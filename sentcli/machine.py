@@ -31,6 +31,12 @@ def library_version(name: str) -> str | None:
         return None
 
 
+def library_versions() -> dict[str, str]:
+    """Return the versions of those of `LIBRARIES` that are installed."""
+    versions = {name: library_version(name) for name in LIBRARIES}
+    return {name: version for name, version in versions.items() if version}
+
+
 def environment(
     device: str | None, precision: str | None, seed: int | None = None, revision: str | None = None
 ) -> dict[str, Any]:
@@ -41,7 +47,7 @@ def environment(
     return {
         "sentcli": __version__,
         "python": platform.python_version(),
-        **{name: installed for name in LIBRARIES if (installed := library_version(name))},
+        **library_versions(),
         "platform": platform.platform(),
         "processor": processor(),
         "cpu_count": os.cpu_count(),
@@ -57,8 +63,10 @@ def bytes_depend_on(device: str) -> dict[str, Any]:
     """Return the part of `environment` on which the last bits of a computation depend."""
     names = ("sentcli", "torch", "transformers", "tokenizers", "numpy", "processor", "threads")
     facts = environment(device, "")
-    gpu = sys.modules["torch"].cuda.get_device_name(device) if device.startswith("cuda") else None
-    return {**{name: facts.get(name) for name in names}, **({"gpu": gpu} if gpu else {})}
+    parts = {name: facts.get(name) for name in names}
+    if device.startswith("cuda"):
+        parts["gpu"] = sys.modules["torch"].cuda.get_device_name(device)
+    return parts
 
 
 def threads() -> int:

@@ -47,7 +47,9 @@ class MtebEncoder:
         """
         from mteb.models.abs_encoder import get_prompt
 
-        texts = [text for batch in inputs for text in batch["text"]]
+        texts: list[str] = []
+        for batch in inputs:
+            texts += batch["text"]
         prompt = get_prompt(self.encoder.spec.prompts, task_metadata, prompt_type)
         if prompt is None and prompt_type is not None:
             prompt = self.encoder.role_prompt(prompt_type.value)
@@ -57,7 +59,8 @@ class MtebEncoder:
         """Return the similarity of each of the first with each of the second, a tensor ``[n, m]``."""
         from mteb.similarity_functions import cos_sim, dot_score
 
-        return (dot_score if self.encoder.spec.similarity == "dot" else cos_sim)(embeddings1, embeddings2)
+        compare = dot_score if self.encoder.spec.similarity == "dot" else cos_sim
+        return compare(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the similarity of each of the first with the second in its place, a tensor ``[n]``."""
@@ -73,7 +76,9 @@ class MtebEncoder:
 
         encoder = self.encoder
         facts = [encoder.fingerprint(), encoder.describe(), encoder.spec.prompts]
-        last = Path(encoder.model).name if Path(encoder.model).is_dir() else encoder.model.partition("://")[2]
+        last = encoder.model.partition("://")[2]
+        if Path(encoder.model).is_dir():
+            last = Path(encoder.model).name
         name = re.sub(r"[^\w.-]+", "-", last or encoder.model).strip("-")
         known = {
             "name": f"sentcli/{name}",

@@ -74,7 +74,9 @@ def _known() -> tuple[set[str], set[str]]:
 @lru_cache(maxsize=8)
 def _pattern(long: Iterable[str], sent: Iterable[str], short: Iterable[str]) -> re.Pattern[str] | None:
     """Return what finds secrets in any encoding; None if there are none."""
-    forms = [form for secret in sorted(long, key=len, reverse=True) for form in _forms(secret)]
+    forms: list[str] = []
+    for secret in sorted(long, key=len, reverse=True):
+        forms += _forms(secret)
     for key in sent:
         if len(key) > SHORT:  # who quotes it may have cut it: half of it is told anywhere, less at the end of a text
             half = max(SHORT, (len(key) + 1) // 2)

@@ -20,9 +20,12 @@ MINUS = "\N{MINUS SIGN}"
 def format_apart(values: Iterable[float | None], digits: int) -> str:
     """Return the format of scores, with more digits than `digits`, up to four, if these show different ones alike."""
     known = [value for value in values if value is not None]
-    # The most digits behind the point of a score that is told apart from another one
-    shown = {i: len({f"{value:.{i}f}" for value in known}) for i in range(digits, max(digits, 4) + 1)}
-    return f".{min(i for i in shown if shown[i] == max(shown.values()))}f"
+    fewest, different = digits, 0
+    for more in range(digits, max(digits, 4) + 1):  # 4: the most digits by which scores are told apart
+        apart = len({f"{value:.{more}f}" for value in known})
+        if apart > different:
+            fewest, different = more, apart
+    return f".{fewest}f"
 
 
 def inert(value: Any) -> Any:
@@ -41,7 +44,10 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values by dotted names."""
     found: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
     return found
 
 
@@ -112,8 +118,10 @@ class Table:
         if math.isinf(value):
             return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
         pattern = self.formats.get(name, ",d" if isinstance(value, int) else self.number)
-        text, deviation = format(value, pattern), self.deviations.get((row, name))
-        text = text if deviation is None else f"{text} \N{PLUS-MINUS SIGN} {format(deviation, pattern)}"
+        text = format(value, pattern)
+        deviation = self.deviations.get((row, name))
+        if deviation is not None:
+            text += f" \N{PLUS-MINUS SIGN} {format(deviation, pattern)}"
         return text.replace("-", MINUS)
 
     def rank(self, row: int, column: str | int) -> Literal["", "best", "second"]:
@@ -123,11 +131,14 @@ class Table:
         if self.columns[i] not in self.ranked or row >= measured or self.rows[row][i] is None:
             return ""
         pattern = self.formats.get(self.columns[i], self.number)
-        values = [None if r[i] is None else float(format(r[i], pattern)) for r in self.rows[:measured]]
-        best = sorted({value for value in values if value is not None}, reverse=True)
+        known = [entries[i] for entries in self.rows[:measured] if entries[i] is not None]
+        best = sorted({float(format(value, pattern)) for value in known}, reverse=True)
         if len(best) < 2:  # a single value, or all are equal: nobody has won
             return ""
-        return "best" if values[row] == best[0] else "second" if values[row] in best[1:2] else ""
+        value = float(format(self.rows[row][i], pattern))
+        if value == best[0]:
+            return "best"
+        return "second" if value == best[1] else ""
 
     def interval(self, row: int, column: str | int) -> tuple[float, float] | None:
         """Return the 95 % interval of an entry, if it has one."""
@@ -136,8 +147,10 @@ class Table:
     def interval_text(self, row: int, column: str | int) -> str:
         """Return the 95 % interval of an entry in the entry's format; an empty text if it has none."""
         interval = self.interval(row, column)
+        if interval is None:
+            return ""
         pattern = self.formats.get(self.columns[self._number(column)], self.number)
-        return "" if interval is None else " to ".join(format(end, pattern) for end in interval).replace("-", MINUS)
+        return " to ".join(format(end, pattern) for end in interval).replace("-", MINUS)
 
     def _number(self, column: str | int) -> int:
         return column if isinstance(column, int) else self.columns.index(column)
@@ -148,7 +161,10 @@ class Table:
 
         places = range(len(self.columns))
         head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
-        body = "".join(f"<tr>{''.join(self._cell(i, j) for j in places)}</tr>" for i in range(len(self.rows)))
+        body = ""
+        for row in range(len(self.rows)):
+            cells = [self._cell(row, column) for column in places]
+            body += f"<tr>{''.join(cells)}</tr>"
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -179,11 +179,19 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         try:
             folder = _of_hub(of_hub, native=entry is not None and entry.native)
         except SentcliError as error:
-            if entry is not None and entry.package and entry.extra and "@" not in model:
-                raise MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline") from error
+            missing = _from_package(model, entry)
+            if missing is not None:
+                raise missing from error
             raise
     _check_pin(folder, entry)
     return folder, entry
+
+
+def _from_package(model: str, entry: ZooEntry | None) -> MissingExtraError | None:
+    """Return the error that names the package with a model, where there is one, instead of what failed."""
+    if entry is None or not entry.package or not entry.extra or "@" in model:
+        return None
+    return MissingExtraError(f"the package {entry.package}", entry.extra, f"{model!r} offline")
 
 
 def _of_hub(model: HubModel, *, native: bool) -> Path:

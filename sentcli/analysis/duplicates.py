@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from sentcli.search.pairs import SimilarPairs
     from sentcli.search.rows import Document, Rows
     from sentcli.search.searcher import Searcher
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
+    from sentcli.search.stored_vectors import StoredVectors
 
 
 @verb("duplicates")
@@ -145,7 +144,7 @@ def _check_number(searcher: Searcher, least: float) -> None:
 
 def _rows_and_searcher(
     corpus: str,
-    stored: Store | VectorFile | None,
+    stored: StoredVectors | None,
     options: ReadOptions,
     index: str | None,
     model: EvaluatedModel | None,
@@ -156,13 +155,10 @@ def _rows_and_searcher(
 
     from sentcli.search.rows import read_rows
     from sentcli.search.searcher import build
-    from sentcli.search.store import Store
 
     own = model is None or model.made(corpus)
-    if own and isinstance(stored, Store):
-        return stored.rows, stored.open_index(index, "cosine", device=device)[0]
     if own and stored is not None:
-        return stored.rows, build(index or "flat", stored.blocks, device=device)
+        return stored.rows, stored.open_index(index, "cosine", device=device)[0]
     assert model is not None
     rows = read_rows([corpus], options) if stored is None else stored.rows
     texts = list(rows.texts())

@@ -83,7 +83,7 @@ def _stored_blocks(path: Path) -> Blocks:
         InputError: if there are none.
     """
     from sentcli.io.places import Place
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
     from sentcli.search.vector_file import VectorFile, vectors_in
 
     if not path.exists():
@@ -93,7 +93,7 @@ def _stored_blocks(path: Path) -> Blocks:
             raise InputError(
                 f"{path} is neither a training run (metrics.jsonl) nor a directory of encode (manifest.json)"
             )
-        return Store.open(path, to_search=False).blocks
+        return VectorDirectory.open(path, to_search=False).blocks
     facts = vectors_in(Place.of(path))
     if facts is None:
         raise InputError(
@@ -111,7 +111,7 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, lis
     Raises:
         InputError: unless exactly one of `data` and `pairs` is given; DataError for a file that cannot be read.
     """
-    from sentcli.data import located
+    from sentcli.data import dataset_path
     from sentcli.evaluation import sts
 
     if (data is None) == (pairs is None):
@@ -120,15 +120,15 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, lis
         by_name = sts.read_pairs(pairs)
         return {Path(pairs).stem: list(chain.from_iterable(by_name.values()))}
     assert data is not None
-    return sts.load_tasks(located(data), ["STSBenchmark"], split)
+    return sts.load_tasks(dataset_path(data), ["STSBenchmark"], split)
 
 
 def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
     """Return the seven STS tasks of a SentEval folder."""
-    from sentcli.data import located
+    from sentcli.data import dataset_path
     from sentcli.evaluation import sts
 
-    return sts.load_tasks(located(data), None, "test")
+    return sts.load_tasks(dataset_path(data), None, "test")
 
 
 def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:

@@ -13,7 +13,7 @@ from sentcli.analysis.sweeps.points import read_runs
 from sentcli.pages.page import Section
 from sentcli.pages.score_page import choices_table
 from sentcli.table import Table, flat
-from sentcli.training.observer import STSB_DEV, shown, with_dev_scores
+from sentcli.training.observer import STSB_DEV, score_text, with_dev_scores
 from sentcli.training.records import Summary, summarize
 from sentcli.training.view import sweep_table
 
@@ -136,7 +136,7 @@ def _summary(results: Mapping[str, Mapping[str, Any]], measures: Mapping[str, st
     best = max(scores.values())
     of_runs = ", ".join(name for name, score in scores.items() if score == best)
     words = metric.replace("_", " ")
-    return f"{summary}: the best score on the dev set is {shown(metric, best)} ({words}), of {of_runs}."
+    return f"{summary}: the best score on the dev set is {score_text(metric, best)} ({words}), of {of_runs}."
 
 
 def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:

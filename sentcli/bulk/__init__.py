@@ -3,19 +3,47 @@
 Rows are read in blocks. Texts that the shard had before are left out, and the others go to an engine, which tokenises,
 packs and runs them in one or several processes. The results are written in the order of the input. The number of blocks
 in memory is bounded, so memory does not depend on the number of rows.
+
+io/blocks.blocks -> distinct texts of the shard -> engine -> Smaller.apply -> io/writers
+
+`bulk/encode.py` is that line. A block of rows never crosses a shard. Texts that the shard has had are found by a hash,
+and their vectors are taken from a temporary file, the spool, so memory holds a hash and a number for each distinct text
+of one shard. The rest goes to an engine (`bulk/engine.py`): a thread with the encoder, or a process for each device.
+The engine is some blocks ahead of the writer, never more, and results are taken in the order of the input.
+
+On Ray a worker gets the number of its shard and the `Mark` before its first row, reads the rows itself and runs the
+same line with an `io/dataset_writer.ShardWriter` (`bulk/on_ray.py`); this process enters the shard that it returns into
+the manifest. Who dies costs a shard and no more: all state is the manifest. The worker puts the files of its shard into
+the directory itself, through `io/folder.py`, which is a folder on a disk or in a store. `ask_nodes` in
+`cluster/nodes.py` sends functions that need no sentcli on the node, so that versions can be compared.
+
+Nothing good is deleted before the new is whole. What is made in one go has a temporary name (`replacing` in
+`io/atomic.py`); what takes hours is made in the `successor` of its folder, where a later command goes on, and
+`exchange` swaps both names in one step. Training, `encode`, `index` and exports go through these three functions;
+`Folder.succeed` does it for directories of shards, and in a store, which has no such step, by a copy that brings the
+manifest last. A collection of Milvus is made beside the old one and renamed. `tests/faults/test_overwrite.py` lets each
+call that changes a file fail, or kills there: a command that writes something new is a line in its `CASES`.
+
+`io/dataset.py` knows shards, parts and manifests. A shard's bytes may depend on its own rows and the settings only:
+that is what `--resume`, `--shard` and the repair of torn shards rest on. Whatever decides the bytes of a vector belongs
+into `settings` of the manifest; `_settings_of` in `bulk/encode.py` collects it.
 """
 
-from sentcli.bulk.encode import EncodeSummary, encode_files, store_files
-from sentcli.bulk.engine import EncodeSettings
-from sentcli.bulk.files import Inputs, check_target, manifest_of, read_inputs
+from sentcli.bulk.encode import EncodeSummary, encode_files, open_encoder, store_files
+from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
+from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs
 
 __all__ = [
     "EncodeSettings",
     "EncodeSummary",
+    "EncodeTexts",
     "Inputs",
     "check_target",
     "encode_files",
     "manifest_of",
+    "open_encoder",
+    "parse_devices",
+    "read_checked",
     "read_inputs",
     "store_files",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +24,15 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import locked, require_room, room_explained
+from sentcli.io.blocks import BLOCK_ROWS, Block, blocks
+from sentcli.io.copies import is_scratch
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import Folder, open_folder
+from sentcli.io.output_formats import DIRECTORY, STDOUT, OutputFormat, open_writer, output_format
 from sentcli.io.places import is_remote
-from sentcli.io.readers import BLOCK_ROWS, Block, blocks
-from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write, open_writer, output_kind
-from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write
+from sentcli.model.encoding import EncodeStats, OnLong, Progress
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
@@ -55,6 +57,60 @@ class EncodeSummary:
     seconds: float
     repeated_ids: int = 0
     """The number of ids that rows of earlier inputs have, to which these were appended."""
+
+    @property
+    def output_file(self) -> str | None:
+        """The output; None for vectors that stay in memory, whose file is temporary."""
+        return None if is_scratch(Path(self.output)) else self.output
+
+    @property
+    def rows_per_second(self) -> float:
+        """The speed of this call."""
+        return self.counts.rows / max(self.seconds, 1e-9)
+
+    def say(self, encoder: SentenceEncoder, on_long: OnLong) -> None:
+        """Say what was encoded, and warn of rows that were left out or cut."""
+        counts = self.counts
+        for problem in self.damaged:
+            console.warn(f"{problem}: its shard was made again")
+        before = f", {self.rows_before} were there" if self.rows_before else ""
+        ran = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
+        if encoder.sent is not None:
+            ran = f"{encoder.model} was sent {encoder.sent}"
+        written = f"{self.output_file or 'a frame'} [{self.rows}, {self.dimension}]"
+        console.note(
+            f"{counts.rows} rows{before} -> {written} in {self.seconds:.1f} s "
+            f"({self.rows_per_second:,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty rows; {ran})"
+        )
+        if self.nulls_skipped:
+            console.warn(f"{self.nulls_skipped} rows without text were left out")
+        if counts.truncated:
+            fate = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
+            if on_long == "chunk-mean":
+                fate = "are the mean of their pieces"
+            limit = encoder.spec.max_length
+            console.warn(f"{counts.truncated} rows are longer than {limit} tokens and {fate}")
+
+    def to_dict(self, encoder: SentenceEncoder) -> dict[str, Any]:
+        """Return the results as JSON, with what a model that is served was sent."""
+        counts = self.counts
+        results: dict[str, Any] = {
+            "output": self.output_file,
+            "rows": self.rows,
+            "dimension": self.dimension,
+            "rows_encoded": counts.rows,
+            "rows_skipped": self.nulls_skipped,
+            "distinct": counts.rows - counts.duplicates,
+            "duplicates": counts.duplicates,
+            "empty": counts.empty,
+            "tokens": counts.tokens,
+            "truncated": counts.truncated,
+            "tokens_lost": counts.tokens_lost,
+            "rows_per_second": self.rows_per_second,
+        }
+        if encoder.sent is not None:
+            results["sent"] = asdict(encoder.sent)
+        return results
 
 
 @contextmanager
@@ -99,7 +155,7 @@ def encode_files(
     Args:
         encoder: the model.
         inputs: the inputs that `read_inputs` returned.
-        output: a path, or ``-`` for standard output; see `output_kind`.
+        output: a path, or ``-`` for standard output; see `output_format`.
         settings: how the rows are encoded and written.
         progress: called with the rows and tokens that were encoded.
 
@@ -109,17 +165,14 @@ def encode_files(
         SentcliError: if the input changes while it is read, or an engine fails.
     """
     began = time.perf_counter()
-    kind = output_kind(output)
+    form = output_format(output)
     # Large batches need more texts of similar length to choose from
     block_rows = BLOCK_ROWS if encoder.backend.device == "cpu" else 65536
     plan = OutputPlan(
         rows=inputs.survey.rows,
         dimension=settings.smaller.dimension(encoder.dimension),
         column_types=inputs.survey.column_types,
-        # standard output, .npy and .jsonl have no place for the settings of the run
-        settings={}
-        if kind in ("stdout", ".npy", ".jsonl")
-        else _settings_of(encoder, inputs, settings, block_rows, kind),
+        settings=_settings_of(encoder, inputs, settings, block_rows, form) if form.keeps_settings else {},
         dtype=settings.smaller.dtype,
     )
     with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
@@ -210,14 +263,14 @@ def _require_room(output: str, plan: OutputPlan, rows: int) -> None:
     Raises:
         NoRoomError: if they do not fit. Texts and columns, whose size is not known, are not counted.
     """
-    kind = output_kind(output)
-    if kind == "stdout" or is_remote(output):
+    form = output_format(output)
+    if form is STDOUT or is_remote(output):
         return
     size = rows * plan.dimension * np.dtype(plan.dtype).itemsize
-    if kind == ".parquet":
-        size //= 2  # it is compressed, which saves little where the texts are different
+    if form.compresses:
+        size //= 2  # which saves little where the texts are different
     path = Path(output)
-    require_room(path if kind == "directory" else path.parent, size, output)  # a directory may be a disk of its own
+    require_room(path if form is DIRECTORY else path.parent, size, output)  # a directory may be a disk of its own
 
 
 def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -253,11 +306,12 @@ def _open_output(
     output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings
 ) -> Iterator[DatasetWriter | _FileWriter]:
     message = f"another process encodes into {output}: wait for it, or choose another -o"
-    if output_kind(output) == "stdout":
+    form = output_format(output)
+    if form is STDOUT:
         with open_writer(output, plan) as append:
             yield _FileWriter(append, plan.rows)
         return
-    if output_kind(output) != "directory":
+    if form is not DIRECTORY:
         path = Path(output)
         with locked(path.with_name(f".{path.name}.lock"), message):
             if path.exists() and not settings.overwrite:  # another process has made it since it was checked
@@ -304,10 +358,10 @@ def _replace(place: Folder, part: ShardShare) -> None:
 
 
 def _settings_of(
-    encoder: SentenceEncoder, inputs: Inputs, settings: EncodeSettings, block_rows: int, kind: str
+    encoder: SentenceEncoder, inputs: Inputs, settings: EncodeSettings, block_rows: int, form: OutputFormat
 ) -> dict[str, Any]:
     """Return everything that decides the vectors of a row and their order."""
-    return {
+    facts = {
         **VectorFacts.of(encoder, settings.prompt, settings.smaller).recorded(),
         **encoder.describe(),
         "on_long": settings.on_long,
@@ -316,6 +370,9 @@ def _settings_of(
         "text_field": inputs.options.text_field,
         "id_field": inputs.options.id_field,
         "on_null": inputs.options.on_null,
-        **({"null": list(inputs.options.nulls)} if inputs.options.nulls else {}),
-        **({} if kind == "directory" else {"inputs": inputs.identity()}),
     }
+    if inputs.options.nulls:
+        facts["null"] = list(inputs.options.nulls)
+    if form is not DIRECTORY:
+        facts["inputs"] = inputs.identity()
+    return facts

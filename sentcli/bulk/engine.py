@@ -26,10 +26,10 @@ import numpy.typing as npt
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
+from sentcli.io.blocks import Block
 from sentcli.io.dataset import Counts, ShardShare
+from sentcli.io.output_formats import DIRECTORY, STDOUT, output_format
 from sentcli.io.places import is_remote
-from sentcli.io.readers import Block
-from sentcli.io.writers import output_kind
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
 from sentcli.model.options import LoadOptions
@@ -255,7 +255,7 @@ class _Underway:
 
 def advice_on_room(output: str) -> str:
     """Return what to do if the disk of an output is full; a directory keeps its finished shards."""
-    goes_on = output_kind(output) == "directory"
+    goes_on = output_format(output) is DIRECTORY
     return f"make room{' and go on with --resume' if goes_on else ', then give the same command again'}"
 
 
@@ -269,7 +269,7 @@ def encode_blocks(
     underway: deque[_Underway] = deque()
     seen: dict[bytes, int] = {}
     shard: int | None = None
-    elsewhere = output_kind(output) == "stdout" or is_remote(output)
+    elsewhere = output_format(output) is STDOUT or is_remote(output)
     folder = None if elsewhere else Path(output).resolve().parent
     with (
         room_explained(f"{output} (a temporary file beside it)", advice_on_room(output)),

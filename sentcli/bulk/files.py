@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sentcli import console
-from sentcli.errors import InputError
+from sentcli.bulk.engine import EncodeSettings
+from sentcli.bulk.options import InputOptions, WriteOptions
+from sentcli.errors import InputError, nearest
 from sentcli.io.atomic import check_output
-from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, load_manifest
+from sentcli.io.blocks import Survey, survey
+from sentcli.io.column_types import parse_types
+from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, holds_manifest, is_manifest, load_manifest
 from sentcli.io.folder import open_folder
 from sentcli.io.formats import say_once
+from sentcli.io.output_formats import DIRECTORY, STDOUT, output_format
 from sentcli.io.places import is_remote
-from sentcli.io.readers import ReadOptions, Survey, rows, survey
+from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import Source
 from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, schema_of
-from sentcli.io.writers import output_kind
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,14 @@ def read_inputs(
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
     sources = [_without_vectors(source, without) for source in text_sources(names, input_format)]
-    target = Path(output).resolve()
+    form, target = output_format(output), Path(output).resolve()
     for source in sources:
-        if target in (source.path.resolve(), source.path.resolve().parent) and output_kind(output) != "stdout":
+        if target in (source.path.resolve(), source.path.resolve().parent) and form is not STDOUT:
             raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
     surveyed = survey(sources, options)
     if surveyed.repeated_ids:
         console.warn(f"{surveyed.repeated_ids:,} rows have the id of an earlier row: {surveyed.repeated}")
-    if output_kind(output) in (".npy", ".safetensors"):  # they have no place for other columns
+    if not form.keeps_rows:
         surveyed.column_types = {}
     if reserved := [name for name in surveyed.column_types if name in ("id", "text", "embedding")]:
         fields = f"--text-field {options.text_field}, --id-field {options.id_field or 'id'}"
@@ -74,6 +78,55 @@ def read_inputs(
         advice = "rename it in the input or leave it out; an output .npy or .safetensors has no other columns"
         raise InputError(f"{_holding(reserved[0], sources, options)}: {problem}: {advice}")
     return Inputs(sources, options, surveyed)
+
+
+def read_checked(names: Sequence[str], output: str, reading: InputOptions, writing: WriteOptions) -> tuple[Inputs, int]:
+    """Read and check input files as the options say, and return them with the rows of a shard.
+
+    What the columns of a directory are that is continued, the others have to be, too.
+
+    Raises:
+        InputError: for a row that is refused, or if ``--types`` names a column that the output does not have.
+    """
+    manifest = None
+    if (writing.resume or writing.append) and not writing.overwrite:
+        manifest = manifest_of(output)
+    types = parse_types(reading.types or [])
+    options = ReadOptions(
+        reading.text_field,
+        reading.id_field,
+        reading.on_null,
+        "; --on-null empty or skip accepts such rows",
+        nulls=tuple(reading.null or []),
+        types=types if manifest is None else {**manifest.types, **types},
+    )
+    inputs = read_inputs(names, options, reading.input_format, output=output)
+    console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
+    _check_types(types, inputs.survey)
+    _say_types(inputs.survey)
+    default = EncodeSettings.shard_rows if manifest is None else manifest.shard_rows
+    return inputs, writing.shard_rows or default
+
+
+def _check_types(types: Mapping[str, str], survey: Survey) -> None:
+    """Refuse types of columns that are not there."""
+    columns = survey.column_types
+    for name in types:
+        if name not in columns:
+            has = ", ".join(columns) or "none besides id and text"
+            hint = nearest(name, list(columns))
+            raise InputError(f"--types {name}: there is no such column{hint}; there is {has}")
+
+
+def _say_types(survey: Survey) -> None:
+    """Say which types the columns have, and which stay text although most of their values are something else."""
+    types = [f"{name} {kind}" for name, kind in survey.column_type_names.items() if name in survey.column_types]
+    if types:
+        console.note(f"types of the columns: {', '.join(types)} (--types chooses others)")
+    for name, odd in survey.mixed.items():
+        if name in survey.column_types:
+            problem = f"most of its values are of another type, but not {odd}"
+            console.warn(f"column {name!r} stays text: {problem} (--null TEXT names missing values)")
 
 
 def _without_vectors(source: Source, without: tuple[str, ...]) -> Source:
@@ -87,8 +140,11 @@ def _without_vectors(source: Source, without: tuple[str, ...]) -> Source:
 
 def _holding(column: str, sources: Sequence[Source], options: ReadOptions) -> str:
     """Return the name of the first input with a column besides those of id and text."""
-    with_column = (source for source in sources for row in rows(source, options) if row and column in row.extras)
-    return next(with_column, sources[0]).name
+    for source in sources:
+        for row in rows(source, options):
+            if row and column in row.extras:
+                return source.name
+    return sources[0].name
 
 
 def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, part: ShardShare | None = None) -> None:
@@ -97,18 +153,18 @@ def check_target(output: str, *, overwrite: bool, resume: bool, append: bool, pa
     Raises:
         InputError: if the output exists and no flag allows that, it cannot be created, or the flags do not fit it.
     """
-    kind = output_kind(output)
+    form = output_format(output)
     part = part or ShardShare()
-    if kind != "directory" and (append or part.of > 1):
+    if form is not DIRECTORY and (append or part.of > 1):
         flag = "--append" if append else "--shard"
         raise InputError(f"{flag} makes shards, so it needs a directory output (-o without a suffix)")
     if append and part.of > 1:
         raise InputError("--append and --shard do not go together: append on one machine")
     if overwrite and append:
         raise InputError("--overwrite starts again, --append goes on: give one of them")
-    if kind == "stdout":
+    if form is STDOUT:
         return
-    if kind == "directory":
+    if form is DIRECTORY:
         _check_directory(output, part, overwrite=overwrite, resume=resume, append=append)
         return
     if is_remote(output):
@@ -125,7 +181,8 @@ def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bo
     names = [name for name in place.names() if not name.endswith(".lock")]
     if part.of > 1 and MANIFEST in names:
         raise InputError(f"{path} holds a dataset that one machine made; choose another -o for --shard")
-    others = {int(part_file[2]) for name in names if (part_file := PART.fullmatch(name))} - {part.of}
+    parts = [PART.fullmatch(name) for name in names]
+    others = {int(match[2]) for match in parts if match is not None} - {part.of}
     if others and not append and not (overwrite and part.of == 1):
         count = others.pop()
         raise InputError(f"{path} holds parts of {count} machines: go on with --shard I/{count}, or choose another -o")
@@ -133,15 +190,15 @@ def _check_directory(path: str, part: ShardShare, *, overwrite: bool, resume: bo
     if place.exists and (begun or not place.path.is_dir()) and not (overwrite or resume or append):
         raise InputError(f"{path} exists; --resume continues it, --overwrite replaces it")
     place.check_writable(overwrite=overwrite)
-    is_dataset = any(name == MANIFEST or PART.fullmatch(name) or PARTIAL.fullmatch(name) for name in names)
+    is_dataset = holds_manifest(names) or any(map(PARTIAL.fullmatch, names))
     if names and not is_dataset:
         raise InputError(f"{path} holds files, but no {MANIFEST} of sentcli encode; choose another -o")
 
 
 def manifest_of(output: str) -> Manifest | None:
     """Return the manifest of a directory that is continued, or of one of its parts; None if there is none."""
-    if output_kind(output) != "directory":
+    if output_format(output) is not DIRECTORY:
         return None
     folder = open_folder(output)
-    manifests = [name for name in sorted(folder.names()) if name == MANIFEST or PART.fullmatch(name)]
+    manifests = [name for name in sorted(folder.names()) if is_manifest(name)]
     return load_manifest(folder, manifests[0]) if manifests else None

@@ -22,11 +22,12 @@ from sentcli.cluster.pool import Event, Pool
 from sentcli.encoder.loading import require_same_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.blocks import Block, Mark, blocks
 from sentcli.io.dataset import Counts, Shard
 from sentcli.io.dataset_writer import DatasetWriter, ShardPlace, ShardWriter
 from sentcli.io.folder import Folder, join_folder
 from sentcli.io.places import is_remote
-from sentcli.io.readers import Block, Mark, ReadOptions, blocks
+from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version

@@ -83,8 +83,10 @@ def completer(argument: Argument) -> Callable[[str], list[str]] | None:
     list_names, end = COMPLETIONS[argument.holds]
 
     def complete(incomplete: str) -> list[str]:
-        names = [name for name in list_names() if name.startswith(incomplete)]
-        return [*names, *(_paths(incomplete, end) if end else [])]
+        completions = [name for name in list_names() if name.startswith(incomplete)]
+        if end:
+            completions += _paths(incomplete, end)
+        return completions
 
     return complete
 
@@ -115,7 +117,9 @@ class Command(TyperCommand):
         """Read the words of the command line."""
         words: list[str] = []
         for word, following in zip_longest(args, args[1:], fillvalue="-"):
-            words += [word, self.bare[word]] if word in self.bare and following.startswith("-") else [word]
+            words.append(word)
+            if word in self.bare and following.startswith("-"):
+                words.append(self.bare[word])
         return super().parse_args(ctx, words)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -174,7 +178,8 @@ def register(function: Any, group: typer.Typer) -> None:
         debug = arguments.pop("debug")
         arguments.pop("help_all", None)
         # Typer gives an empty list for an option that may be repeated and was left out
-        values: dict[str, Any] = {name: None if value == [] else value for name, value in arguments.items()}
+        values: dict[str, Any] = dict.fromkeys(arguments)
+        values.update({name: value for name, value in arguments.items() if value != []})
         data_on_stdout = bool(data_streams(verb.arguments, values))
         if data_on_stdout and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")  # data is UTF-8 whatever the terminal's locale
@@ -206,7 +211,10 @@ def _annotation(argument: Argument) -> Any:
     settings["autocompletion"] = completer(argument)
     settings["show_default"] = argument.default is not None and not argument.required
     for bound in argument.bounds:
-        settings["min" if isinstance(bound, Ge) else "max"] = bound.ge if isinstance(bound, Ge) else bound.le
+        if isinstance(bound, Ge):
+            settings["min"] = bound.ge
+        else:
+            settings["max"] = bound.le
     if flag.positional:
         return Annotated[argument.type, typer.Argument(**settings)]
     if flag.lists is not None:
@@ -214,7 +222,10 @@ def _annotation(argument: Argument) -> Any:
     name = argument.long
     if bool in alternatives(argument.type) and argument.default is not False:
         name = f"{name}/--no-{name[2:]}"
-    return Annotated[argument.type, typer.Option(name, *([flag.short] if flag.short else []), **settings)]
+    names = [name]
+    if flag.short:
+        names.append(flag.short)
+    return Annotated[argument.type, typer.Option(*names, **settings)]
 
 
 def _list_callback(print_choices: Callable[[], None]) -> Callable[[str | None], str | None]:

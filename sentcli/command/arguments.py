@@ -47,7 +47,9 @@ class Argument:
     @property
     def option(self) -> str:
         """The name that messages use: ``--top-k``, ``-m``, or that of an argument without one."""
-        return self.name.upper() if self.flag.positional else "-m" if self.flag.short == "-m" else self.long
+        if self.flag.positional:
+            return self.name.upper()
+        return "-m" if self.flag.short == "-m" else self.long
 
     @property
     def reads_files(self) -> bool:
@@ -101,18 +103,31 @@ def check_rules(arguments: Sequence[Argument], values: Mapping[str, Any]) -> Non
         InputError: which names both.
     """
     options = {argument.name: argument.option for argument in arguments}
-    used = [a for a in arguments if values[a.name] not in (None, []) and values[a.name] is not False]
-    names = {argument.name for argument in used if values[argument.name] != argument.default}
-    for argument in (argument for argument in used if argument.name in names):
+    given = [argument for argument in arguments if _is_given(argument, values[argument.name])]
+    names = {argument.name for argument in given}
+    for argument in given:
         needed = [rule.partition("=")[::2] for rule in argument.flag.needs.split()]
-        if needed and not any(
-            value in str(values[name]).replace(" ", "").split(",") if value else name in names for name, value in needed
-        ):
+        met = [_holds_rule(name, value, names, values) for name, value in needed]
+        if needed and not any(met):
             others = " or ".join(f"{options[name]} {value}".rstrip() for name, value in needed)
             raise InputError(f"{argument.option} goes with {others}")
-        for value, _, name in (rule.rpartition(":") for rule in argument.flag.excludes.split()):
+        for rule in argument.flag.excludes.split():
+            value, _, name = rule.rpartition(":")
             if name in names and value in ("", values[argument.name]):
-                raise InputError(f"{f'{argument.option} {value}'.rstrip()} and {options[name]} do not go together")
+                this = f"{argument.option} {value}".rstrip()
+                raise InputError(f"{this} and {options[name]} do not go together")
+
+
+def _is_given(argument: Argument, value: Any) -> bool:
+    """Tell whether an argument has a value of the user's, and not its default or nothing."""
+    return value is not None and value is not False and value != [] and value != argument.default
+
+
+def _holds_rule(name: str, value: str, names: set[str], values: Mapping[str, Any]) -> bool:
+    """Tell whether the argument that a rule needs is given, or has the value that the rule names, also among others."""
+    if not value:
+        return name in names
+    return value in str(values[name]).replace(" ", "").split(",")
 
 
 def checked(argument: Argument, value: Any) -> Any:
@@ -136,19 +151,23 @@ def checked(argument: Argument, value: Any) -> Any:
         if argument.reads_files:
             raise InputError(f"{argument.name}: give one file, a table, or a list of texts; this is a list of others")
         value = ",".join(map(str, value))
-    if any(typing.get_origin(kind) is list for kind in kinds) and not isinstance(value, list | tuple):
+    takes_list = any(typing.get_origin(kind) is list for kind in kinds)
+    if takes_list and not isinstance(value, list | tuple):
         value = [value]
-    texts = str in kinds or list[str] in kinds
-    if texts and isinstance(value, list | tuple):
-        value = [str(item) if isinstance(item, Path) else item for item in value]
-    elif texts and isinstance(value, Path):
-        value = str(value)
+    if str in kinds or list[str] in kinds:
+        value = _paths_as_text(value)
     kind: Any = Annotated[argument.type, *argument.bounds] if argument.bounds else argument.type
     try:
         return TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)).validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise InputError(f"{argument.name}={value!r}: {problem[:1].lower()}{problem[1:]}") from None
+
+
+def _paths_as_text(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_paths_as_text(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def in_utf8(argument: Argument, value: Any) -> Any:
@@ -191,38 +210,72 @@ def docstring(
     """
     text, _, examples = help_text.replace("\b\n", "").partition("Examples:\n")
     helps = {argument.name: argument.help for argument in arguments}
-    described = [f"    {name}: {helps[name]}" for name in signature.parameters]
-    lines = [line.strip() for line in re.sub(r"\\?\n {4,}(?=-)", " ", examples).splitlines()]
-    shown = [example for line in lines if (example := in_python(line, function, verb, arguments, signature))]
-    section = ["", "Examples:", *(f"    {example}" for example in shown)] if shown else []
-    return "\n".join([text.strip(), "", "Args:", *described, *section])
+    lines = [text.strip(), "", "Args:"]
+    lines += [f"    {name}: {helps[name]}" for name in signature.parameters]
+    calls = []
+    for line in re.sub(r"\\?\n {4,}(?=-)", " ", examples).splitlines():
+        call = in_python(line.strip(), function, verb, arguments, signature)
+        if call is not None:
+            calls.append(f"    {call}")
+    if calls:
+        lines += ["", "Examples:", *calls]
+    return "\n".join(lines)
 
 
 def in_python(
     line: str, function: str, verb: str, arguments: Sequence[Argument], signature: inspect.Signature
 ) -> str | None:
     """Return an example of the command line as a call, or None if it is of another verb or of several commands."""
-    starts = (f"sentcli {group}{verb} " for group in ("", "analyze "))
-    start = next((start for start in starts if line.startswith(start)), "")
-    if not start or {"|", "<", ">"} & set(line.split()):
+    is_kind = line.startswith(f"sentcli analyze {verb} ")
+    start = f"sentcli analyze {verb} " if is_kind else f"sentcli {verb} "
+    if not line.startswith(start) or {"|", "<", ">"} & set(line.split()):
         return None
-    of_flag = {flag: a for a in arguments for flag in (a.long, a.flag.short)}
-    at_place = next((argument for argument in arguments if argument.flag.positional), None)
-    words, values = shlex.split(line[len(start) :]), dict[str, Any]()
+    values = _values_in(shlex.split(line[len(start) :]), arguments)
+    if values is None:
+        return None
+    shown = {}
+    for name, value in values.items():
+        single = isinstance(value, list) and len(value) == 1
+        shown[name] = value[0] if single else value
+    call = [repr(verb)] if is_kind else []
+    first = next(iter(signature.parameters))
+    if first in shown and not is_kind:
+        call.append(repr(shown.pop(first)))
+    call += [f"{name}={value!r}" for name, value in shown.items()]
+    return f"sentcli.{'analyze' if is_kind else function}({', '.join(call)})"
+
+
+def _values_in(words: list[str], arguments: Sequence[Argument]) -> dict[str, Any] | None:
+    """Return the values of arguments that the words of a command line name; None if one of them has no argument."""
+    by_flag: dict[str, Argument] = {}
+    positional: Argument | None = None
+    for each in arguments:
+        by_flag[each.long] = each
+        by_flag[str(each.flag.short)] = each
+        if each.flag.positional:
+            positional = each
+    values: dict[str, Any] = {}
     while words:
         word = words.pop(0)
-        argument = of_flag.get(word) if word.startswith("-") and word != "-" else at_place
+        argument = by_flag.get(word) if word.startswith("-") and word != "-" else positional
         if argument is None:
             return None
-        kinds = alternatives(argument.type)
-        value: Any = word if argument is at_place else True if bool in kinds else words.pop(0)
-        if int in kinds or float in kinds:
-            value = float(value) if float in kinds else int(value)
-        is_list = any(getattr(kind, "__origin__", None) is list for kind in kinds)
-        values[argument.name] = [*values.get(argument.name, []), value] if is_list else value
-    first = next(iter(signature.parameters))
-    kind = [repr(verb)] if start.startswith("sentcli analyze") else []
-    shown = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in values.items()}
-    leading = [repr(shown.pop(first))] if first in shown and not kind else []
-    call = ", ".join([*kind, *leading, *(f"{name}={value!r}" for name, value in shown.items())])
-    return f"sentcli.{'analyze' if kind else function}({call})"
+        value = _value_of(argument, word, words)
+        if any(typing.get_origin(kind) is list for kind in alternatives(argument.type)):
+            values.setdefault(argument.name, []).append(value)
+        else:
+            values[argument.name] = value
+    return values
+
+
+def _value_of(argument: Argument, word: str, words: list[str]) -> Any:
+    """Return the value of an argument: the word itself, or the word behind it, which is taken."""
+    if argument.flag.positional:
+        return word
+    kinds = alternatives(argument.type)
+    if bool in kinds:
+        return True
+    value = words.pop(0)
+    if float in kinds:
+        return float(value)
+    return int(value) if int in kinds else value

@@ -39,6 +39,7 @@ from sentcli.redaction import value_without_secrets
 
 __all__ = ["Argument", "Flag", "Group", "Verb", "alternatives", "data_streams", "verb"]
 R = TypeVar("R")
+T = TypeVar("T")
 InMemory = Callable[[Callable[[dict[str, Any]], Any], dict[str, Any]], Any]
 """Runs a verb on its values from Python."""
 COMMON = "common"
@@ -83,14 +84,12 @@ class Verb:
         from sentcli.io.places import public_arguments
 
         values = public_arguments({a.name: in_utf8(a, values[a.name]) for a in self.arguments})
-        common = CommonOptions(**{a.name: values.pop(a.name) for a in self.arguments if a.group == COMMON})
-        check_rules(self.arguments, {**vars(common), **values})
-        texts = {argument.name for argument in self.arguments if argument.holds_text}
-        streams = data_streams(self.arguments, {**vars(common), **values})
-        _check_outputs(common, {name: value for name, value in values.items() if name not in texts}, streams)
+        check_rules(self.arguments, values)
+        streams = data_streams(self.arguments, values)
+        _check_outputs(self._outputs(values), self._paths(values), streams)
+        common = CommonOptions(**self._taken(COMMON, values))
         for name, defaults in self.groups.items():
-            fields = {a.name: values.pop(a.name) for a in self.arguments if a.group == name and name != COMMON}
-            values[name] = common if name == COMMON else dataclasses.replace(defaults, **fields)
+            values[name] = common if name == COMMON else dataclasses.replace(defaults, **self._taken(name, values))
         with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=bool(streams)):
             try:
                 result = self.function(**values)
@@ -106,6 +105,28 @@ class Verb:
                 raise SentcliError(message) from error
         return result
 
+    def _taken(self, group: str, values: dict[str, Any]) -> dict[str, Any]:
+        """Take the values of the arguments of a group out of all values."""
+        return {argument.name: values.pop(argument.name) for argument in self.arguments if argument.group == group}
+
+    def _outputs(self, values: Mapping[str, Any]) -> list[tuple[str, Path]]:
+        """Return the files of ``--json`` and ``--report``."""
+        outputs = []
+        if values["json"] not in (None, "-"):
+            outputs.append(("--json", Path(values["json"])))
+        outputs += [("--report", page) for page in values.get("report") or []]
+        return outputs
+
+    def _paths(self, values: Mapping[str, Any]) -> list[str | Path]:
+        """Return what the other arguments name, unless they hold words."""
+        paths: list[Any] = []
+        for argument in self.arguments:
+            if argument.group == COMMON or argument.holds_text:
+                continue
+            value = values[argument.name]
+            paths += value if isinstance(value, list | tuple) else [value]
+        return [path for path in paths if isinstance(path, str | Path)]
+
 
 def data_streams(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:
     """Return the options, with their values, that write data to standard output; tables then go to standard error."""
@@ -114,10 +135,18 @@ def data_streams(arguments: Iterable[Argument], values: Mapping[str, Any]) -> li
     return [stream for stream in streams if stream is not None]
 
 
-def _check_outputs(common: CommonOptions, others: Mapping[str, Any], streams: Sequence[str]) -> None:
-    """Check before the work that ``--json`` and ``--report`` can be written.
+def _check_outputs(outputs: Sequence[tuple[str, Path]], others: Iterable[str | Path], streams: Sequence[str]) -> None:
+    """Check before the work that the files of ``--json`` and ``--report`` can be written.
 
     A file that exists is replaced, unless another argument names it.
+
+    Args:
+        outputs: the options with their files.
+        others: what the other arguments name.
+        streams: what `data_streams` returned.
+
+    Raises:
+        InputError: if one of them cannot be written.
     """
     if len(streams) > 1:
         raise InputError(f"{' and '.join(streams)} would both write to standard output")
@@ -125,16 +154,13 @@ def _check_outputs(common: CommonOptions, others: Mapping[str, Any], streams: Se
         from sentcli.console import refuse_closed
 
         refuse_closed("stdout", streams[0])
-    targets = [("--json", Path(common.json))] if common.json not in (None, "-") else []
-    targets += [("--report", page) for page in common.report or []]
-    if not targets:
+    if not outputs:
         return
     from sentcli.io.atomic import check_output
     from sentcli.pages.write import check_suffix
 
-    items = [item for value in others.values() for item in (value if isinstance(value, list | tuple) else [value])]
-    named_paths = {Path(item).resolve(): item for item in items if isinstance(item, str | Path)}
-    for option, path in targets:
+    named_paths = {Path(other).resolve(): other for other in others}
+    for option, path in outputs:
         if path.resolve() in named_paths:
             raise InputError(f"{option} {path} would replace {named_paths[path.resolve()]}; choose another file")
         named_paths[path.resolve()] = path
@@ -206,9 +232,9 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
         kind, metadata = _parts(parameter.annotation)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            group = next((item for item in metadata if isinstance(item, Group)), Group())
-            groups[parameter.name] = kind() if parameter.default is inspect.Parameter.empty else parameter.default
-            arguments += _of_group(parameter.name, groups[parameter.name], group, helps)
+            group = _last(metadata, Group) or Group()
+            groups[parameter.name] = parameter.default
+            arguments += _of_group(parameter.name, parameter.default, group, helps)
         else:
             arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
     if COMMON not in groups:
@@ -247,28 +273,33 @@ def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any, helps: Mapping[str, str]) -> Argument:
+    """Return an argument, of which the verb explains in `helps` what its annotation does not."""
+    documentation = _last(metadata, Doc)
+    shared_help = "" if documentation is None else documentation.documentation
     return Argument(
         name=name,
         type=kind,
         default=default,
-        flag=[Flag(), *(item for item in metadata if isinstance(item, Flag))][-1],  # a verb's own replaces a shared one
-        help=helps.get(name) or next((item.documentation for item in metadata if isinstance(item, Doc)), ""),
+        flag=_last(metadata, Flag) or Flag(),  # a verb's own replaces a shared one
+        help=helps.get(name) or shared_help,
         bounds=tuple(item for item in metadata if isinstance(item, Ge | Le)),
-        holds=next((item for item in metadata if isinstance(item, Holds)), None),
+        holds=_last(metadata, Holds),
     )
+
+
+def _last(metadata: Sequence[Any], kind: type[T]) -> T | None:
+    """Return the last part of an annotation that is of a type."""
+    of_kind = [item for item in metadata if isinstance(item, kind)]
+    return of_kind[-1] if of_kind else None
 
 
 def _flat_signature(verb: Verb, function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature that callers see, with the fields of the groups as parameters."""
     ordered = sorted(verb.arguments, key=lambda argument: not argument.required)
-    parameters = [
-        inspect.Parameter(
-            argument.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD if i == 0 else inspect.Parameter.KEYWORD_ONLY,
-            default=argument.default,
-            annotation=argument.type,
-        )
-        for i, argument in enumerate(ordered)
-    ]
+    parameters = []
+    place: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD  # of the first one; all others go by name
+    for argument in ordered:
+        parameters.append(inspect.Parameter(argument.name, place, default=argument.default, annotation=argument.type))
+        place = inspect.Parameter.KEYWORD_ONLY
     returns = inspect.signature(function, eval_str=True).return_annotation
     return inspect.Signature(parameters, return_annotation=returns)

@@ -128,7 +128,9 @@ class Result:
         from sentcli.pages.score_page import Choices, write_score_page
 
         whole = [with_parts(of_model, parts) for of_model in scores]
-        more_sections = [section for part in parts for section in part.sections()]
+        more_sections: list[Section] = []
+        for part in parts:
+            more_sections += part.sections()
         sections = [Section(table.title, table=table) for table in tables(whole)]
         return cls(
             objects=[model_json(of_model) for of_model in whole],
@@ -209,7 +211,8 @@ class Result:
         values = self.overview
         has_frame = bool(self.tables) or self.rows is not None
         if not values and not has_frame and isinstance(self._results, Mapping):
-            values = {key.replace("_", " "): value for key, value in flat(self._results).items() if value is not None}
+            known = {key: value for key, value in flat(self._results).items() if value is not None}
+            values = {key.replace("_", " "): value for key, value in known.items()}
         rows = [[name, _in_words(value)] for name, value in values.items() if not isinstance(value, list | tuple)]
         return [Table(self._title, ["", "value"], rows)] if rows else []
 

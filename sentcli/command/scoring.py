@@ -41,16 +41,18 @@ def compare_models(scores: Sequence[ModelScores], system: Published | None, kind
         system: the published one, if any.
         kind: of the scores that it is compared with.
     """
-    from sentcli.evaluation.published import compare
+    from sentcli.evaluation.published import compare_with_published
     from sentcli.pages.parts import Comparisons
 
     first, *others = scores
     with_first = [(other, {"with": first.model, "tasks": other.compare(first)}) for other in others]
     if system is None:
         return Comparisons(with_first, {})
-    by_model = [of_model.values(kind) for of_model in scores]
-    by_task = {task: [values[task] for values in by_model] for task in by_model[0]}
-    return Comparisons(with_first, compare(system, kind, by_task, first.intervals(kind)))
+    by_task: dict[str, list[float]] = {}
+    for of_model in scores:
+        for task, value in of_model.values(kind).items():
+            by_task.setdefault(task, []).append(value)
+    return Comparisons(with_first, compare_with_published(system, kind, by_task, first.intervals(kind)))
 
 
 def with_comparisons(scores: Sequence[ModelScores], system: Published | None, kind: ScoreKind) -> list[ModelScores]:

@@ -51,14 +51,14 @@ class CorpusSearch:
     def protocol(self) -> dict[str, Any]:
         """Return every choice that moves a score."""
         options = self.options
-        protocol: dict[str, Any] = {"search": ",".join(options.ways), "top_k": self.top_k}
+        protocol: dict[str, Any] = {"search": ",".join(options.modes), "top_k": self.top_k}
         if self.encoder is not None:
             protocol |= self.encoder.describe() | self.encoder.provenance()
             if options.query_length is not None:
                 protocol["query_length"] = options.query_length
         protocol |= self.facts
-        for way in options.ways:
-            protocol |= fusion.protocol(way, self.top_k, options.weight)
+        for mode in options.modes:
+            protocol |= fusion.protocol(mode, self.top_k, options.weight)
         if self.reranker is not None:
             protocol |= self.reranker.protocol
         return protocol
@@ -73,16 +73,16 @@ class CorpusSearch:
         if self.alike:
             count += 1
         lists = []
-        for way in self.options.ways:
-            of_way = search_rows(self.corpus, way, texts, vectors, count, self.options.weight)
+        for mode in self.options.modes:
+            of_mode = search_rows(self.corpus, mode, texts, vectors, count, self.options.weight)
             if self.alike:
-                of_way = _without_themselves(queries, of_way)
+                of_mode = _without_themselves(queries, of_mode)
             if self.reranker is not None:
-                of_way = _reranked(self.reranker, texts, of_way)
-            lists.append(of_way)
+                of_mode = _reranked(self.reranker, texts, of_mode)
+            lists.append(of_mode)
         for query, *of_query in zip(queries, *lists, strict=True):
             ranked = [_ranked(hits[: self.top_k]) for hits in of_query]
-            yield query, dict(zip(self.options.ways, ranked, strict=True))
+            yield query, dict(zip(self.options.modes, ranked, strict=True))
 
 
 def rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:
@@ -100,9 +100,12 @@ def rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:
 
 def read_queries(source: Source) -> list[tuple[str, str]]:
     """Return the ids and texts of a file of queries."""
-    from sentcli.io.readers import ReadOptions, blocks
+    from sentcli.io.blocks import blocks
+    from sentcli.io.readers import ReadOptions
 
-    queries = [row for block in blocks([source], ReadOptions()) for row in zip(block.ids, block.texts, strict=True)]
+    queries: list[tuple[str, str]] = []
+    for block in blocks([source], ReadOptions()):
+        queries += zip(block.ids, block.texts, strict=True)
     if not queries:
         raise InputError(f"{source.name}: the file is empty: there is no query")
     return queries

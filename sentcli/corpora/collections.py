@@ -15,7 +15,7 @@ from sentcli import console
 from sentcli.bounds import one_of
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
-from sentcli.io.readers import BLOCK_ROWS, Block
+from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
     from sentcli.search.options import DatabaseOptions, IndexOptions
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
+    from sentcli.search.stored_vectors import StoredVectors
 
 VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
 """Returns the vectors ``[n, dim]`` of some rows of a block."""
@@ -226,13 +225,14 @@ def _stored(corpus: CollectionInput) -> CollectionRows | None:
                 first += len(block)
 
     def ids() -> Iterator[str]:
-        return (key for table in stored.rows.tables(["id"]) for key in table["id"].to_pylist())
+        for table in stored.rows.tables(["id"]):
+            yield from table["id"].to_pylist()
 
     record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema)
     return CollectionRows(len(stored.rows), record, ids, blocks)
 
 
-def _facts_of(stored: Store | VectorFile, corpus: CollectionInput) -> VectorFacts:
+def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
     """Return how stored vectors were made, after comparing them with the model that the user names.
 
     Raises:
@@ -260,8 +260,8 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
     from sentcli.encoder.announce import load_encoder, warn_truncated
+    from sentcli.io.blocks import blocks as read_blocks
     from sentcli.io.readers import ReadOptions
-    from sentcli.io.readers import blocks as read_blocks
 
     if corpus.model is None:
         raise InputError("files of text are encoded first: give the model with -m")
@@ -272,6 +272,10 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
 
     def read() -> Iterator[Block]:
         return read_blocks(files.sources, files.options, block_rows=SENT_ROWS, columns=columns, casts=casts)
+
+    def ids() -> Iterator[str]:
+        for block in read():
+            yield from block.ids
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
         cut = lost = 0
@@ -287,7 +291,7 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
         warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
 
     record = corpus.record(VectorFacts.of(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
-    return CollectionRows(files.survey.rows, record, lambda: (key for block in read() for key in block.ids), blocks)
+    return CollectionRows(files.survey.rows, record, ids, blocks)
 
 
 def _write(collection: MilvusCollection, rows: CollectionRows, counts: dict[str, int]) -> None:
@@ -302,14 +306,21 @@ def _write(collection: MilvusCollection, rows: CollectionRows, counts: dict[str,
             stored = collection.hashes(block.ids)
             changed = [i for i, key in enumerate(block.ids) if stored.get(key) != hashes[i]]
             if changed:
-                columns = {name: [values[i] for i in changed] for name, values in block.columns.items()}
-                part = Block([block.ids[i] for i in changed], [block.texts[i] for i in changed], columns)
+                part = _chosen(block, changed)
                 cut += collection.upsert(part, vectors_of(changed), [hashes[i] for i in changed])
             counts["written"] += len(changed)
             counts["unchanged"] += len(block) - len(changed)
             progress(len(block))
     if cut:
         console.warn(f"{cut} texts are longer than the {LONGEST:,} bytes of Milvus; their ends are not stored there")
+
+
+def _chosen(block: Block, rows: Sequence[int]) -> Block:
+    """Return some rows of a block."""
+    columns = {}
+    for name, values in block.columns.items():
+        columns[name] = [values[row] for row in rows]
+    return Block([block.ids[row] for row in rows], [block.texts[row] for row in rows], columns)
 
 
 def _prune(collection: MilvusCollection, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:
@@ -320,7 +331,9 @@ def _prune(collection: MilvusCollection, hashes: npt.NDArray[np.int64], *, prune
     if not prune:
         console.warn(f"{collection.title} has {surplus:,} rows that are not in this corpus; --prune deletes them")
         return 0
-    ids = [row["id"] for batch in collection.rows([]) for row in batch]
+    ids: list[str] = []
+    for batch in collection.rows([]):
+        ids += [row["id"] for row in batch]
     kept = np.isin(np.fromiter(map(hash, ids), np.int64, len(ids)), hashes)
     surplus_ids = [key for key, is_kept in zip(ids, kept, strict=True) if not is_kept]
     collection.delete(surplus_ids)

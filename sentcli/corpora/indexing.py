@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.io.sources import Source
     from sentcli.search.index import IndexRequest
-    from sentcli.search.store import IndexManifest, Store
+    from sentcli.search.index_files import IndexManifest
+    from sentcli.search.vector_directory import VectorDirectory
 
 
 def index_request(
@@ -60,6 +61,27 @@ def index_request(
     )
 
 
+def check_ray(address: str | None, kind: str, folder: str | None) -> None:
+    """Refuse ``--ray`` where there is nothing to do for it, or a cluster that is not there.
+
+    Raises:
+        InputError: with what is wrong.
+    """
+    from sentcli.cluster.joining import check_address
+    from sentcli.io.places import is_remote
+
+    if address is None:
+        return
+    if folder is not None and kind in ("bm25", "flat"):
+        raise InputError(f"--ray builds the files of an index of vectors; --type {kind} has none")
+    if address != "local" and folder is not None and is_remote(folder):
+        raise InputError(
+            f"--ray {address}: an index in a store is built from a copy on this machine, which other nodes do not see; "
+            "leave --ray out, take --ray local, or index on a disk that all nodes share"
+        )
+    check_address(address)
+
+
 @contextmanager
 def folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     """Yield the folder of the vectors, or what replaces it after the block, when vectors and index are complete."""
@@ -75,7 +97,11 @@ def folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
 
 
 def with_queries(
-    request: IndexRequest, store: Store, encoder: SentenceEncoder, doc_prompt: str | None, queries: Source | None
+    request: IndexRequest,
+    store: VectorDirectory,
+    encoder: SentenceEncoder,
+    doc_prompt: str | None,
+    queries: Source | None,
 ) -> IndexRequest:
     """Return a request with the vectors of the queries of ``--queries``, after comparing the model with the vectors."""
     origin = store.origin
@@ -87,7 +113,7 @@ def with_queries(
     return replace(request, queries=origin.fitted(vectors, normalized=bool(encoder.spec.normalizes)))
 
 
-def build_index(store: Store, request: IndexRequest, pool: Pool | None) -> IndexManifest:
+def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None) -> IndexManifest:
     """Build an index, in workers on a cluster if there are some, and say what was built and how well it finds rows."""
     from sentcli.search import ann
     from sentcli.search.index import GROWN, build

@@ -260,7 +260,7 @@ def locate(name: str, folder: Path | None = None) -> Path:
     return whole / sub
 
 
-def located(path: Path) -> Path:
+def dataset_path(path: Path) -> Path:
     """Return the folder of a data set if a path is its name and does not exist; else return the path unchanged.
 
     Of a text or a table that is one file, it is the file.
@@ -282,7 +282,7 @@ def located_name(name: str) -> str:
     """Return what `located` does as text; the name of a file elsewhere, such as ``s3://bucket/file``, is unchanged."""
     if is_remote(name):
         return name
-    return str(located(Path(name)))
+    return str(dataset_path(Path(name)))
 
 
 def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:

@@ -35,3 +35,22 @@ def warn_truncated(limit: int | None, truncated: int, lost: int | None = None, *
     if truncated:
         tokens = f", {lost} tokens lost" if lost is not None else ""
         console.warn(f"{truncated} {what} are longer than {limit} tokens and were cut{tokens} (--max-length)")
+
+
+def prompt_of_rows(encoder: SentenceEncoder, name: str | None, text: str | None) -> str:
+    """Return the text in front of each row, and warn if a model that was trained with prompts gets none.
+
+    Args:
+        encoder: the model.
+        name: of one of its prompts, or None.
+        text: of the prompt itself, or None.
+    """
+    prompt = encoder.prompt_text(name, text)
+    is_chosen = name is not None or text is not None
+    known = [name for name, text in encoder.spec.prompts.items() if text]
+    if known and not prompt and not is_chosen:
+        console.warn(
+            f"{encoder.model} was trained with prompts ({', '.join(known)}), and these rows get none; "
+            "--prompt-name chooses one"
+        )
+    return prompt

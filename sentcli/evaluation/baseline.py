@@ -48,6 +48,18 @@ class TaskBaseline:
     hits: dict[str, list[str]]
     """Ids of the first documents of each query."""
 
+    @property
+    def has_whole_values(self) -> bool:
+        """Whether there is a value between 0 and 1 for each item, and the score is their mean."""
+        if not self.items:
+            return True
+        values = np.array(self.values, np.float64)
+        if len(values) != len(self.items):
+            return False
+        if not ((values >= 0) & (values <= 1)).all():
+            return False
+        return abs(float(values.mean()) - self.value) <= ROUNDED
+
 
 @dataclass(frozen=True)
 class Changed:
@@ -101,11 +113,12 @@ class Baseline:
     @classmethod
     def of_scores(cls, scores: ModelScores, tasks: Sequence[OwnTask], canaries: Canaries) -> Baseline:
         """Return the baseline of a model's scores on tasks."""
-        kept = {}
+        baselines = {}
         for task, score in zip(tasks, scores.tasks, strict=True):
-            metric, draws = score.headline[0], score.samples(score.headline[0])
+            metric = score.headline[0]
+            draws = score.samples(metric)
             assert draws is not None
-            kept[task.name] = TaskBaseline(
+            baselines[task.name] = TaskBaseline(
                 metric=metric,
                 value=score.value,
                 draws=pack(draws),
@@ -116,7 +129,7 @@ class Baseline:
                 hits=score.hits,
             )
         choices = {key: value for key, value in scores.protocol.items() if key not in ("kinds", "interval_draws")}
-        return cls(scores.model, choices, kept, canaries)
+        return cls(scores.model, choices, baselines, canaries)
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -137,12 +150,15 @@ class Baseline:
         Raises:
             InputError: which names the difference.
         """
-        if missing := [task.name for task in tasks if task.name not in self.tasks]:
+        missing = [task.name for task in tasks if task.name not in self.tasks]
+        if missing:
             raise InputError(f"{path} has no score on {', '.join(missing)}; it has: {', '.join(self.tasks)}")
         for task in tasks:
             before = self.tasks[task.name]
-            for key in sorted(before.protocol.keys() | task.protocol.keys()):
-                old, new = before.protocol.get(key), task.protocol.get(key)
+            protocol = task.protocol
+            for key in sorted(before.protocol.keys() | protocol.keys()):
+                old = before.protocol.get(key)
+                new = protocol.get(key)
                 if old != new and digest(old) != digest(new):
                     raise InputError(f"{path}: {task.name} was measured with {key} {old}, and has {key} {new} now")
             if digest(task.identity) != before.data:
@@ -159,27 +175,45 @@ class Baseline:
         Raises:
             InputError: if the baseline has another metric or its samples are damaged.
         """
-        before, metric, draws = self.tasks[score.task], score.headline[0], score.samples(score.headline[0])
+        before = self.tasks[score.task]
+        metric = score.headline[0]
+        draws = score.samples(metric)
         assert draws is not None
+        draws = unpack(pack(draws))  # rounded like those of the baseline
         try:
-            others, draws = unpack(before.draws), unpack(pack(draws))  # both rounded alike
+            draws_before = unpack(before.draws)
         except ValueError as error:
             raise InputError(f"{path} is damaged (draws of {score.task}: {error}); {REMEDY}") from error
-        if before.items:
-            values = np.array(before.values, np.float64)
-            whole = len(values) == len(before.items) and bool(((values >= 0) & (values <= 1)).all())
-            if not whole or abs(values.mean() - before.value) > ROUNDED:
-                raise InputError(f"{path} is damaged (values of {score.task}); {REMEDY}")
-        if metric != before.metric or len(draws) != len(others) or list(score.items) != before.items:
+        if not before.has_whole_values:
+            raise InputError(f"{path} is damaged (values of {score.task}); {REMEDY}")
+        if metric != before.metric or len(draws) != len(draws_before) or list(score.items) != before.items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
-        compared = significance.compare_draws(score.value, before.value, draws, others)
-        worst: list[Changed] = []
-        if score.items:
-            after = score.item_values[metric]
-            for row in np.argsort(after - np.array(before.values), kind="stable")[:WORST].tolist():
-                if after[row] < before.values[row]:
-                    item = score.items[row]
-                    hits = before.hits.get(item, []), score.hits.get(item, [])
-                    worst.append(Changed(item, before.values[row], float(after[row]), *hits))
-        interval = (compared.low, compared.high)
-        return BaselineComparison(metric, before.value, compared.difference, interval, allow, worst)
+        compared = significance.compare_draws(score.value, before.value, draws, draws_before)
+        return BaselineComparison(
+            metric=metric,
+            value=before.value,
+            difference=compared.difference,
+            interval=(compared.low, compared.high),
+            allow=allow,
+            worst=_worst(before, score) if score.items else [],
+        )
+
+
+def _worst(before: TaskBaseline, score: TaskScore) -> list[Changed]:
+    """Return at most `WORST` items that another model does worse, those that lost the most first."""
+    values = score.item_values[before.metric]
+    changes = values - np.array(before.values)
+    worst = []
+    for row in np.argsort(changes, kind="stable")[:WORST].tolist():
+        if values[row] < before.values[row]:
+            item = score.items[row]
+            worst.append(
+                Changed(
+                    item=item,
+                    before=before.values[row],
+                    after=float(values[row]),
+                    hits_before=before.hits.get(item, []),
+                    hits_after=score.hits.get(item, []),
+                )
+            )
+    return worst

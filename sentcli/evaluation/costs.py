@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -36,46 +37,62 @@ def measure(model: EvaluatedModel, texts: Sequence[str]) -> dict[str, Any]:
 
     The model has been loaded once before, so that the import of libraries and the making of an export, which only the
     first model or the first run has to wait for, are not counted. Of two passes over the texts the faster one counts.
-    A model that is served is not loaded, and is sent them once; its costs have what it was sent, for this as well.
+    A model that is served is not loaded anew, and is sent the texts once; its costs have the numbers of what it was
+    sent, also for this measurement.
     """
     if not model.was_loaded:
         model.load()
     model.release()
-    served, started = model.load() if model.is_served else None, time.perf_counter()
-    encoder = served or SentenceEncoder.load_with(model.name, model.options)
+    if model.is_served:
+        encoder = model.load()
+        passes = 1
+        started = time.perf_counter()
+    else:
+        passes = 2
+        started = time.perf_counter()
+        encoder = SentenceEncoder.load_with(model.name, model.options)
     encoder.encode(texts[:1])
     first = time.perf_counter() - started
     seconds = []
-    for _ in range(1 if model.is_served else 2):
+    for _ in range(passes):
         started = time.perf_counter()
         encoder.encode(texts)
         seconds.append(time.perf_counter() - started)
-    return {
+    costs: dict[str, Any] = {
         "texts_per_second": len(texts) / min(seconds),
         "texts": len(texts),
         "dimensions": encoder.dimension,
         "bytes_per_vector": 4 * encoder.dimension,
         "weight_bytes": _loaded_bytes(encoder),
         "first_vector_seconds": first,
-        **({f"sent_{name}": count for name, count in vars(encoder.sent).items()} if encoder.sent else {}),
     }
+    if encoder.sent:
+        for name, count in vars(encoder.sent).items():
+            costs[f"sent_{name}"] = count
+    return costs
 
 
 def _loaded_bytes(encoder: SentenceEncoder) -> int | None:
-    """Return the size of the files that an encoder computes with: of its graph, where it runs one; None if served."""
+    """Return the size of the files that an encoder computes with: its graph or its weights; None if it is served."""
     if not isinstance(encoder.spec, EncoderSpec):
         return None
     backend: Any = encoder.backend
     if not hasattr(backend, "export"):
         return weight_bytes(encoder.spec)
-    return sum(path.stat().st_size for path in graph_files(backend.folder, backend.export.graph_file))
+    return _total_bytes(graph_files(backend.folder, backend.export.graph_file))
 
 
 def weight_bytes(spec: EncoderSpec) -> int:
     """Return the size of a model's weight files; of a folder that has none, that of the export in most bits."""
     files = stored_weights(spec)
-    if not files:
-        graphs = [export.graph_file for export in exports_in(spec.folder)]
-        graphs += [graph.file for graph in foreign_graphs(spec.folder)]
-        files = graph_files(spec.folder, graphs[0]) if graphs else []
+    if files:
+        return _total_bytes(files)
+    graphs = [export.graph_file for export in exports_in(spec.folder)]
+    graphs += [graph.file for graph in foreign_graphs(spec.folder)]
+    if not graphs:
+        return 0
+    return _total_bytes(graph_files(spec.folder, graphs[0]))
+
+
+def _total_bytes(files: Iterable[Path]) -> int:
     return sum(path.stat().st_size for path in files)

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 Prompt = tuple[str | None, str | None]
 SAMPLE = 500
 """Rows that are encoded to measure."""
-LEAST_SECONDS, LEAST_PASSES, MOST_PASSES = 3.0, 2, 4
+LEAST_SECONDS = 3.0
 """The sample is encoded again until so many seconds have passed; the fastest pass counts, as in `evaluate`."""
+LEAST_PASSES = 2
+MOST_PASSES = 4
 WEIGHED = 8
-"""Of so many blocks of rows one is written, to see how large the files of rows become."""
+"""One of so many blocks of rows is written, to see how large the files of rows become."""
 
 
 @dataclass(frozen=True)
@@ -59,28 +61,30 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Sample:
-    """What reading the whole corpus once has shown."""
+    """Some texts and the sizes of a corpus, from reading it once."""
 
     texts: list[str]
     """Some of the texts that are encoded, at random."""
     distinct: int
-    """The number of all texts that are encoded: of those that are equal within a shard, the first one is."""
+    """The number of all texts that are encoded; texts that are equal within a shard are encoded once."""
     rows_bytes: int
     """The size of the ids, texts and other columns as `encode` keeps them beside the vectors."""
 
 
 def read_sample(files: Inputs, shard_rows: int) -> Sample:
     """Read all rows once, draw at most `SAMPLE` texts, and write some blocks of rows to a temporary file."""
-    from sentcli.io.readers import blocks
-    from sentcli.io.sampling import drawn
+    from sentcli.io.blocks import blocks
+    from sentcli.io.sampling import reservoir_sample
     from sentcli.io.writers import OutputPlan, parquet_writer
 
-    survey, weighed = files.survey, 0
+    survey = files.survey
+    weighed = 0
     plan = OutputPlan(survey.rows, 0, survey.column_types)
 
     def encoded(progress: Callable[[int], object], weigh: Callable[..., None]) -> Iterator[str]:
         nonlocal weighed
-        shard, seen = -1, set[int]()
+        shard = -1
+        hashes = set[int]()  # of the texts of the shard so far
         reader = blocks(
             files.sources, files.options, shard_rows=shard_rows, columns=list(plan.column_types), casts=survey.casts
         )
@@ -89,18 +93,23 @@ def read_sample(files: Inputs, shard_rows: int) -> Sample:
                 weigh(block, np.empty((len(block), 0)))
                 weighed += len(block)
             if block.shard != shard:
-                shard, seen = block.shard, set()
+                shard = block.shard
+                hashes = set()
             for text in block.texts:
-                if hash(text) not in seen:
-                    seen.add(hash(text))
+                if hash(text) not in hashes:
+                    hashes.add(hash(text))
                     yield text
             progress(len(block))
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "rows.parquet")
-        with parquet_writer(file, plan, with_vectors=False) as weigh, console.counting("reading", survey.rows) as told:
-            texts, distinct = drawn(encoded(told, weigh), SAMPLE)
-        return Sample(texts, distinct, round(file.stat().st_size * survey.rows / max(weighed, 1)))
+        with (
+            parquet_writer(file, plan, with_vectors=False) as weigh,
+            console.counting("reading", survey.rows) as progress,
+        ):
+            texts, distinct = reservoir_sample(encoded(progress, weigh), SAMPLE)
+        rows_bytes = file.stat().st_size * survey.rows / max(weighed, 1)
+        return Sample(texts, distinct, round(rows_bytes))
 
 
 @dataclass(frozen=True)
@@ -132,7 +141,8 @@ class Estimates:
 
     def tables(self) -> list[Table]:
         """Return what encoding takes, and what an index takes besides where one is worth it."""
-        repeated, size = self.rows - self.sample.distinct, len(self.sample.texts)
+        repeated = self.rows - self.sample.distinct
+        size = len(self.sample.texts)
         notes = [
             f"{self.rows:,} rows, of which {repeated:,} repeat another one of the same {self.shard_rows:,} and are not "
             f"encoded again; measured on {size:,} of them, on this machine as it is busy now. Nothing was written.",
@@ -174,17 +184,17 @@ def estimate_encoding(
     precisions: Sequence[Precision] = [options.precision]
     if options.precision == "auto" and options.on_cpu:
         precisions = ["fp32", "int8"]
-    measured = []
+    estimates = []
     for model in models:
         for precision in precisions:
             load = replace(options, precision=precision)
             try:
-                measured.append(_measure(model, load, sample.texts, corpus.counts, smaller, prompt))
+                estimates.append(_measure(model, load, sample.texts, corpus.counts, smaller, prompt))
             except SentcliError as error:
                 if precision != "int8" or options.precision != "auto":
                     raise
                 console.note(f"{model}: no int8 here ({error})")
-    return replace(corpus, models=measured)
+    return replace(corpus, models=estimates)
 
 
 def _measure(
@@ -206,6 +216,8 @@ def _measure(
         passes.append(time.perf_counter() - started)
     speed = len(texts) / min(passes)
     dimension = smaller.dimension(encoder.dimension)
+    vector_bytes = dimension * np.dtype(smaller.dtype).itemsize
+    index_bytes = {} if smaller.output_type == "binary" else _index_bytes(counts["rows"], dimension)
     return Estimate(
         model=model,
         backend=encoder.backend.name,
@@ -217,8 +229,8 @@ def _measure(
         texts_per_second=speed,
         load_seconds=loaded,
         seconds=loaded + counts["distinct"] / speed,
-        bytes=dimension * np.dtype(smaller.dtype).itemsize * counts["rows"],
-        index_bytes={} if smaller.output_type == "binary" else _index_bytes(counts["rows"], dimension),
+        bytes=vector_bytes * counts["rows"],
+        index_bytes=index_bytes,
     )
 
 
@@ -235,9 +247,19 @@ def _index_bytes(rows: int, dimension: int) -> dict[str, int]:
 
 def _table(estimates: Sequence[Estimate], notes: list[str]) -> Table:
     rows: list[list[Any]] = []
-    for e in estimates:
-        row = [e.model, e.precision, e.dimension, e.tokens_per_text, 100 * e.cut_rows, e.texts_per_second]
-        rows.append([*row, console.duration(e.seconds), _megabytes(e.bytes)])
+    for estimate in estimates:
+        rows.append(
+            [
+                estimate.model,
+                estimate.precision,
+                estimate.dimension,
+                estimate.tokens_per_text,
+                100 * estimate.cut_rows,
+                estimate.texts_per_second,
+                console.duration(estimate.seconds),
+                _megabytes(estimate.bytes),
+            ]
+        )
     columns = ["model", "precision", "dimensions", "tokens a text", "% cut", "texts a second", "time", "vectors"]
     formats = {"tokens a text": ".1f", "% cut": ".1f", "texts a second": ",.0f"}
     return Table("What encoding takes", columns, rows, formats=formats, notes=notes)
@@ -245,9 +267,14 @@ def _table(estimates: Sequence[Estimate], notes: list[str]) -> Table:
 
 def _index_table(estimates: Sequence[Estimate]) -> Table:
     """Return what indexes take; the precision of a model changes nothing about it."""
-    sizes = {entry.model: entry.index_bytes for entry in estimates}
-    kinds = list(dict.fromkeys(kind for of_model in sizes.values() for kind in of_model))
-    rows = [[model, *(_megabytes(of_model[kind]) for kind in kinds)] for model, of_model in sizes.items()]
+    by_model = {entry.model: entry.index_bytes for entry in estimates}
+    kinds: dict[str, None] = {}
+    for sizes in by_model.values():
+        kinds.update(dict.fromkeys(sizes))
+    rows: list[list[Any]] = []
+    for model, sizes in by_model.items():
+        columns = [_megabytes(sizes[kind]) for kind in kinds]
+        rows.append([model, *columns])
     return Table("An index takes besides", ["model", *kinds], rows, notes=["sentcli index DIR --type TYPE builds it."])
 
 

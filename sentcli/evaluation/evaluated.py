@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -55,12 +54,16 @@ class TextVectors:
     @classmethod
     def joined(cls, parts: Sequence[tuple[Sequence[str], Encoded]]) -> TextVectors:
         """Return distinct texts with their vectors, which come in parts."""
-        texts, (vectors, beyond) = parts[0][0], (parts[0][1].vectors, parts[0][1].beyond)
-        if len(parts) > 1:  # one part is not copied
+        if len(parts) == 1:  # which is not copied
+            texts, encoded = parts[0]
+            vectors = encoded.vectors
+            beyond = encoded.beyond
+        else:
             texts = list(chain.from_iterable(part for part, _ in parts))
             vectors = np.concatenate([encoded.vectors for _, encoded in parts])
             beyond = np.concatenate([encoded.beyond for _, encoded in parts])
-        return cls({text: row for row, text in enumerate(texts)}, vectors, beyond)
+        rows = {text: row for row, text in enumerate(texts)}
+        return cls(rows, vectors, beyond)
 
     def of(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
@@ -72,7 +75,8 @@ class TextVectors:
 
     def zero(self, texts: Sequence[str]) -> int:
         """Count the texts, with repetitions, whose vector is zero; their similarity to any other is 0."""
-        return int((~self.of(texts).any(axis=1)).sum())
+        has_numbers = self.of(texts).any(axis=1)
+        return int((~has_numbers).sum())
 
 
 class Task(Protocol):
@@ -115,7 +119,7 @@ class OwnTask(Task, Protocol):
 
     @property
     def caveats(self) -> Mapping[str, Any]:
-        """What to know of the data beside its score, as the JSON has it: rows without a text, trust in a made set."""
+        """Counts of what is wrong with the data, and how far to trust a set that was made, as the JSON has them."""
 
 
 def for_model(task: Task, spec: ModelSpec) -> Task:
@@ -155,7 +159,10 @@ class EvaluatedModel:
         kept: Iterable[str] = (),
         pairs: bool = False,
     ) -> None:
-        self.name, self.options, self.rerun, self.pairs = name, options or LoadOptions(), rerun, pairs
+        self.name = name
+        self.options = options or LoadOptions()
+        self.rerun = rerun
+        self.pairs = pairs
         self.kept = [] if rerun else [KeptVectors(file) for file in kept]
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
@@ -166,15 +173,19 @@ class EvaluatedModel:
             encoder = load_encoder(name, options)  # its dimension is a part of its key
         self.spec: ModelSpec
         if encoder is not None and options is None:
-            self.spec, self.key = encoder.spec, None
+            self.spec = encoder.spec
+            self.key = None
         elif encoder is not None and encoder.sent is not None:  # it is served
-            self.spec, self.key = encoder.spec, digest([encoder.fingerprint(), library_key()])
+            self.spec = encoder.spec
+            self.key = digest([encoder.fingerprint(), library_key()])
         else:
             spec = read_model(name, self.options, pairs=pairs)
             self.spec = spec if encoder is None else encoder.spec
             self.key = model_key(spec, self.options)
-        self.description = {} if encoder is None else _description(encoder)
+        self.description: dict[str, Any] = {}
         """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
+        if encoder is not None:
+            self.description = _description(encoder)
         self._encoder = encoder
 
     @classmethod
@@ -207,7 +218,9 @@ class EvaluatedModel:
     @property
     def provenance(self) -> dict[str, Any]:
         """The commit and the digest of the weights, as `SentenceEncoder.provenance`; of live weights nothing."""
-        return {} if self.key is None or not isinstance(self.spec, EncoderSpec) else exported.provenance(self.spec)
+        if self.key is None or not isinstance(self.spec, EncoderSpec):
+            return {}
+        return exported.provenance(self.spec)
 
     @property
     def is_served(self) -> bool:
@@ -218,13 +231,14 @@ class EvaluatedModel:
         """Return the model, which is loaded unless it is already."""
         if self._encoder is None:
             self._encoder = load_encoder(self.name, self.options, pairs=self.pairs)
-            self.description, self.was_loaded = _description(self._encoder), True
+            self.description = _description(self._encoder)
+            self.was_loaded = True
         return self._encoder
 
     def canaries(self) -> Canaries:
         """Return the vectors of a few fixed texts, with the model's usual prompt, and the prompts of its roles."""
-        made = Canaries.of(self.load().loaded, self.spec.usual_prompt)
-        return replace(made, choices={**made.choices, **self.spec.role_prompts})
+        canaries = Canaries.of(self.load().loaded, self.spec.usual_prompt)
+        return replace(canaries, choices={**canaries.choices, **self.spec.role_prompts})
 
     def release(self) -> None:
         """Free the memory of the loaded model; one that is served takes none, and goes on counting what it is sent."""
@@ -247,19 +261,29 @@ class EvaluatedModel:
             prompt: text in front of each text; None is the model's default prompt, if it has one.
             length: maximum length in tokens; None is the model's.
         """
-        encoder = self.load() if length is None else self.load().with_max_length(length)
-        prompt, distinct = encoder.prompt_text(prompt=prompt), list(dict.fromkeys(texts))
-        parts, found = list[tuple[Sequence[str], Encoded]](), set[str]()
-        for kept in (kept for kept in self.kept if kept.are_of(encoder, prompt)):
-            parts.append(kept.encoded(encoder, [text for text in distinct if text not in found], prompt))
-            found.update(parts[-1][0])
-        if progress is not None and found:
-            progress(EncodeStats(texts=len(found)))
-        missing = [text for text in distinct if text not in found]
+        encoder = self.load()
+        if length is not None:
+            encoder = encoder.with_max_length(length)
+        prompt = encoder.prompt_text(prompt=prompt)
+        missing = list(dict.fromkeys(texts))
+        parts: list[tuple[Sequence[str], Encoded]] = []
+        for kept in self.kept:
+            if not kept.are_of(encoder, prompt):
+                continue
+            texts_there, encoded = kept.encoded(encoder, missing, prompt)
+            parts.append((texts_there, encoded))
+            there = set(texts_there)
+            missing = [text for text in missing if text not in there]
+        count = sum(len(texts_there) for texts_there, _ in parts)
+        if progress is not None and count:
+            progress(EncodeStats(texts=count))
         if missing or not parts:
             store = self._vectors(encoder)
-            encode_missing = encoder.encode_distinct if store is None else partial(store.encode, encoder)
-            parts.append((missing, encode_missing(missing, prompt=prompt, progress=progress)))
+            if store is None:
+                encoded = encoder.encode_distinct(missing, prompt=prompt, progress=progress)
+            else:
+                encoded = store.encode(encoder, missing, prompt=prompt, progress=progress)
+            parts.append((missing, encoded))
         return TextVectors.joined(parts)
 
     def made(self, file: str) -> bool:
@@ -272,8 +296,10 @@ class EvaluatedModel:
         if self.key is None:
             return None
         if self.is_served:  # its vectors do not depend on this machine, and may have cost money
-            return VectorStore(encoder.fingerprint(), fresh=self.rerun)
-        return VectorStore(digest([self.key, {**self.description, **encoder.describe()}]), fresh=self.rerun)
+            key = encoder.fingerprint()
+        else:
+            key = digest([self.key, {**self.description, **encoder.describe()}])
+        return VectorStore(key, fresh=self.rerun)
 
     def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
         """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache.
@@ -305,28 +331,43 @@ class EvaluatedModel:
         """
         tasks = [for_model(task, self.spec) for task in tasks]
         store = None if self.key is None else ScoreStore(self.key)
-        scores = {} if store is None or self.rerun or not read_cache else self._cached_scores(store, tasks)
-        missing = [task for task in tasks if task.name not in scores]
-        texts = [text for task in missing for text in task.texts]
+        scores: dict[str, TaskScore] = {}
+        if store is not None and read_cache and not self.rerun:
+            scores = self._cached_scores(store, tasks)
+        texts: list[str] = []
+        for task in tasks:
+            if task.name not in scores:
+                texts += task.texts
         vectors = self.encode_shown("encoding", texts) if texts else NO_VECTORS
         for task in tasks:
             if task.name not in scores:
-                scores[task.name] = task.score(self, vectors)
+                score = task.score(self, vectors)
+                scores[task.name] = score
                 if store is not None:
-                    store.write({"encoder": self.description, "score": record_of(scores[task.name])}, *task.identity)
+                    store.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
             yield scores[task.name]
 
     def _cached_scores(self, store: ScoreStore, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
-        records = {task.name: record for task in tasks if (record := store.read(*task.identity)) is not None}
+        records: dict[str, dict[str, Any]] = {}
+        for task in tasks:
+            record = store.read(*task.identity)
+            if record is not None:
+                records[task.name] = record
+        if not records:
+            return {}
         encoders = [record["encoder"] for record in records.values()]
-        if records and len(records) == len(tasks) and all(e == (self.description or encoders[0]) for e in encoders):
-            self.description = encoders[0]
-        elif records:
+        usual = self.description or encoders[0]
+        if len(records) == len(tasks) and all(encoder == usual for encoder in encoders):
+            self.description = usual
+        else:
             self.load()
-        scores = {name: record["score"] for name, record in records.items() if record["encoder"] == self.description}
+        scores = {}
+        for name, record in records.items():
+            if record["encoder"] == self.description:
+                scores[name] = score_of(record["score"])
         self.cached += scores
-        return {name: score_of(score) for name, score in scores.items()}
+        return scores
 
 
 NO_VECTORS = TextVectors({}, np.empty((0, 0)), np.empty(0, np.int64))
@@ -367,37 +408,39 @@ def score_model(
         done: its last entry is always the scores so far, so that what was done is known whatever happens.
     """
     started = time.perf_counter()
-    done = [] if done is None else done
+    if done is None:
+        done = []
     scores = ModelScores(command, model.name, protocol, ())
     done.append(scores)
-    before = len(model.cached)
+    cached_before = len(model.cached)
     for score in model.measured(tasks, read_cache=read_cache):
         scores = replace(scores, tasks=(*scores.tasks, score))
         done[-1] = scores
     choices = dict(model.description)
     device = choices.pop("device", "cpu")
     truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)
-    zero = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
+    zero_vectors = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
     whole_protocol = dict(protocol)
     if model.spec.scores_pairs:
         whole_protocol["similarity"] = "cross-encoder"
     whole_protocol |= choices | model.provenance
     whole_protocol["truncated_texts"] = None if model.is_served else truncated
-    if zero:
-        whole_protocol["zero_vectors"] = sum(zero)
+    if zero_vectors:
+        whole_protocol["zero_vectors"] = sum(zero_vectors)
     facts = environment(device, choices.get("precision"), seed, model.provenance.get("revision"))
     facts["trained_run"] = model.is_trained_run
     if model.kept_start:
         facts["kept_start"] = True
     warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
-    if any(zero):
-        console.warn(f"the vectors of {sum(zero)} sentences are zero; their similarities count as 0")
+    if any(zero_vectors):
+        console.warn(f"the vectors of {sum(zero_vectors)} sentences are zero; their similarities count as 0")
     model.release()
-    cached = tuple(model.cached[before:])
+    cached = tuple(model.cached[cached_before:])
     _say_cached(cached, tasks)
     seconds = time.perf_counter() - started
-    done[-1] = replace(scores, protocol=whole_protocol, environment=facts, cached=cached, seconds=seconds)
-    return done[-1]
+    scores = replace(scores, protocol=whole_protocol, environment=facts, cached=cached, seconds=seconds)
+    done[-1] = scores
+    return scores
 
 
 def score_without_model(
@@ -434,12 +477,12 @@ def score_without_model(
         scores.append(score)
     _say_cached(cached, tasks)
     return ModelScores(
-        command,
-        name,
-        {**protocol, "truncated_texts": 0},
-        tuple(scores),
-        environment("cpu", None) | {"trained_run": False},
-        tuple(cached),
+        command=command,
+        model=name,
+        protocol={**protocol, "truncated_texts": 0},
+        tasks=tuple(scores),
+        environment=environment("cpu", None) | {"trained_run": False},
+        cached=tuple(cached),
         seconds=time.perf_counter() - started,
     )
 

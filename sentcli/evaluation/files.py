@@ -11,11 +11,16 @@ from pathlib import Path
 from sentcli.errors import DataError, InputError
 from sentcli.io.atomic import regular
 from sentcli.io.formats import records
-from sentcli.io.labelled import COLUMNS, Kind, LabelledTable, columns_of, kinds_of, read_table, tell
+from sentcli.io.labelled import LabelledTable, read_table
+from sentcli.io.labelled_kinds import KINDS, Kind, kinds_of
+from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import BOM, Source, open_source
+from sentcli.io.table_layout import tell
 
 STSB_RANGE = (0.0, 5.0)
 """The scores of STS-B, from unrelated to equal."""
+PAIR_KINDS: tuple[Kind, ...] = ("scored", "pairs", "binary")
+"""The kinds of tables of pairs, in the order in which they are looked for."""
 STSB_COLUMNS = 7
 """genre, file, year, id, score, sentence1, sentence2; some lines have the sources after them."""
 
@@ -39,7 +44,9 @@ def read_lines(path: Path, task: str, encoding: str = "utf-8") -> list[str]:
     except UnicodeDecodeError as error:
         raise DataError(path, f"not {encoding.upper()}", line=raw[: error.start].count(b"\n") + 1) from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines[:-1] if lines and lines[-1] == "" else lines
+    if lines[-1] == "":
+        lines.pop()
+    return lines
 
 
 def fields(line: str, least: int, path: Path | str, number: int) -> list[str]:
@@ -80,22 +87,25 @@ def is_stsb(source: Source) -> bool:
         return False
     try:
         with source.open() as handle:
-            line = handle.readline().decode("utf-8", "replace").split("\t")
-        return len(line) >= STSB_COLUMNS and math.isfinite(float(line[4]))
+            columns = handle.readline().decode("utf-8", "replace").split("\t")
+        return len(columns) >= STSB_COLUMNS and math.isfinite(float(columns[4]))
     except (ValueError, gzip.BadGzipFile, EOFError, zlib.error):  # a damaged archive is reported when it is read
         return False
 
 
 def read_stsb_layout(source: Source) -> LabelledTable:
     """Read a file in STS-B's layout, with the score in column 5 and the sentences in columns 6 and 7."""
-    first, second, scores, lines = [], [], [], []
+    first: list[str] = []
+    second: list[str] = []
+    scores: list[float] = []
+    lines: list[int] = []
     for line, record in records(replace(source, format="txt")):
         columns = fields(record["text"], STSB_COLUMNS, source.name, line)
         first.append(detokenised(columns[5]))
         second.append(detokenised(columns[6]))
         scores.append(number(columns[4], source.name, line))
         lines.append(line)
-    return LabelledTable(source.name, "scored", COLUMNS["scored"], (first, second), scores, lines)
+    return LabelledTable(source.name, "scored", KINDS["scored"].columns, (first, second), scores, lines)
 
 
 def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
@@ -115,13 +125,16 @@ def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
     source = open_source(file)
     if columns is None and is_stsb(source):
         return read_stsb_layout(source)
-    kind: Kind = "pairs"
     if columns is None:
         kinds = kinds_of(columns_of(source))
-        known = next((kind for kind in ("scored", "pairs", "binary") if kind in kinds), None)
-        kind, columns = (known, None) if known is not None else ("pairs", ",".join(COLUMNS["scored"][:2]))
-    elif len(columns.split(",")) not in (2, 3):
+        for kind in PAIR_KINDS:
+            if kind in kinds:
+                return read_table(source, kind=kind)
+        return read_table(source, kind="pairs", fields=",".join(KINDS["scored"].columns[:2]))
+    count = len(columns.split(","))
+    if count == 2:
+        return read_table(source, kind="pairs", fields=columns)
+    if count != 3:
         raise InputError(f"--pair-fields {columns}: expected the names of two or three columns, A,B or A,B,SCORE")
-    elif columns.count(",") == 2:
-        kind = "binary" if tell(source, fields=columns).kind == "binary" else "scored"
-    return read_table(source, kind=kind, fields=columns)
+    third_is_label = tell(source, fields=columns).kind == "binary"
+    return read_table(source, kind="binary" if third_is_label else "scored", fields=columns)

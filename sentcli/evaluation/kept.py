@@ -14,11 +14,11 @@ from sentcli.errors import InputError
 from sentcli.io.readers import ReadOptions
 from sentcli.model.encoding import CHUNK, Encoded
 from sentcli.search.origin import Origin
-from sentcli.search.store import Store
-from sentcli.search.vector_file import VectorFile, open_stored
+from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.vector_file import open_stored
 
 SAME = ("equal", "rounding")
-"""What a model is to the one that made vectors, where it would make the same."""
+"""The results of `Canaries.compare` for two models that make the same vectors."""
 
 
 @dataclass
@@ -26,10 +26,10 @@ class KeptVectors:
     """The vectors of a directory or file that `encode` wrote, which is opened when they are asked for."""
 
     name: str
-    """Of the directory or file, which may also be one of texts alone."""
+    """The name of the directory or file, which may hold texts alone."""
     opened: bool = False
-    stored: Store | VectorFile | None = None
-    known: dict[tuple[str, int | None], bool] = field(default_factory=dict)
+    stored: StoredVectors | None = None
+    is_made_by: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     """Whether the model made the vectors, by the prompt that it puts in front of texts and its maximum length."""
 
     def are_of(self, encoder: SentenceEncoder, prompt: str) -> bool:
@@ -40,36 +40,39 @@ class KeptVectors:
             prompt: the text in front of each.
         """
         if not self.opened:
-            self.opened, self.stored = True, _stored(self.name)
+            self.opened = True
+            self.stored = _stored(self.name)
         if self.stored is None:
             return False
-        use = prompt, encoder.spec.max_length
-        if use not in self.known:
+        use = (prompt, encoder.spec.max_length)
+        if use not in self.is_made_by:
             difference = _difference(self.stored.origin, encoder, prompt)
-            self.known[use] = difference is None
+            self.is_made_by[use] = difference is None
             if difference is None:
                 console.note(f"{self.name}: {encoder.model} has made its vectors, which are taken as they are")
             else:
                 console.detail(f"{self.name}: its vectors are not those of {encoder.model}: {difference}")
-        return self.known[use]
+        return self.is_made_by[use]
 
     def encoded(self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str) -> tuple[list[str], Encoded]:
         """Return those of some texts that are there, and what the encoder would make of them."""
         assert self.stored is not None
-        sought, rows = set(texts), dict[str, int]()
+        sought = set(texts)
+        rows: dict[str, int] = {}
         for row, text in enumerate(self.stored.rows.texts()):
             if text in sought:
                 rows.setdefault(text, row)
-        found = list(rows)
+        texts_there = list(rows)
         vectors = self.stored.blocks.take(np.fromiter(rows.values(), np.int64, len(rows)))
-        beyond = np.zeros(len(found), np.int64)
-        for start in range(0, len(found), CHUNK) if encoder.sent is None else ():
-            part = slice(start, start + CHUNK)
-            beyond[part] = encoder.tokenizer(found[part], prompt).beyond
-        return found, Encoded(np.asarray(vectors, np.float32), beyond, 0)
+        beyond = np.zeros(len(rows), np.int64)
+        if encoder.sent is None:  # a model that is served has no tokenizer here
+            for start in range(0, len(rows), CHUNK):
+                part = slice(start, start + CHUNK)
+                beyond[part] = encoder.tokenizer(texts_there[part], prompt).beyond
+        return texts_there, Encoded(np.asarray(vectors, np.float32), beyond, 0)
 
 
-def _stored(name: str) -> Store | VectorFile | None:
+def _stored(name: str) -> StoredVectors | None:
     """Return the vectors of a directory or file; None if it holds texts alone, or no vectors to compute with."""
     try:
         return open_stored(name, None, ReadOptions(), to_search=False)
@@ -82,16 +85,17 @@ def _difference(origin: Origin, encoder: SentenceEncoder, prompt: str) -> str | 
     """Return in what stored vectors differ from those that an encoder makes of the same texts; None if in nothing."""
     if not origin.known or origin.canaries is None:
         return "it does not say how they were made"
-    if (origin.output_dtype, origin.pca_sha256) != ("float32", None):
+    if origin.output_dtype != "float32" or origin.pca_sha256 is not None:
         return "they were made smaller"
     if origin.on_long == "chunk-mean":
         return "long texts are the mean of their pieces there"
-    made = VectorFacts.of(encoder, prompt)
-    stored = replace(origin, model_fingerprint=made.model_fingerprint, prompt=origin.prompt or "")
-    if differences := stored.differences(made):
+    facts = VectorFacts.of(encoder, prompt)
+    stored = replace(origin, model_fingerprint=facts.model_fingerprint, prompt=origin.prompt or "")
+    differences = stored.differences(facts)
+    if differences:
         return ", ".join(differences)
     if not encoder.is_named(origin.model_fingerprint):
         return f"{origin.model} was another model when it made them"
-    assert made.canaries is not None
-    kinship, sentence = origin.canaries.compare(made.canaries)
+    assert facts.canaries is not None
+    kinship, sentence = origin.canaries.compare(facts.canaries)
     return None if kinship in SAME else sentence

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli import console
-from sentcli.data import located
+from sentcli.data import dataset_path
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation import significance, sts
 from sentcli.evaluation.evaluated import OwnTask
@@ -23,10 +23,10 @@ from sentcli.evaluation.positives import PairsTask
 from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.scores import AVERAGE
-from sentcli.io.labelled import NAMED_ROWS, Kind, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.labelled import NAMED_ROWS, LabelledTable, OnEmpty, range_of, read_table
+from sentcli.io.labelled_kinds import Kind
 from sentcli.io.places import is_remote
-from sentcli.io.readers import pair_files
-from sentcli.io.sources import Source, input_files, is_in_memory, open_source
+from sentcli.io.sources import Source, input_files, is_in_memory, open_source, pair_files
 
 LEAST_ROWS = 10
 """Fewer rows, anchors or queries tell nothing of a model."""
@@ -62,7 +62,9 @@ def load_tasks(
         InputError: if a file is missing or named twice, or is of no kind.
         DataError: for data that cannot be scored; it names the file and, where there is one, the line.
     """
-    paths = [path for file in files for path in _expanded(file, kind)]
+    paths: list[str] = []
+    for file in files:
+        paths += _expanded(file, kind)
     sets = [path for path in paths if Path(path).is_dir()]
     if len(sets) == len(paths) and (fields is not None or kind not in (None, "retrieval")):
         option = f"--pair-fields {fields}" if fields is not None else f"--kind {kind}"
@@ -84,7 +86,7 @@ def _expanded(file: str, kind: Kind | None) -> list[str]:
     files = input_files([file])
     if is_remote(file) or files != [file]:
         return files
-    path = Path(file) if Path(file).exists() else located(Path(canonical(file)))
+    path = Path(file) if Path(file).exists() else dataset_path(Path(canonical(file)))
     if not path.is_dir():
         return [str(path)]
     if is_beir(path) or kind == "retrieval":
@@ -98,16 +100,27 @@ def _expanded(file: str, kind: Kind | None) -> list[str]:
 
 def _names(paths: Sequence[str]) -> list[str]:
     """Return the last parts of paths, as many as tell them apart."""
-    resolved = [Path(path).resolve() for path in paths]
-    if twin := next((path for i, path in enumerate(paths) if resolved[i] in resolved[:i]), None):
-        raise InputError(f"{twin} is named twice")
-    all_parts = [(path.with_suffix("") if is_in_memory(path) else path).parts for path in resolved]
+    resolved: list[Path] = []
+    for path in paths:
+        if Path(path).resolve() in resolved:
+            raise InputError(f"{path} is named twice")
+        resolved.append(Path(path).resolve())
+    all_parts = []
+    for whole in resolved:
+        named = whole.with_suffix("") if is_in_memory(whole) else whole
+        all_parts.append(named.parts)
     names = []
     for parts in all_parts:
-        others = [other for other in all_parts if other != parts]
-        depth = next(n for n in range(1, len(parts) + 1) if all(other[-n:] != parts[-n:] for other in others))
+        depth = 1
+        while _ends_like_another(parts, depth, all_parts):
+            depth += 1
         names.append("/".join(parts[-depth:]))
     return names
+
+
+def _ends_like_another(parts: tuple[str, ...], depth: int, all_parts: Sequence[tuple[str, ...]]) -> bool:
+    """Tell whether another path has the same last parts."""
+    return any(other != parts and other[-depth:] == parts[-depth:] for other in all_parts)
 
 
 def own_table(
@@ -119,7 +132,7 @@ def own_table(
     problems: list[InputError] | None = None,
 ) -> LabelledTable:
     """Read a table of the user, which may have STS-B's layout; the arguments are those of `read_table`."""
-    source = open_source(file) if isinstance(file, str) else file
+    source = file if isinstance(file, Source) else open_source(file)
     if fields is None and kind in (None, "scored") and is_stsb(source):
         return read_stsb_layout(source)
     return read_table(source, kind=kind, fields=fields, on_empty=on_empty, group_by=group_by, problems=problems)
@@ -134,21 +147,23 @@ def _read(
     if group_by is not None and table.kind != "labels":
         raise InputError(f"--group-by {group_by} is of texts with a class (--kind labels), and {name} has {table.kind}")
     if table.kind == "classed-pairs":
-        classes = ", ".join(repr(value)[:40] for value in list(dict.fromkeys(table.values or []))[:5])
+        first_classes = list(dict.fromkeys(table.values or []))[:5]
+        classes = ", ".join(repr(value)[:40] for value in first_classes)
         raise DataError(
             name,
             f"{table.columns[-1]} has classes ({classes}), and nothing here scores pairs with a class: train --method "
             "sbert-nli learns from them; if they mean yes and no, write 1 and 0; if they are scores, numbers",
         )
-    console.note(f"{name}: {table.taken}")
+    console.note(f"{name}: {table.reading}")
     if table.skipped:
         console.warn(f"{name}: {table.skipped:,} rows with an empty cell are left out")
-    groups = table.contradictions()
-    if groups:
-        rows = " and ".join(f"{table.lines[row]}" for row in groups[0][:NAMED_ROWS])
-        console.warn(f"{name}: {len(groups):,} texts have different labels in several rows, first {table.unit}s {rows}")
-    _enough(table.name, len(table), "rows")
-    return table, {"skipped_empty": table.skipped, "contradictions": len(groups)}
+    contradictions = table.contradictions()
+    if contradictions:
+        count = f"{len(contradictions):,} texts"
+        lines = " and ".join(str(table.lines[row]) for row in contradictions[0][:NAMED_ROWS])
+        console.warn(f"{name}: {count} have different labels in several rows, first {table.unit}s {lines}")
+    _enough(name, len(table), "rows")
+    return table, {"skipped_empty": table.skipped, "contradictions": len(contradictions)}
 
 
 def _enough(file: str, count: int, items: str) -> None:
@@ -167,46 +182,59 @@ def _task(
             if not low <= score <= high:
                 raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
         return sts.SimilarityTask(name, [pairs], draws, ends=(low, high), caveats=caveats)
-    if table.kind in ("binary", "labels"):
+    if table.kind == "binary":
         _check_labels(table)
-        of_binary = table.kind == "binary"
-        return BinaryTask(name, table, draws, caveats) if of_binary else _labels_task(table, name, draws, caveats)
-    anchors, positives, *negatives = table.texts
+        return BinaryTask(name, table, draws, caveats)
+    if table.kind == "labels":
+        _check_labels(table)
+        return _labels_task(table, name, draws, caveats)
     if table.kind == "pairs":
+        anchors, positives, *_ = table.texts
         _enough(table.name, len(set(anchors)), "different anchors")
         if len(set(positives)) == 1:
             raise DataError(table.name, "all positives are equal: there are no others to search")
         return PairsTask(name, table, draws, caveats)
+    _check_negatives(table)
+    return TripletsTask(name, table, draws, caveats)
+
+
+def _check_negatives(table: LabelledTable) -> None:
+    """Raise a DataError for a negative that equals its positive."""
+    _, positives, *negatives = table.texts
     for column, texts in zip(table.columns[2:], negatives, strict=True):
         for row, (positive, negative) in enumerate(zip(positives, texts, strict=True)):
             if positive == negative:
                 raise table.error(row, f"{column} equals {table.columns[1]}: {positive[:60]!r}")
-    return TripletsTask(name, table, draws, caveats)
 
 
 def not_numbers(labels: Mapping[str, int]) -> list[str]:
-    """Return the labels that are no numbers where those of most rows are: what stands for a missing rating, perhaps.
+    """Return the labels that are no numbers, where most rows have a number; they may stand for a missing rating.
 
     Args:
         labels: how many rows have each.
     """
     others = [label for label in labels if not re.fullmatch(r"[-+]?\d+([.,]\d+)?", label.strip())]
-    return others if 2 * sum(labels[label] for label in others) < sum(labels.values()) else []
+    rows = sum(labels[label] for label in others)
+    if 2 * rows >= sum(labels.values()):
+        return []
+    return others
 
 
 def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[str, Any]) -> LabelsTask:
     """Return the task of texts with a class, and say how many of them stand in another fold as well."""
     task = LabelsTask(name, table, draws)
-    if odd := not_numbers(Counter(map(str, table.values or []))):
+    odd = not_numbers(Counter(map(str, table.values or [])))
+    if odd:
         names = ", ".join(map(repr, odd[:NAMED_ROWS]))
         console.warn(f"{table.name}: most labels are numbers, and {names} are classes of their own; were they missing?")
     copies = task.copies_across_folds()
-    if any(copies.values()):
+    count = sum(copies.values())
+    if count:
         both = f"{copies['equal']:,} equal and {copies['nearly_equal']:,} equal but for case, digits and signs"
         advice = "" if table.groups else "; --group-by COLUMN keeps in one fold what belongs together"
-        share = 100 * sum(copies.values()) / len(table)
+        share = 100 * count / len(table)
         console.warn(
-            f"{table.name}: {sum(copies.values()):,} of {len(table):,} texts stand in another fold as well ({both}): "
+            f"{table.name}: {count:,} of {len(table):,} texts stand in another fold as well ({both}): "
             f"where the label is the same, too, these {share:.1f} % are right without being understood{advice}; "
             "analyze duplicates --write leaves copies out"
         )
@@ -215,13 +243,17 @@ def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[s
 
 def _check_labels(table: LabelledTable) -> None:
     """Raise a DataError unless there are several labels, and enough texts of each class for folds within folds."""
-    binary, values = table.kind == "binary", list(map(str, table.values or []))
+    binary = table.kind == "binary"
+    values = list(map(str, table.values or []))
     counts = Counter(values)
     if len(counts) == 1:
         label = f"{float(values[0]):.0f}" if binary else repr(values[0])
         raise DataError(table.name, f"all {len(table):,} labels are {label}: there is nothing to tell apart")
-    label, fewest = min(counts.items(), key=lambda item: item[1])
-    if fewest < LEAST_TEXTS_OF_A_CLASS and not binary:
+    if binary:
+        return
+    label = min(counts, key=lambda label: counts[label])
+    fewest = counts[label]
+    if fewest < LEAST_TEXTS_OF_A_CLASS:
         line = table.lines[values.index(label)]
         problem = f"the class {label!r}, which begins here, has only {fewest} of the texts"
         needed = f"ten folds within ten folds need {LEAST_TEXTS_OF_A_CLASS} of each class: join or remove rare classes"
@@ -236,12 +268,16 @@ def _checked_set(folder: Path) -> RetrievalSet:
             f"{folder} has the splits {', '.join(splits)} and no dev; leave one file in its qrels/, or score a split "
             f"with: retrieve --beir {folder} --split {splits[0]}"
         )
-    data = load_set(folder, "dev" if "dev" in splits or not splits else splits[0])
-    qrels = f"{folder}/qrels/{data.split}.tsv"
+    split = "dev"
+    if splits and "dev" not in splits:
+        split = splits[0]
+    data = load_set(folder, split)
+    qrels = f"{folder}/qrels/{split}.tsv"
     if not data.findable:
         raise DataError(qrels, "no query has a relevant document in corpus.jsonl: there is nothing to find")
-    if empty := next((query for query, text in data.queries.items() if not text.strip()), None):
-        raise DataError(f"{folder}/queries.jsonl", f"the query {empty!r} is empty")
+    for query, text in data.queries.items():
+        if not text.strip():
+            raise DataError(f"{folder}/queries.jsonl", f"the query {query!r} is empty")
     _enough(qrels, len(data.queries), "judged queries")
     for problem in data.problems:
         console.warn(f"{data.name}: {problem}")

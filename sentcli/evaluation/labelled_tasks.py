@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from sentcli import console
 from sentcli.evaluation import significance, transfer
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.logistic import LbfgsTrainer
-from sentcli.evaluation.score_kinds import BINARY, LABELS, OWN_KINDS, TRIPLETS, ScoreKind
+from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING, similarities
@@ -70,14 +71,15 @@ class TableTask(ABC):
     @property
     def all_texts(self) -> Sequence[str]:
         """Every text of every column."""
-        return [text for column in self.table.texts for text in column]
+        return list(chain.from_iterable(self.table.texts))
 
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        groups = [] if self.table.groups is None else [self.table.groups]
-        content = digest([self.table.texts, self.table.values, *groups])
-        return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, content]
+        content: list[Any] = [self.table.texts, self.table.values]
+        if self.table.groups is not None:
+            content.append(self.table.groups)
+        return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, digest(content)]
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -102,16 +104,36 @@ class TableTask(ABC):
     ) -> tuple[TextVectors, TextVectors]:
         """Encode anchors with the model's prompt for queries, and other texts with that for documents."""
         assert model is not None
-        label, prompt = f"{self.name}: encoding", model.spec.role_prompt
-        queries = model.encode_shown(label, anchors, prompt=prompt("query"))
-        return queries, model.encode_shown(label, others, prompt=prompt("document"))
+        label = f"{self.name}: encoding"
+        queries = model.encode_shown(label, anchors, prompt=model.spec.role_prompt("query"))
+        documents = model.encode_shown(label, others, prompt=model.spec.role_prompt("document"))
+        return queries, documents
 
-    def of_answers(self, correct: npt.NDArray[np.bool_]) -> dict[str, Any]:
-        """Return the interval of an accuracy between 0 and 1, and which items are right ``[items]``."""
-        if not self.draws:
-            return {}
-        low, high = significance.accuracy_interval(correct)
-        return {"correct": correct, "intervals": {"accuracy": (low / 100, high / 100)}}
+    def accuracy_score(
+        self, correct: npt.NDArray[np.bool_], metrics: dict[str, float], details: dict[str, Any]
+    ) -> TaskScore:
+        """Return a score whose main metric is an accuracy between 0 and 1, with its interval unless `draws` is 0.
+
+        Args:
+            correct: whether each item is right ``[items]``.
+            metrics: ``accuracy`` and others.
+            details: further entries of the JSON.
+        """
+        score = TaskScore(self.name, self.kind.name, metrics, ("accuracy",), details)
+        if self.draws:
+            low, high = significance.accuracy_interval(correct)
+            score = replace(score, correct=correct, intervals={"accuracy": (low / 100, high / 100)})
+        return score.of_own_data(len(correct))
+
+
+def role_counts(queries: TextVectors, documents: TextVectors) -> dict[str, int]:
+    """Count the distinct queries and documents that are too long for the model, and those whose vector is zero."""
+    truncated = zero = 0
+    for vectors in (queries, documents):
+        texts = list(vectors.rows)
+        truncated += vectors.truncated(texts)
+        zero += vectors.zero(texts)
+    return {"truncated": truncated, "zero_vectors": zero}
 
 
 @dataclass(frozen=True)
@@ -149,16 +171,16 @@ class BinaryTask(TableTask):
             "truncated": vectors.truncated(self.texts),
             "zero_vectors": vectors.zero(self.texts),
         }
-        sampled: dict[str, Any] = {}
+        score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details)
         if self.draws:
             draws = average_precision_draws(predicted, positive, self.draws, stream=self.stream)
             ends = average_precision_interval(predicted, positive, draws)
-            if ends is not None:
-                sampled = {"draws": {"average_precision": draws}, "intervals": {"average_precision": ends}}
-            else:  # nothing is to be compared
-                details["interval"], least = None, LEAST_OF_EITHER_LABEL
-                console.note(f"{self.name}: fewer than {least} pairs with a label, so its score has no interval")
-        score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details, **sampled)
+            if ends is None:  # without samples nothing is compared
+                details["interval"] = None
+                few = f"fewer than {LEAST_OF_EITHER_LABEL} pairs with a label"
+                console.note(f"{self.name}: {few}, so its score has no interval")
+            else:
+                score = replace(score, draws={"average_precision": draws}, intervals={"average_precision": ends})
         return score.of_own_data(len(predicted))
 
 
@@ -181,9 +203,11 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
     right = np.cumsum(np.bincount(group, weights=positive))
     f1 = 2 * right / (above + positive.sum())
     best = int(np.argmax(f1))
-    last, following = -negated[best], -negated[min(best + 1, len(negated) - 1)]
+    last = -negated[best]
+    following = -negated[min(best + 1, len(negated) - 1)]
     midway = (last + following) / 2
-    return float(f1[best]), float(midway if midway > following else last)
+    threshold = midway if midway > following else last  # equal where single precision has no number between
+    return float(f1[best]), float(threshold)
 
 
 # Average precision has samples and an interval of its own, because copies of a pair in a sample tie with themselves and
@@ -211,11 +235,15 @@ def average_precision_draws(
     values = []
     for counts in significance.drawn_counts(len(predicted), draws, stream):
         drawn = counts[:, order]
-        above = np.cumsum(drawn, axis=1)[:, ends][:, right]  # of each positive pair, with those of equal similarity
-        found = np.cumsum(drawn * right, axis=1)[:, ends][:, right]
+        # of each positive pair, with those of equal similarity
+        above = np.cumsum(drawn, axis=1)[:, ends][:, right]
+        right_above = np.cumsum(drawn * right, axis=1)[:, ends][:, right]
         copies = drawn[:, right]
-        precision = np.divide(found - copies + 1, above - copies + 1, out=np.zeros_like(above), where=copies > 0)
-        values.append((precision * copies).sum(axis=1) / np.maximum(copies.sum(axis=1), 1))
+        others_above = above - copies
+        others_right = right_above - copies
+        precision = np.divide(others_right + 1, others_above + 1, out=np.zeros_like(above), where=copies > 0)
+        total = (precision * copies).sum(axis=1)
+        values.append(total / np.maximum(copies.sum(axis=1), 1))
     return np.concatenate(values)
 
 
@@ -243,15 +271,17 @@ def average_precision_interval(
     rarer = int(min(positive.sum(), (~positive).sum()))
     if rarer < LEAST_OF_EITHER_LABEL:
         return None
+    tails = [(1 - significance.LEVEL) / 2, (1 + significance.LEVEL) / 2]
     if draws.min() == 1:
-        return float(((1 - significance.LEVEL) / 2) ** (1 / positive.sum())), 1.0
+        return float(tails[0] ** (1 / positive.sum())), 1.0
     value, without = _average_precisions(predicted, positive)
     influence = without.mean() - without
-    bend = (influence**3).sum() / (6 * max((influence**2).sum(), 1e-300) ** 1.5)
-    below = np.clip(((draws < value).mean() + (draws <= value).mean()) / 2, 1 / len(draws), 1 - 1 / len(draws))
-    shift = norm.ppf(below)
-    ends = shift + t.ppf([(1 - significance.LEVEL) / 2, (1 + significance.LEVEL) / 2], rarer - 1)
-    low, high = np.quantile(draws, norm.cdf(shift + ends / np.maximum(1 - bend * ends, 0.1)))
+    skewness = (influence**3).sum() / (6 * max((influence**2).sum(), 1e-300) ** 1.5)
+    below = ((draws < value).mean() + (draws <= value).mean()) / 2
+    bias = norm.ppf(np.clip(below, 1 / len(draws), 1 - 1 / len(draws)))
+    ends = bias + t.ppf(tails, rarer - 1)
+    levels = norm.cdf(bias + ends / np.maximum(1 - skewness * ends, 0.1))
+    low, high = np.quantile(draws, levels)
     return float(low), float(high)
 
 
@@ -267,16 +297,24 @@ def _average_precisions(predicted: Floats, positive: npt.NDArray[np.bool_]) -> t
     """Return the average precision of pairs, and that without each of them ``[n]``, which must leave a positive one."""
     order, ends = _ranked(predicted)
     right = positive[order].astype(np.float64)
-    above, found = ends + 1.0, np.cumsum(right)[ends]
+    above = ends + 1.0
+    right_above = np.cumsum(right)[ends]
+    precision = right * right_above / above
     fewer = np.maximum(above - 1, 1)
     firsts = np.searchsorted(ends, ends)  # the first place of the same similarity
-    before = np.append(0.0, np.cumsum(right * found / above))[firsts]
+    before = np.append(0.0, np.cumsum(precision))[firsts]
     # behind a pair, and at its similarity, both counts lose it; its own precision goes
-    kept, lost = (np.append(np.cumsum((right * each)[::-1])[::-1], 0.0)[firsts] for each in (found / fewer, 1 / fewer))
-    own = right * (found - right) / fewer
+    behind = _sums_from_here_on(right * (right_above / fewer))[firsts]
+    lost = _sums_from_here_on(right * (1 / fewer))[firsts]
+    own = right * (right_above - right) / fewer
     without = np.empty(len(right))
-    without[order] = (before + kept - right * lost - own) / np.maximum(right.sum() - right, 1)
-    return float((right * found / above).sum() / right.sum()), without
+    without[order] = (before + behind - right * lost - own) / np.maximum(right.sum() - right, 1)
+    return float(precision.sum() / right.sum()), without
+
+
+def _sums_from_here_on(values: Floats) -> Floats:
+    """Return the sum of the values from each place to the end ``[n + 1]``; the last sum is 0."""
+    return np.append(np.cumsum(values[::-1])[::-1], 0.0)
 
 
 @dataclass(frozen=True)
@@ -287,7 +325,8 @@ class TripletsTask(TableTask):
     def description(self) -> str:
         """The number of triplets."""
         count = len(self.table.texts) - 2
-        return f"{len(self.table):,} triplets" + (f" with {count} negatives each" if count > 1 else "")
+        negatives = f" with {count} negatives each" if count > 1 else ""
+        return f"{len(self.table):,} triplets{negatives}"
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -297,21 +336,16 @@ class TripletsTask(TableTask):
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Compare each positive with the most similar negative; the roles are encoded here, with their prompts."""
         anchors, positives, *negatives = self.table.texts
-        others = list(dict.fromkeys(text for column in (positives, *negatives) for text in column))
+        others = list(dict.fromkeys(chain(positives, *negatives)))
         queries, documents = self.by_role(model, anchors, others)
-        anchor, positive = queries.of(anchors), documents.of(positives)
-        wrong = [similarities(anchor, documents.of(column), self.similarity) for column in negatives]
-        margin = similarities(anchor, positive, self.similarity) - np.max(wrong, axis=0)
+        anchor = queries.of(anchors)
+        to_positive = similarities(anchor, documents.of(positives), self.similarity)
+        to_negatives = [similarities(anchor, documents.of(column), self.similarity) for column in negatives]
+        margin = to_positive - np.max(to_negatives, axis=0)
         correct = margin > ROUNDING
-        distinct = list(dict.fromkeys(anchors))
-        details = {
-            "negatives": len(negatives),
-            "truncated": queries.truncated(distinct) + documents.truncated(others),
-            "zero_vectors": queries.zero(distinct) + documents.zero(others),
-        }
+        details = {"negatives": len(negatives), **role_counts(queries, documents)}
         metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
-        score = TaskScore(self.name, TRIPLETS.name, metrics, ("accuracy",), details, **self.of_answers(correct))
-        return score.of_own_data(len(correct))
+        return self.accuracy_score(correct, metrics, details)
 
 
 @dataclass(frozen=True)
@@ -331,9 +365,13 @@ class LabelsTask(TableTask):
     @property
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
-        choices = {key: value for key, value in TRAINER.describe().items() if "test set" not in key}
-        grouped = {} if self.table.groups is None else {"group_by": self.table.group_by}
-        return {"features": "vectors as the model gives them", **choices, **grouped}
+        choices: dict[str, Any] = {"features": "vectors as the model gives them"}
+        for key, value in TRAINER.describe().items():
+            if "test set" not in key:
+                choices[key] = value
+        if self.table.groups is not None:
+            choices["group_by"] = self.table.group_by
+        return choices
 
     @cached_property
     def _classes(self) -> dict[str, int]:
@@ -353,10 +391,9 @@ class LabelsTask(TableTask):
     def _examples(self) -> transfer.Examples:
         numbers = {label: number for number, label in enumerate(self._classes)}
         labels = map(str, self.table.values or [])
-        examples = [
-            transfer.Example((text,), numbers[label], group)
-            for text, label, group in zip(self.table.texts[0], labels, self._groups, strict=True)
-        ]
+        examples = []
+        for text, label, group in zip(self.table.texts[0], labels, self._groups, strict=True):
+            examples.append(transfer.Example((text,), numbers[label], group))
         examples.sort(key=lambda example: example.order)
         return transfer.Examples(self.name, len(numbers), "folds", {"all": examples})
 
@@ -373,9 +410,8 @@ class LabelsTask(TableTask):
         for fold, (_, test) in enumerate(transfer.outer_folds(TRAINER, self._examples)):
             fold_of[test] = fold
         equal = _in_several_folds(texts, fold_of)
-        letters = [re.sub(r"[\W\d_]+", " ", text.casefold()).strip() for text in texts]
-        near = _in_several_folds([key or text for key, text in zip(letters, texts, strict=True)], fold_of)
-        return {"equal": int(equal.sum()), "nearly_equal": int((near & ~equal).sum())}
+        nearly_equal = _in_several_folds([_letters(text) or text for text in texts], fold_of)
+        return {"equal": int(equal.sum()), "nearly_equal": int((nearly_equal & ~equal).sum())}
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""
@@ -383,11 +419,18 @@ class LabelsTask(TableTask):
             trained = transfer.score(TRAINER, self._examples, vectors, finished)
         assert trained.correct is not None
         metrics = {name: value / 100 for name, value in trained.metrics.items()}
-        majority = max(self._classes.values()) / len(self.table)
-        details = {"classes": len(self._classes), "majority": majority, "penalties": trained.details["penalties"]}
-        details |= {"truncated": trained.details["truncated"]}
-        score = TaskScore(self.name, LABELS.name, metrics, ("accuracy",), details, **self.of_answers(trained.correct))
-        return score.of_own_data(len(self.table))
+        details = {
+            "classes": len(self._classes),
+            "majority": max(self._classes.values()) / len(self.table),
+            "penalties": trained.details["penalties"],
+            "truncated": trained.details["truncated"],
+        }
+        return self.accuracy_score(trained.correct, metrics, details)
+
+
+def _letters(text: str) -> str:
+    """Return a text in lower case without digits and signs, its words joined by blanks."""
+    return re.sub(r"[\W\d_]+", " ", text.casefold()).strip()
 
 
 def _in_several_folds(keys: Sequence[str], fold_of: Rows) -> npt.NDArray[np.bool_]:

@@ -57,16 +57,17 @@ class LbfgsTrainer:
     def train(self, grid: Grid, finished: Step) -> Fitted:
         """Train as many at a time as fit into memory."""
         weights = grid.empty_weights()
-        accuracy = np.zeros(weights.shape[:2])
-        folds_at_a_time = max(MOST_SCORES // (len(grid.x) * grid.classes * grid.runs), 1)
+        scores_of_a_fold = len(grid.x) * grid.classes * grid.runs
+        folds_at_a_time = max(MOST_SCORES // scores_of_a_fold, 1)
         for start in range(0, len(grid.folds), folds_at_a_time):
             part = range(start, min(start + folds_at_a_time, len(grid.folds)))
             weights[part] = _minimised(grid.of(part), self.max_iter, finished)
+        accuracy = np.zeros(weights.shape[:2])
         for number, fold in enumerate(grid.folds):
             if len(fold.dev):
-                x = grid.x[fold.dev]
-                scores = x @ weights[number, :, :-1] + weights[number, :, -1:]
-                accuracy[number] = (scores.argmax(axis=2) == grid.y[fold.dev]).mean(axis=1)
+                scores = grid.x[fold.dev] @ weights[number, :, :-1] + weights[number, :, -1:]
+                predicted = scores.argmax(axis=2)
+                accuracy[number] = (predicted == grid.y[fold.dev]).mean(axis=1)
         return Fitted(weights, accuracy)
 
 
@@ -79,7 +80,8 @@ def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:
     for numbers, weight in _lbfgs(problems, max_iter):
         solved[numbers] = weight
         finished(len(numbers))
-    weights = problems.in_axes_of_vectors(solved.view(len(grid.folds), grid.runs, problems.width, problems.columns))
+    solved = solved.view(len(grid.folds), grid.runs, problems.width, problems.columns)
+    weights = problems.in_axes_of_vectors(solved)
     if problems.columns == 1:  # two classes need the weights of one
         weights = torch.cat([torch.zeros_like(weights), weights], dim=3)
     return weights.numpy()
@@ -96,13 +98,17 @@ class _Problems:
         vectors = torch.from_numpy(np.ascontiguousarray(grid.x, np.float32))
         self.mean = vectors.mean(dim=0)
         centred = vectors - self.mean
-        variances, self.axes = torch.linalg.eigh(centred.T @ centred / len(vectors))
-        self.x = with_ones((centred[torch.from_numpy(used)] @ self.axes).numpy())
+        covariance = centred.T @ centred / len(vectors)
+        variances, self.axes = torch.linalg.eigh(covariance)
+        turned = centred[torch.from_numpy(used)] @ self.axes
+        self.x = with_ones(turned.numpy())
         self.columns = 1 if grid.classes == 2 else grid.classes
         self.width = self.x.shape[1]
         label = torch.from_numpy(grid.y[used])
-        one_hot = torch.nn.functional.one_hot(label, grid.classes)
-        self.target = (label[:, None] if self.columns == 1 else one_hot).float()
+        if self.columns == 1:
+            self.target = label[:, None].float()
+        else:
+            self.target = torch.nn.functional.one_hot(label, grid.classes).float()
         counts = [len(fold.train) for fold in grid.folds]
         share = torch.zeros(len(used), len(grid.folds))
         for number, fold in enumerate(grid.folds):
@@ -112,12 +118,14 @@ class _Problems:
         c = torch.tensor(grid.penalties, dtype=torch.float32) * torch.tensor(counts)[:, None]
         self.penalty = (1 / c).flatten()
         likely = (1 - 1 / grid.classes) / grid.classes  # the curvature of the loss where all classes are as likely
-        of_loss = likely * torch.cat([variances.clamp_min(0), torch.ones(1)]).repeat_interleave(self.columns)
-        self.curvature = of_loss + self.penalty[:, None] * self._penalised(torch.ones(len(self), len(of_loss)))
-        """The diagonal of the second derivatives, about, by which L-BFGS begins ``[p, w * c]``."""
+        variances_and_bias = torch.cat([variances.clamp_min(0), torch.ones(1)])
+        of_loss = likely * variances_and_bias.repeat_interleave(self.columns)
+        of_penalty = self.penalty[:, None] * self._penalised(torch.ones(len(self), len(of_loss)))
+        self.curvature = of_loss + of_penalty
+        """Roughly the diagonal of the second derivatives, with which L-BFGS begins ``[p, w * c]``."""
 
     def in_axes_of_vectors(self, weights: Any) -> Any:
-        """Return weights ``[..., w, c]`` of the vectors as they were given, of weights in their principal axes."""
+        """Return weights ``[..., w, c]`` in the principal axes as weights of the vectors as they were given."""
         import torch
 
         turned = self.axes @ weights[..., :-1, :]
@@ -129,30 +137,35 @@ class _Problems:
 
     def keep(self, unsolved: Any) -> None:
         """Drop the problems that are solved."""
-        self.share, self.penalty = self.share[:, unsolved], self.penalty[unsolved]
+        self.share = self.share[:, unsolved]
+        self.penalty = self.penalty[unsolved]
         self.curvature = self.curvature[unsolved]
 
     def scores(self, weight: Any) -> Any:
         """Return the scores of the examples ``[n, p, c]`` for weights ``[p, w * c]``."""
-        columns = weight.view(len(weight), self.width, self.columns).transpose(0, 1).reshape(self.width, -1)
-        return (self.x @ columns).view(len(self.x), len(weight), self.columns)
+        by_feature = weight.view(len(weight), self.width, self.columns).transpose(0, 1)
+        scores = self.x @ by_feature.reshape(self.width, -1)
+        return scores.view(len(self.x), len(weight), self.columns)
 
     def loss(self, weight: Any, scores: Any) -> Any:
         """Return the loss of each problem ``[p]``."""
         import torch
 
+        of_target = scores * self.target[:, None]
         if self.columns == 1:
-            losses = (torch.nn.functional.softplus(scores) - scores * self.target[:, None])[..., 0]
+            losses = (torch.nn.functional.softplus(scores) - of_target)[..., 0]
         else:
-            losses = scores.logsumexp(dim=2) - (scores * self.target[:, None]).sum(dim=2)
-        return (losses * self.share).sum(dim=0) + 0.5 * self.penalty * (self._penalised(weight) ** 2).sum(dim=1)
+            losses = scores.logsumexp(dim=2) - of_target.sum(dim=2)
+        squares = (self._penalised(weight) ** 2).sum(dim=1)
+        return (losses * self.share).sum(dim=0) + 0.5 * self.penalty * squares
 
     def slope(self, weight: Any, scores: Any) -> Any:
         """Return the gradient of `loss` ``[p, w * c]``."""
-        guess = scores.sigmoid() if self.columns == 1 else scores.softmax(dim=2)
-        error = ((guess - self.target[:, None]) * self.share[..., None]).view(len(self.x), -1)
-        slope = (self.x.T @ error).view(self.width, len(weight), self.columns).transpose(0, 1).reshape(len(weight), -1)
-        return slope + self.penalty[:, None] * self._penalised(weight)
+        likelihood = scores.sigmoid() if self.columns == 1 else scores.softmax(dim=2)
+        error = (likelihood - self.target[:, None]) * self.share[..., None]
+        by_feature = self.x.T @ error.view(len(self.x), -1)
+        by_problem = by_feature.view(self.width, len(weight), self.columns).transpose(0, 1)
+        return by_problem.reshape(len(weight), -1) + self.penalty[:, None] * self._penalised(weight)
 
     def _penalised(self, weight: Any) -> Any:
         """Return the weights with the biases, the last row, set to 0."""
@@ -168,23 +181,28 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
     numbers = torch.arange(len(problems))
     weight = torch.zeros(len(problems), problems.width * problems.columns)
     scores = problems.scores(weight)
-    loss, slope = problems.loss(weight, scores), problems.slope(weight, scores)
+    loss = problems.loss(weight, scores)
+    slope = problems.slope(weight, scores)
     steps: list[tuple[Any, Any, Any]] = []
     for _ in range(max_iter):
         direction = _direction(slope, steps, problems.curvature)
-        moved, scores, new_loss, stuck = _search(problems, weight, direction, scores, loss, slope)
-        new_slope = problems.slope(moved, scores)
-        change, bend = moved - weight, new_slope - slope
+        new_weight, scores, loss, stuck = _search(problems, weight, direction, scores, loss, slope)
+        new_slope = problems.slope(new_weight, scores)
+        change = new_weight - weight
+        bend = new_slope - slope
         curve = (change * bend).sum(dim=1)
         inverse = torch.where(curve > 0, 1 / curve, 0.0)  # 0 ignores a step without positive curvature
-        # Number of past steps from which the curvature is estimated
-        steps = [*steps[-9:], (change, bend, inverse)]
-        weight, loss, slope = moved, new_loss, new_slope
+        steps = [*steps[-9:], (change, bend, inverse)]  # the curvature is estimated from the last ten
+        weight = new_weight
+        slope = new_slope
         done = (slope.abs().amax(dim=1) <= TOLERANCE) | stuck
         if done.any():
             yield numbers[done], weight[done]
             unsolved = ~done
-            numbers, weight, loss, slope = numbers[unsolved], weight[unsolved], loss[unsolved], slope[unsolved]
+            numbers = numbers[unsolved]
+            weight = weight[unsolved]
+            loss = loss[unsolved]
+            slope = slope[unsolved]
             scores = scores[:, unsolved]
             steps = [(change[unsolved], bend[unsolved], inverse[unsolved]) for change, bend, inverse in steps]
             problems.keep(unsolved)
@@ -195,7 +213,8 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
 
 def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]], curvature: Any) -> Any:
     """Return the direction of the next step ``[p, w * c]`` (algorithm 7.4, begun by a diagonal of the curvature)."""
-    direction, factors = -slope, []
+    direction = -slope
+    factors = []
     for change, bend, inverse in reversed(steps):
         factor = inverse * (change * direction).sum(dim=1)
         direction = direction - factor[:, None] * bend
@@ -204,9 +223,11 @@ def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]], curvature: Any
     if steps:
         change, bend, inverse = steps[-1]
         scale = (change * bend).sum(dim=1) / (bend * bend / curvature).sum(dim=1).clamp_min(1e-30)
-        direction = direction * (scale * (inverse > 0) + (inverse == 0)).clamp_min(1e-30)[:, None]
+        scale = scale * (inverse > 0) + (inverse == 0)
+        direction = direction * scale.clamp_min(1e-30)[:, None]
     for (change, bend, inverse), factor in zip(steps, reversed(factors), strict=True):
-        direction = direction + change * (factor - inverse * (bend * direction).sum(dim=1))[:, None]
+        correction = factor - inverse * (bend * direction).sum(dim=1)
+        direction = direction + change * correction[:, None]
     return direction
 
 
@@ -217,16 +238,17 @@ def _search(problems: _Problems, weight: Any, direction: Any, scores: Any, loss:
     predicted = (direction * slope).sum(dim=1)
     along = problems.scores(direction)
     size = torch.ones(len(weight))
-    # Relative error of a sum of losses in single precision
-    allowed = 1e-6 * loss.abs()
+    allowed = 1e-6 * loss.abs()  # the relative error of a sum of losses in single precision
     for _ in range(20):
-        moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
+        moved = weight + size[:, None] * direction
+        new_scores = scores + size[:, None] * along
         new_loss = problems.loss(moved, new_scores)
-        # Share of the decrease predicted by the slope that a step must bring (Armijo)
+        # a step must bring this share of the decrease that the slope predicts (Armijo)
         too_small = new_loss > loss + 1e-4 * size * predicted + allowed
         if not too_small.any():
             return moved, new_scores, new_loss, predicted >= 0
         size = torch.where(too_small, size / 2, size)
     size = torch.where(too_small, 0.0, size)
-    moved, new_scores = weight + size[:, None] * direction, scores + size[:, None] * along
+    moved = weight + size[:, None] * direction
+    new_scores = scores + size[:, None] * along
     return moved, new_scores, problems.loss(moved, new_scores), too_small

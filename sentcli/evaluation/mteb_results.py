@@ -68,15 +68,17 @@ NO_REVISION = ("", "no_revision_available", "no_revision", "external")
 
 def is_mteb(value: Any) -> bool:
     """Tell whether the object of a JSON file is a result of mteb: of a task, of a model or of several models."""
+    if not isinstance(value, dict):
+        return False
     forms = ({"task_name", "scores", "mteb_version"}, {"model_name", "task_results"}, {"model_results"})
-    return isinstance(value, dict) and any(form <= value.keys() for form in forms)
+    return any(form <= value.keys() for form in forms)
 
 
 def holds_mteb(folder: Path) -> bool:
     """Tell whether a folder is one of mteb's results: of a model, or of several models in folders of their own."""
     if any((folder / name).exists() for name in ("config.json", "modules.json", "export.json")):
         return False
-    return folder.is_dir() and next(folder.rglob(META), None) is not None
+    return folder.is_dir() and any(folder.rglob(META))
 
 
 def read_mteb(value: Any, file: Path) -> list[ModelScores]:
@@ -95,11 +97,11 @@ def read_mteb(value: Any, file: Path) -> list[ModelScores]:
         models = checked(MtebBenchmark, value, file).model_results
     else:
         models = [checked(MtebModelResult, value, file)]
-    return _shown(
-        (task, file, MtebModel(name=model.model_name, revision=model.model_revision))
-        for model in models
-        for task in model.task_results
-    )
+    tasks = []
+    for of_model in models:
+        model = MtebModel(name=of_model.model_name, revision=of_model.model_revision)
+        tasks += [(task, file, model) for task in of_model.task_results]
+    return _shown(tasks)
 
 
 def read_mteb_folder(folder: Path) -> list[ModelScores]:
@@ -113,8 +115,10 @@ def read_mteb_folder(folder: Path) -> list[ModelScores]:
     tasks = []
     for beside in sorted(folder.rglob(META)):
         model = checked(MtebModel, read_json(beside), beside)
-        tasks += [(read_json(file), file, model) for file in sorted(beside.parent.glob("*.json")) if file != beside]
-    tasks = [(value, file, model) for value, file, model in tasks if is_mteb(value)]
+        for file in sorted(set(beside.parent.glob("*.json")) - {beside}):
+            value = read_json(file)
+            if is_mteb(value):
+                tasks.append((value, file, model))
     if not tasks:
         raise InputError(f"{folder} holds no results of mteb (results/MODEL/REVISION/TASK.json)")
     return _shown(tasks)
@@ -151,21 +155,28 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
     """
     result = checked(MtebResult, value, file)
     split, subset = _only_subset(result, file)
-    found = _numbers(subset)
+    numbers = _numbers(subset)
+    metrics: dict[str, float] = {}
     protocol: dict[str, Any]
-    if "ndcg_at_10" in found:
-        kind, name = RETRIEVAL, canonical(result.task_name)
-        theirs = {key: key.replace("@", "_at_") for key in kind.columns}
-        metrics = {key: found[their] for key, their in theirs.items() if their in found}
-        protocol = {"search": "dense", "top_k": _deepest(found), "split": split}
-    elif "cosine_spearman" in found:
-        kind, name = SIMILARITY, FULL_NAMES.get(result.task_name, result.task_name)
-        theirs = {key: f"cosine_{key}" for key in ("spearman", "pearson")}
-        metrics = {key: 100 * found[their] for key, their in theirs.items() if their in found}
+    if "ndcg_at_10" in numbers:
+        kind = RETRIEVAL
+        name = canonical(result.task_name)
+        for metric in kind.columns:
+            their_name = metric.replace("@", "_at_")
+            if their_name in numbers:
+                metrics[metric] = numbers[their_name]
+        protocol = {"search": "dense", "top_k": _deepest(numbers)}
+    elif "cosine_spearman" in numbers:
+        kind = SIMILARITY
+        name = FULL_NAMES.get(result.task_name, result.task_name)
+        for metric in ("spearman", "pearson"):
+            their_name = f"cosine_{metric}"
+            if their_name in numbers:
+                metrics[metric] = 100 * numbers[their_name]
         protocol = {"correlation": "spearman", "aggregation": AGGREGATIONS["all"].title, "similarity": "cosine"}
-        protocol["split"] = split
     else:
         raise NotShownError(file, f"{result.task_name} of mteb; its tasks of retrieval and similarity are shown")
+    protocol["split"] = split
     revision = None if model.revision in NO_REVISION else model.revision
     if revision is not None:
         protocol["revision"] = revision
@@ -190,9 +201,12 @@ def _only_subset(result: MtebResult, file: Path) -> tuple[str, SubsetScores]:
 
 
 def _numbers(subset: SubsetScores) -> dict[str, float]:
-    """Return the metrics of a subset, without what is no number of a table."""
-    fields = (subset.model_extra or {}).items()
-    return {key: float(n) for key, n in fields if isinstance(n, int | float) and abs(n) <= LARGEST_NUMBER}
+    """Return the metrics of a subset, without texts, lists and numbers that no table can show."""
+    numbers = {}
+    for key, value in (subset.model_extra or {}).items():
+        if isinstance(value, int | float) and abs(value) <= LARGEST_NUMBER:
+            numbers[key] = float(value)
+    return numbers
 
 
 def _deepest(metrics: Iterable[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Le
 
@@ -26,9 +26,11 @@ def _list_published() -> None:
     from sentcli.evaluation.published import AVERAGES, published
     from sentcli.table import Table
 
-    columns = ["name", "system", *AVERAGES]
-    rows = [[p.name, p.title, *map(p.scores.get, AVERAGES)] for p in published().values()]
-    console.show(Table("Published scores, times 100", columns, rows))
+    rows: list[list[Any]] = []
+    for system in published().values():
+        averages = [system.scores.get(key) for key in AVERAGES]
+        rows.append([system.name, system.title, *averages])
+    console.show(Table("Published scores, times 100", ["name", "system", *AVERAGES], rows))
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ class RerankOptions:
         """Return the cross-encoder, which is loaded when pairs have to be scored, or None if none is named."""
         from sentcli.evaluation.reranking import EvaluatedReranker
 
-        return None if self.rerank is None else EvaluatedReranker(self.rerank, options, self.rerank_depth, rerun)
+        if self.rerank is None:
+            return None
+        return EvaluatedReranker(self.rerank, options, self.rerank_depth, rerun)
 
 
 @dataclass(frozen=True)

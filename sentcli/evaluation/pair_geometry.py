@@ -75,23 +75,25 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
     Raises:
         InputError: if there is no positive pair, or only one distinct sentence.
     """
-    positives = [
-        (first, second)
-        for pairs in subsets
-        for first, second, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True)
-        if above is None or gold > above
-    ]
+    first: list[str] = []
+    second: list[str] = []
+    texts: dict[str, None] = {}
+    for pairs in subsets:
+        texts.update(dict.fromkeys(pairs.texts))
+        for one, other, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
+            if above is None or gold > above:
+                first.append(one)
+                second.append(other)
     names = ", ".join(pairs.name for pairs in subsets)
-    if not positives:
+    if not first:
         raise InputError(f"{names}: no pair has a gold score above {above:g}, so there is no positive to align")
-    texts = list(dict.fromkeys(text for pairs in subsets for text in (*pairs.first, *pairs.second)))
     if len(texts) < 2:
         raise InputError(f"{names}: all sentences are the same")
     return PairGeometry(
-        alignment(vectors.of([first for first, _ in positives]), vectors.of([second for _, second in positives])),
-        uniformity(vectors.of(texts)),
-        len(positives),
-        len(texts),
+        alignment=alignment(vectors.of(first), vectors.of(second)),
+        uniformity=uniformity(vectors.of(list(texts))),
+        positives=len(first),
+        texts=len(texts),
     )
 
 
@@ -133,8 +135,11 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
 
     check_rows(vectors, 2)
     k = min(k, len(vectors) - 1)
-    twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))  # products are 4 cos, as the formula wants
-    blocks = [_Nearest(part, start * PRODUCT_ROWS, k) for start, part in enumerate(torch.split(twice, PRODUCT_ROWS))]
+    # products of vectors of length 2 are 4 cos, as the formula wants
+    twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))
+    blocks = []
+    for number, part in enumerate(torch.split(twice, PRODUCT_ROWS)):
+        blocks.append(_Nearest(part, number * PRODUCT_ROWS, k))
     total = 0.0
     with torch.no_grad():
         for i, rows in enumerate(blocks):
@@ -146,7 +151,10 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
                     columns.take(products, rows.first, across=True)
                 if k:
                     rows.take(products, columns.first)
-                total += float(products.exp_().sum(1).sum(dtype=torch.float64)) / (2 if columns is rows else 1)
+                of_block = float(products.exp_().sum(1).sum(dtype=torch.float64))
+                if columns is rows:
+                    of_block /= 2  # a block with itself has each pair twice
+                total += of_block
     pairs = len(vectors) * (len(vectors) - 1) / 2
     neighbours = torch.cat([block.positions for block in blocks]).numpy()
     cosines = torch.cat([block.scores for block in blocks]).numpy() / 4
@@ -160,7 +168,9 @@ class _Nearest:
     def __init__(self, vectors: Tensor, first: int, k: int) -> None:
         import torch
 
-        self.vectors, self.first, self.k = vectors, first, k
+        self.vectors = vectors
+        self.first = first
+        self.k = k
         self.scores = torch.full((len(vectors), k), -torch.inf)
         self.positions = torch.zeros((len(vectors), k), dtype=torch.int64)
 
@@ -175,13 +185,15 @@ class _Nearest:
         import torch
         from torch.nn.functional import pad
 
-        least, others = self.scores[:, -1], products.shape[0 if across else 1]
+        least = self.scores[:, -1]
+        others = products.shape[0 if across else 1]
         if bool(least.isneginf().all()) and self.k < others:
-            best = products.topk(self.k, 0 if across else 1)
-            self.scores, positions = (part.T if across else part for part in best)
-            self.positions = positions + first
+            scores, positions = products.topk(self.k, 0 if across else 1)
+            self.scores = scores.T if across else scores
+            self.positions = (positions.T if across else positions) + first
             return
-        if missing := -others % COMPARED_PRODUCTS:
+        missing = -others % COMPARED_PRODUCTS
+        if missing:
             products = pad(products, (0, 0, 0, missing) if across else (0, missing), value=-torch.inf)
         if across:
             wide = products.view(-1, COMPARED_PRODUCTS, len(self.vectors))
@@ -193,20 +205,26 @@ class _Nearest:
             near = wide[rows, parts]
         entries, within = (near > least[rows, None]).nonzero().unbind(1)
         if len(entries):
-            self._merge(rows[entries], near[entries, within], parts[entries] * COMPARED_PRODUCTS + within + first)
+            positions = parts[entries] * COMPARED_PRODUCTS + within + first
+            self._merge(rows[entries], near[entries, within], positions)
 
     def _merge(self, rows: Tensor, scores: Tensor, positions: Tensor) -> None:
         """Insert new entries, which are ordered by their rows, into the best k of these rows."""
         import torch
 
-        touched, places, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
-        column = torch.arange(len(places)) - (counts.cumsum(0) - counts)[places] + self.k
-        best_scores = torch.full((len(touched), self.k + int(counts.max())), -torch.inf)
-        numbers = torch.zeros(best_scores.shape, dtype=torch.int64)
-        best_scores[:, : self.k], numbers[:, : self.k] = self.scores[touched], self.positions[touched]
-        best_scores[places, column], numbers[places, column] = scores, positions
-        best = best_scores.topk(self.k)
-        self.scores[touched], self.positions[touched] = best.values, numbers.gather(1, best.indices)
+        changed, places, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
+        first_entries = counts.cumsum(0) - counts
+        columns = self.k + torch.arange(len(places)) - first_entries[places]
+        # each changed row has its best k so far, and behind them its new entries
+        all_scores = torch.full((len(changed), self.k + int(counts.max())), -torch.inf)
+        all_scores[:, : self.k] = self.scores[changed]
+        all_scores[places, columns] = scores
+        all_positions = torch.zeros(all_scores.shape, dtype=torch.int64)
+        all_positions[:, : self.k] = self.positions[changed]
+        all_positions[places, columns] = positions
+        best = all_scores.topk(self.k)
+        self.scores[changed] = best.values
+        self.positions[changed] = all_positions.gather(1, best.indices)
 
 
 def check_rows(vectors: Floats, least: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +21,15 @@ def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Values]:
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    def function_words(one: list[str], other: list[str]) -> float:
-        return _jaccard(ENGLISH_STOP_WORDS & set(one), ENGLISH_STOP_WORDS & set(other))
-
-    def other_words(one: list[str], other: list[str]) -> float:
-        return _jaccard(set(one) - ENGLISH_STOP_WORDS, set(other) - ENGLISH_STOP_WORDS)
-
-    features: dict[str, Callable[[list[str], list[str]], float]] = {
-        "length": lambda one, other: -abs(len(one) - len(other)),
-        "first_word": lambda one, other: one[:1] == other[:1],
-        "function_words": function_words,
-        "other_words": other_words,
-    }
-    pairs = [(_words(one), _words(other)) for one, other in zip(first, second, strict=True)]
-    values = {}
-    for name, feature in features.items():
-        values[name] = np.array([feature(one, other) for one, other in pairs], dtype=np.float64)
-    return values
+    values: dict[str, list[float]] = {"length": [], "first_word": [], "function_words": [], "other_words": []}
+    for one, other in zip(map(_words, first), map(_words, second), strict=True):
+        one_set = set(one)
+        other_set = set(other)
+        values["length"].append(-abs(len(one) - len(other)))
+        values["first_word"].append(one[:1] == other[:1])
+        values["function_words"].append(_jaccard(ENGLISH_STOP_WORDS & one_set, ENGLISH_STOP_WORDS & other_set))
+        values["other_words"].append(_jaccard(one_set - ENGLISH_STOP_WORDS, other_set - ENGLISH_STOP_WORDS))
+    return {name: np.array(of_pairs, np.float64) for name, of_pairs in values.items()}
 
 
 def followed(values: Values, features: Mapping[str, Values]) -> dict[str, float | None]:

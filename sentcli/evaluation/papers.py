@@ -1,4 +1,4 @@
-"""The tables, figures, equations and settings of the papers, and what of each can be repeated.
+"""The tables, figures, equations and settings of the papers, and which of them can be repeated.
 
 A paper is a TOML file in ``models/papers``:
 
@@ -40,7 +40,7 @@ class Item(BaseModel, extra="forbid"):
     printed: list[str] = []
     """The systems of `published` whose printed scores belong to it."""
     results: list[str] = []
-    """The files of the repository that have what it came to here."""
+    """The files of the repository that hold the results of these commands."""
     missing: str = ""
     """What cannot be repeated or is not known, and why."""
 
@@ -63,8 +63,8 @@ class Paper(BaseModel, extra="forbid"):
 
     def counts(self) -> dict[Answer, int]:
         """Return the number of items by answer."""
-        found = Counter(item.answer for item in self.item)
-        return {answer: found[answer] for answer in ANSWERS}
+        counts = Counter(item.answer for item in self.item)
+        return {answer: counts[answer] for answer in ANSWERS}
 
 
 def paper_names() -> list[str]:

@@ -9,7 +9,7 @@ count as answers, and no code was published, so `EXCLUDED` has several rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
-from sentcli.evaluation.labelled_tasks import TableTask
+from sentcli.evaluation.labelled_tasks import TableTask, role_counts
 from sentcli.evaluation.score_kinds import IN_DOMAIN, PAIRS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.significance import require_finite
@@ -58,8 +58,8 @@ def texts_before(
 ) -> tuple[npt.NDArray[np.float64], Rows]:
     """Count for each pair of a query and its answer the texts that come before the answer.
 
-    They are those that are at least as similar to the query, so that a model does not gain by giving many texts the
-    same vector.
+    Texts that are as similar to the query as the answer come before it, so that a model does not gain by giving many
+    texts the same vector.
 
     Args:
         queries: the prepared vector of the query of each pair ``[pairs, dim]``.
@@ -71,17 +71,22 @@ def texts_before(
     Returns:
         The similarity of query and answer ``[pairs]``, and the number of texts before the answer ``[pairs]``.
     """
-    answer, weights = np.asarray(answer), np.asarray(copies, np.float32)  # exact up to 16 million texts
-    lengths, similarity, counts = np.linalg.norm(texts, axis=1), np.empty(len(answer)), np.empty(len(answer), np.int64)
+    answer = np.asarray(answer)
+    weights = np.asarray(copies, np.float32)  # exact up to 16 million texts
+    lengths = np.linalg.norm(texts, axis=1)
+    similarity = np.empty(len(answer))
+    counts = np.empty(len(answer), np.int64)
     for start in range(0, len(answer), PAIRS_AT_A_TIME):
         block = slice(start, start + PAIRS_AT_A_TIME)
-        similarities, row = queries[block] @ texts.T, np.arange(len(answer[block]))
-        of_answer = similarities[row, answer[block]]
-        tolerance = ROUNDING * np.linalg.norm(queries[block], axis=1) * lengths[answer[block]]
+        answers = answer[block]
+        similarities = queries[block] @ texts.T
+        of_answer = similarities[np.arange(len(answers)), answers]
+        tolerance = ROUNDING * np.linalg.norm(queries[block], axis=1) * lengths[answers]
         before = (similarities >= (of_answer - tolerance)[:, None]).astype(np.float32)
-        similarity[block], counts[block] = of_answer, before @ weights
-        for i, number in enumerate(ignored[block]):
-            counts[start + i] -= sum(int(before[i, text]) * count for text, count in number.items())
+        similarity[block] = of_answer
+        counts[block] = before @ weights
+        for i, copies_of_text in enumerate(ignored[block]):
+            counts[start + i] -= sum(int(before[i, text]) * count for text, count in copies_of_text.items())
     return similarity, counts
 
 
@@ -97,15 +102,19 @@ class PairsTask(TableTask):
     @property
     def protocol(self) -> dict[str, Any]:
         """Every choice that moves the score besides table and model."""
-        own = "no answer, unless it is the anchor's positive"
-        choices = {"similarity": self.similarity, "ties": ANCHOR_TIES, "text of the anchor": own}
-        return {**choices, "cutoffs": list(RECALL_CUTOFFS)}
+        return {
+            "similarity": self.similarity,
+            "ties": ANCHOR_TIES,
+            "text of the anchor": "no answer, unless it is the anchor's positive",
+            "cutoffs": list(RECALL_CUTOFFS),
+        }
 
     @cached_property
     def _positives(self) -> dict[str, list[str]]:
         """The distinct positives of each anchor."""
         positives: dict[str, dict[str, None]] = {}
-        for anchor, positive in zip(*self.table.texts[:2], strict=True):
+        anchor_texts, positive_texts = self.table.texts[:2]
+        for anchor, positive in zip(anchor_texts, positive_texts, strict=True):
             positives.setdefault(anchor, {})[positive] = None
         return {anchor: list(texts) for anchor, texts in positives.items()}
 
@@ -116,24 +125,24 @@ class PairsTask(TableTask):
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Rank the positives of each anchor; the roles are encoded here, with their prompts."""
-        anchors, corpus = list(self._positives), list(self._corpus)
+        anchors = list(self._positives)
+        corpus = list(self._corpus)
         queries, documents = self.by_role(model, anchors, corpus)
-        relevant = [[self._corpus[text] for text in texts] for texts in self._positives.values()]
+        relevant = []
+        for texts in self._positives.values():
+            relevant.append([self._corpus[text] for text in texts])
         own = [self._corpus.get(anchor, -1) for anchor in anchors]
         ranks = positive_ranks(queries.of(anchors), documents.of(corpus), relevant, own, self.similarity)
-        reciprocal = np.array([1 / found[0] if found[0] <= RECALL_CUTOFFS[-1] else 0.0 for found in ranks])
-        recalls = {f"recall@{k}": float(np.mean([np.mean(found <= k) for found in ranks])) for k in RECALL_CUTOFFS}
-        details = {
-            "corpus": len(corpus),
-            "pairs": len(self.table),
-            "truncated": queries.truncated(anchors) + documents.truncated(corpus),
-            "zero_vectors": queries.zero(anchors) + documents.zero(corpus),
-        }
-        metrics = {"mrr@10": float(reciprocal.mean()), **recalls}
+        best = np.array([of_anchor[0] for of_anchor in ranks])
+        reciprocal = np.where(best <= RECALL_CUTOFFS[-1], 1 / best, 0.0)
+        metrics = {"mrr@10": float(reciprocal.mean())}
+        for k in RECALL_CUTOFFS:
+            shares = [np.mean(of_anchor <= k) for of_anchor in ranks]
+            metrics[f"recall@{k}"] = float(np.mean(shares))
+        details = {"corpus": len(corpus), "pairs": len(self.table), **role_counts(queries, documents)}
         score = TaskScore(self.name, PAIRS.name, metrics, ("mrr@10",), details)
         if self.draws:
-            draws = significance.mean_draws(reciprocal, self.draws, stream=self.stream)
-            score = replace(score, draws={"mrr@10": draws}, intervals={"mrr@10": significance.interval(draws)})
+            score = score.with_samples(significance.mean_draws(reciprocal, self.draws, stream=self.stream))
         return score.of_own_data(len(anchors))
 
 
@@ -153,20 +162,28 @@ def positive_ranks(
         own: row of the text that equals each anchor, which is no answer to it unless it is one of its positives, or -1.
         similarity: of anchor and text.
     """
-    for vectors in (queries, corpus):
-        require_finite(vectors)
-    anchor = [i for i, rows in enumerate(relevant) for _ in rows]
-    of_anchor = [
-        dict.fromkeys([*rows, *([text] if text >= 0 else [])], 1) for rows, text in zip(relevant, own, strict=True)
-    ]
-    compared, texts = prepared(queries, similarity), prepared(corpus, similarity)
-    answer, ignored = [row for rows in relevant for row in rows], [of_anchor[i] for i in anchor]
-    nearness, others = texts_before(compared[anchor], texts, answer, ignored, np.ones(len(texts), np.int64))
-    ranks, end = [], 0
+    require_finite(queries)
+    require_finite(corpus)
+    anchors: list[int] = []
+    answers: list[int] = []
+    ignored: list[dict[int, int]] = []
+    for anchor, (rows, own_row) in enumerate(zip(relevant, own, strict=True)):
+        not_counted = dict.fromkeys(rows, 1)
+        if own_row >= 0:
+            not_counted[own_row] = 1
+        anchors += [anchor] * len(rows)
+        answers += rows
+        ignored += [not_counted] * len(rows)
+    texts = prepared(corpus, similarity)
+    copies = np.ones(len(texts), np.int64)
+    nearness, before = texts_before(prepared(queries, similarity)[anchors], texts, answers, ignored, copies)
+    ranks = []
+    start = 0
     for rows in relevant:
-        start, end = end, end + len(rows)
-        best_first = np.argsort(-nearness[start:end], kind="stable")
-        ranks.append(others[start:end][best_first] + np.arange(1, len(rows) + 1))
+        part = slice(start, start + len(rows))
+        best_first = np.argsort(-nearness[part], kind="stable")
+        ranks.append(before[part][best_first] + np.arange(1, len(rows) + 1))
+        start += len(rows)
     return ranks
 
 
@@ -201,23 +218,33 @@ class InDomainTask:
         """Rank the sentences by their similarity to each query."""
         ranks, best = in_domain_ranks(self.pairs, vectors, self.exclude, self.similarity)
         corpus = self.pairs.texts[1] if self.exclude == "s2-only" else self.texts
-        among = {f"recall@{k}": _among(ranks, k) for k in self.cutoffs}
+        metrics: dict[str, float] = {}
+        bounds: dict[str, float] = {}
+        intervals: dict[str, tuple[float, float]] = {}
+        draws: dict[str, significance.Floats] = {}
+        for k in self.cutoffs:
+            metric = f"recall@{k}"
+            hits = _among(ranks, k)
+            metrics[metric] = 100 * float(hits.mean())
+            bounds[metric] = 100 * float(_among(best, k).mean())
+            intervals[metric] = significance.accuracy_interval(hits)
+            draws[metric] = 100 * significance.mean_draws(hits.astype(np.float64))
         return TaskScore(
             task=self.name,
             kind=IN_DOMAIN.name,
-            metrics={metric: 100 * float(hits.mean()) for metric, hits in among.items()},
-            headline=tuple(among),
+            metrics=metrics,
+            headline=tuple(metrics),
             details={
                 "queries": len(ranks),
                 "corpus": len(corpus),
                 "distinct": len(set(corpus)),
                 "exclude": self.exclude,
-                "bounds": {f"recall@{k}": 100 * float(_among(best, k).mean()) for k in self.cutoffs},
+                "bounds": bounds,
                 "truncated": vectors.truncated(self.texts),
                 "zero_vectors": vectors.zero(list(set(self.texts))),
             },
-            intervals={metric: significance.accuracy_interval(hits) for metric, hits in among.items()},
-            draws={metric: 100 * significance.mean_draws(hits.astype(np.float64)) for metric, hits in among.items()},
+            intervals=intervals,
+            draws=draws,
         )
 
 
@@ -236,7 +263,7 @@ def positive_choice(pairs: LabelledTable) -> str:
     count = positive_pairs(pairs).sum()
     if len(pairs) == 1:
         raise InputError(f"{pairs.name} has one pair only: there is nothing to tell its second sentence from")
-    if len({text for texts in pairs.texts for text in texts}) == 1:
+    if len(set().union(*pairs.texts)) == 1:
         raise InputError(f"{pairs.name}: all sentences are equal, so there is nothing to find")
     if pairs.values is None:
         return f"all {count} pairs"
@@ -255,20 +282,30 @@ def in_domain_ranks(
         The ranks of this model, and the best possible ones: those of a model to which each text is most similar to
         itself and next to its second sentence.
     """
-    first, second = (np.array([vectors.rows[text] for text in side]) for side in pairs.texts)
+    first_texts, second_texts = pairs.texts
+    first = np.array([vectors.rows[text] for text in first_texts])
+    second = np.array([vectors.rows[text] for text in second_texts])
     corpus = second if exclude == "s2-only" else np.concatenate([first, second])
     copies = np.bincount(corpus, minlength=len(vectors.vectors))
-    queries, gold = first[positive_pairs(pairs)], second[positive_pairs(pairs)]
-    texts, ignored = prepared(vectors.vectors, similarity), []
-    for query, answer in zip(queries.tolist(), gold.tolist(), strict=True):
-        own = {} if exclude == "s2-only" else {query: 1 if exclude == "own" else int(copies[query])}
-        ignored.append({**own, answer: int(copies[answer])})
-    ranks = 1 + texts_before(texts[queries], texts, gold, ignored, copies)[1]
-    # the copies of the query's text alone can make the best possible rank greater than 1
-    copies_before = {"own": copies[queries] - 1, "s2-only": copies[queries]}.get(exclude, np.zeros_like(queries))
-    best = np.where(queries == gold, 1, 1 + copies_before)
-    excluded = (queries == gold) & (exclude == "equal-text")
-    return np.where(excluded, 0, ranks), np.where(excluded, 0, best)
+    is_positive = positive_pairs(pairs)
+    queries = first[is_positive]
+    gold = second[is_positive]
+    # Of the copies of the query's text, some are not counted, and the others can stand before any answer
+    if exclude == "s2-only":
+        not_counted = np.zeros_like(queries)
+    elif exclude == "own":
+        not_counted = np.ones_like(queries)
+    else:
+        not_counted = copies[queries]
+    ignored = []
+    for query, count, answer in zip(queries.tolist(), not_counted.tolist(), gold.tolist(), strict=True):
+        ignored.append({query: count, answer: int(copies[answer])})
+    texts = prepared(vectors.vectors, similarity)
+    _, before = texts_before(texts[queries], texts, gold, ignored, copies)
+    is_copy = queries == gold
+    best = np.where(is_copy, 1, 1 + copies[queries] - not_counted)
+    excluded = is_copy & (exclude == "equal-text")
+    return np.where(excluded, 0, 1 + before), np.where(excluded, 0, best)
 
 
 def _among(ranks: Rows, k: int) -> npt.NDArray[np.bool_]:

@@ -140,14 +140,18 @@ def stratified(y: Rows, folds: int, groups: Rows | None = None) -> list[tuple[Ro
     fewest = int(np.bincount(y).min())
     if fewest < folds:
         raise InputError(f"a class has {fewest} training examples, too few for {folds} folds")
-    if groups is not None:
-        count = len(np.unique(groups))
+    no_features = np.zeros(len(y))
+    if groups is None:
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=TOOLKIT_SEED)
+        return list(splitter.split(no_features, y))
+    count = len(np.unique(groups))
+    splits: list[tuple[Rows, Rows]] = []
+    if count >= folds:
         grouped = StratifiedGroupKFold(folds, shuffle=True, random_state=TOOLKIT_SEED)
-        found = list(grouped.split(np.zeros(len(y)), y, groups)) if count >= folds else []
-        if not found or not all(len(test) for _, test in found):
-            raise InputError(f"{count} groups to train and test on are too few, or too unequal, for {folds} folds")
-        return found
-    return list(StratifiedKFold(folds, shuffle=True, random_state=TOOLKIT_SEED).split(np.zeros(len(y)), y))
+        splits = list(grouped.split(no_features, y, groups))
+    if not splits or any(len(test) == 0 for _, test in splits):
+        raise InputError(f"{count} groups to train and test on are too few, or too unequal, for {folds} folds")
+    return splits
 
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -175,11 +179,10 @@ class GradientTrainer:
         return L2
 
     def last_fold(self, rows: Rows) -> Fold:
-        """Hold out the first 5 % of the shuffled rows."""
+        """Hold out the first 5 % of the shuffled rows, which stop the training."""
         order = np.random.RandomState(TOOLKIT_SEED).permutation(len(rows))
-        # Share of the training examples that is held out to stop the last training of a task without development set.
         count = max(int(0.05 * len(rows)), 1)
-        return Fold(rows[order[count:]], rows[order[:count]], drawn=len(rows))
+        return Fold(train=rows[order[count:]], dev=rows[order[:count]], drawn=len(rows))
 
     def describe(self) -> dict[str, Any]:
         """Return the choices that move a score."""
@@ -217,7 +220,10 @@ class _Together:
     def __init__(self, trainer: GradientTrainer, grid: Grid) -> None:
         import torch
 
-        self.trainer, self.classes, self.folds, self.runs = trainer, grid.classes, grid.folds, grid.runs
+        self.trainer = trainer
+        self.classes = grid.classes
+        self.folds = grid.folds
+        self.runs = grid.runs
         self.x = with_ones(grid.x)
         self.one_hot = torch.nn.functional.one_hot(torch.from_numpy(grid.y), self.classes).float()
         self.rows = torch.from_numpy(np.stack([fold.train for fold in self.folds]))
@@ -240,7 +246,8 @@ class _Together:
 
     def run(self, finished: Step) -> tuple[Floats, npt.NDArray[np.float64]]:
         """Return the best weights ``[folds, penalties, dim + 1, classes]`` and their accuracy on `dev`."""
-        count, width = len(self.folds), self.weight.shape[2]
+        count = len(self.folds)
+        width = self.weight.shape[2]
         best = np.full((count, self.runs), -1, np.int64)
         best_weights = np.zeros((count, self.runs, width, self.classes), np.float32)
         worse = np.zeros((count, self.runs), np.int64)
@@ -250,19 +257,23 @@ class _Together:
             for _ in range(self.trainer.epoch_size):
                 self._epoch()
             epochs += self.trainer.epoch_size
-            right, going_before = self._right(), int(going.sum())
-            weights = self.weight.view(len(self.weight), self.runs, self.classes, -1).transpose(2, 3).numpy().copy()
+            right = self._right()
+            going_before = int(going.sum())
+            by_run = self.weight.view(len(self.weight), self.runs, self.classes, -1)
+            weights = by_run.transpose(2, 3).numpy().copy()
             for place, fold in enumerate(self.active.tolist()):
                 better = going[fold] & (right[place] > best[fold])
                 best[fold][better] = right[place][better]
                 best_weights[fold][better] = weights[place][better]
                 not_better = going[fold] & ~better
-                going[fold] &= ~(not_better & (worse[fold] >= self.trainer.tenacity))
+                stopped = not_better & (worse[fold] >= self.trainer.tenacity)
+                going[fold] &= ~stopped
                 worse[fold][not_better] += 1
             finished(going_before - int(going.sum()))
             self._remove_stopped(going)
         finished(int(going.sum()))
-        return best_weights, best / np.array([[len(fold.dev)] for fold in self.folds])
+        dev_sizes = np.array([len(fold.dev) for fold in self.folds])
+        return best_weights, best / dev_sizes[:, None]
 
     def _epoch(self) -> None:
         import torch
@@ -271,11 +282,12 @@ class _Together:
         for start in range(0, len(order), self.trainer.batch_size):
             rows = self.rows[:, order[start : start + self.trainer.batch_size]]
             folds, batch = rows.shape
-            x = self.x.index_select(0, rows.flatten()).view(folds, batch, -1)
-            target = self.one_hot.index_select(0, rows.flatten()).view(folds, 1, batch, -1).transpose(2, 3)
+            every_row = rows.flatten()
+            x = self.x.index_select(0, every_row).view(folds, batch, -1)
+            target = self.one_hot.index_select(0, every_row).view(folds, 1, batch, -1).transpose(2, 3)
             scores = torch.bmm(self.weight, x.transpose(1, 2)).view(folds, self.runs, self.classes, batch)
-            slope = ((torch.softmax(scores, dim=2) - target) / batch).flatten(1, 2)
-            self.weight.grad = torch.baddbmm(self.weight * self.penalty, slope, x)
+            error = (torch.softmax(scores, dim=2) - target) / batch
+            self.weight.grad = torch.baddbmm(self.weight * self.penalty, error.flatten(1, 2), x)
             self.optimizer.step()
 
     def _right(self) -> Rows:
@@ -286,8 +298,9 @@ class _Together:
         for weight, fold in zip(self.weight, self.active.tolist(), strict=True):
             dev = torch.from_numpy(self.folds[fold].dev)
             scores = weight @ self.x.index_select(0, dev).T
-            guess = scores.view(self.runs, self.classes, len(dev)).argmax(dim=1)
-            right.append((guess == self.one_hot[dev].argmax(dim=1)).sum(dim=1))
+            predicted = scores.view(self.runs, self.classes, len(dev)).argmax(dim=1)
+            labels = self.one_hot[dev].argmax(dim=1)
+            right.append((predicted == labels).sum(dim=1))
         return torch.stack(right).numpy()
 
     def _remove_stopped(self, going: npt.NDArray[np.bool_]) -> None:
@@ -298,11 +311,13 @@ class _Together:
         if is_active.all() or not is_active.any():
             return
         places = torch.from_numpy(np.flatnonzero(is_active))
-        state = {
-            name: value[places] if torch.is_tensor(value) and value.ndim else value
-            for name, value in self.optimizer.state[self.weight].items()
-        }
-        self.weight, self.penalty = self.weight[places], self.penalty[places]
-        self.rows, self.active = self.rows[places], self.active[is_active]
+        state = dict(self.optimizer.state[self.weight])
+        for name, value in state.items():
+            if torch.is_tensor(value) and value.ndim:  # moments have a row for each fold, the number of steps has none
+                state[name] = value[places]
+        self.weight = self.weight[places]
+        self.penalty = self.penalty[places]
+        self.rows = self.rows[places]
+        self.active = self.active[is_active]
         self.optimizer = self._optimizer()
         self.optimizer.state[self.weight] = state

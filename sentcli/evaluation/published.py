@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,16 +63,22 @@ class Published:
 
     def source_of(self, compared: Iterable[str], kind: ScoreKind, tasks: Iterable[str]) -> str:
         """Return the source of the scores that are compared: some of `tasks`, and perhaps their ``average``."""
-        sources = [self.sources.get(_key(task, kind, tasks)) for task in compared]
-        return self.source if None in sources else "; ".join(dict.fromkeys(map(str, sources))) or self.source
+        sources: dict[str, None] = {}
+        for task in compared:
+            source = self.sources.get(_key(task, kind, tasks))
+            if source is None:
+                return self.source
+            sources[source] = None
+        return "; ".join(sources) or self.source
 
 
 def _key(task: str, kind: ScoreKind, tasks: Iterable[str]) -> str:
     """Return the key in `Published.scores` of a task, or of the ``average`` of `tasks`, empty if none prints that."""
     if task == AVERAGE:
-        measured = kind.name, frozenset(_task(one, kind) for one in tasks)
+        measured = (kind.name, frozenset(_task(one, kind) for one in tasks))
         return next((key for key, averaged in AVERAGES.items() if averaged == measured), "")
-    return f"{PREFIXES.get(kind.name, '')}{_task(task, kind)}"
+    prefix = PREFIXES.get(kind.name, "")
+    return prefix + _task(task, kind)
 
 
 def _task(task: str, kind: ScoreKind) -> str:
@@ -85,33 +91,41 @@ def published() -> dict[str, Published]:
 
     systems = {}
     for recipe in map(load_recipe, recipe_names()):
-        if recipe.published:
-            scores = {FULL_NAMES.get(task, task): float(score.value) for task, score in recipe.published.items()}
-            sources = {FULL_NAMES.get(task, task): score.source for task, score in recipe.published.items()}
-            main = [source for task, source in sources.items() if not task.startswith(tuple(PREFIXES.values()))]
-            source = "; ".join(dict.fromkeys(main or sources.values()))
-            systems[recipe.name] = Published(recipe.name, recipe.title, source, scores, sources)
+        if not recipe.published:
+            continue
+        printed = _by_full_name(recipe.published)
+        scores = {task: float(score.value) for task, score in printed.items()}
+        sources = {task: score.source for task, score in printed.items()}
+        main = [source for task, source in sources.items() if not task.startswith(tuple(PREFIXES.values()))]
+        source = "; ".join(dict.fromkeys(main or sources.values()))
+        systems[recipe.name] = Published(recipe.name, recipe.title, source, scores, sources)
     tables = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
-    for name, system in tables.items():
-        scores = {FULL_NAMES.get(task, task): float(score) for task, score in system["scores"].items()}
-        sources = {FULL_NAMES.get(task, task): source for task, source in system.get("sources", {}).items()}
-        systems[name] = Published(name, system["title"], system["source"], scores, sources)
+    for name, table in tables.items():
+        scores = {task: float(score) for task, score in _by_full_name(table["scores"]).items()}
+        sources = _by_full_name(table.get("sources", {}))
+        systems[name] = Published(name, table["title"], table["source"], scores, sources)
     return dict(sorted(systems.items()))
+
+
+def _by_full_name(by_task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping by the full names of tasks, of one by their names in papers."""
+    return {FULL_NAMES.get(task, task): value for task, value in by_task.items()}
 
 
 def with_titles(scores: Sequence[ModelScores]) -> list[ModelScores]:
     """Return scores whose comparison with a published system has title and source, which an older file may lack."""
-    titled = []
-    for each in scores:
-        against = each.against
-        if against and not {"title", "source"} <= against.keys():
-            titles = {"title": against["name"], "source": ""}
-            system = published().get(against["name"])
-            if system is not None:
-                titles = {"title": system.title, "source": system.source}
-            each = each.with_entries({"against": titles | dict(against)})
-        titled.append(each)
-    return titled
+    return [_with_title(of_model) for of_model in scores]
+
+
+def _with_title(scores: ModelScores) -> ModelScores:
+    against = scores.against
+    if not against or {"title", "source"} <= against.keys():
+        return scores
+    titles = {"title": against["name"], "source": ""}
+    system = published().get(against["name"])
+    if system is not None:
+        titles = {"title": system.title, "source": system.source}
+    return scores.with_entries({"against": titles | dict(against)})
 
 
 def find(name: str) -> Published:
@@ -121,13 +135,13 @@ def find(name: str) -> Published:
         InputError: if there is no system of that name, or the results are not those of one model.
     """
     systems = published()
-    if name not in systems and Path(name).exists():
+    if name in systems:
+        return systems[name]
+    if Path(name).exists():
         return of_mteb(Path(name))
-    if name not in systems:
-        raise InputError(
-            f"no published scores of {name!r}{nearest(name, list(systems))}; --against list names all {len(systems)}"
-        )
-    return systems[name]
+    raise InputError(
+        f"no published scores of {name!r}{nearest(name, list(systems))}; --against list names all {len(systems)}"
+    )
 
 
 def of_mteb(path: Path) -> Published:
@@ -136,19 +150,26 @@ def of_mteb(path: Path) -> Published:
     Raises:
         InputError: if they are of several models, or it is another file.
     """
-    if not path.is_dir() and not is_mteb(read_json(path)):
-        raise InputError(
-            f"--against {path}: no results of mteb; 'sentcli report' shows scores of sentcli beside each other"
-        )
-    measured = read_mteb_folder(path) if path.is_dir() else read_mteb(read_json(path), path)
-    models = {(scores.model, scores.environment["revision"]) for scores in measured}
+    if path.is_dir():
+        results = read_mteb_folder(path)
+    else:
+        value = read_json(path)
+        if not is_mteb(value):
+            raise InputError(
+                f"--against {path}: no results of mteb; 'sentcli report' shows scores of sentcli beside each other"
+            )
+        results = read_mteb(value, path)
+    models = {(scores.model, scores.environment["revision"]) for scores in results}
     if len(models) > 1:
-        shown = ", ".join(sorted(f"{model} at {revision}" for model, revision in models))
-        raise InputError(f"--against {path}: results of {len(models)} models or revisions ({shown}): name those of one")
-    tasks = [task for scores in measured for task in scores.tasks]
+        names = ", ".join(sorted(f"{model} at {revision}" for model, revision in models))
+        raise InputError(f"--against {path}: results of {len(models)} models or revisions ({names}): name those of one")
+    tasks: list[TaskScore] = []
+    for scores in results:
+        tasks += scores.tasks
     model, revision = models.pop()
     title = model if revision is None else f"{model} at {short(revision)}"
-    return Published(model, title, f"mteb {measured[0].environment['mteb']}", _of_tasks(tasks))
+    version = results[0].environment["mteb"]
+    return Published(model, title, f"mteb {version}", _of_tasks(tasks))
 
 
 def _of_tasks(tasks: Sequence[TaskScore]) -> dict[str, float]:
@@ -159,9 +180,10 @@ def _of_tasks(tasks: Sequence[TaskScore]) -> dict[str, float]:
         scores[_key(task.task, kind, ())] = task.value * kind.scale
     for key, (kind_name, names) in AVERAGES.items():
         kind = SCORE_KINDS[kind_name]
-        of_kind = [task for task in tasks if task.kind == kind_name]
-        averaged = [task for task in of_kind if _task(task.task, kind) in names]
-        mean = average(averaged, kind) if len(averaged) == len(names) else None
+        averaged = [task for task in tasks if task.kind == kind_name and _task(task.task, kind) in names]
+        if len(averaged) != len(names):
+            continue
+        mean = average(averaged, kind)
         if mean is not None:
             scores[key] = mean * kind.scale
     return scores
@@ -178,7 +200,7 @@ def require(system: Published, kind: ScoreKind, tasks: Iterable[str]) -> None:
         raise InputError(f"nothing is printed of {system.name} for {', '.join(sorted(names))}")
 
 
-def compare(
+def compare_with_published(
     system: Published, kind: ScoreKind, values: dict[str, list[float]], intervals: dict[str, tuple[float, float]]
 ) -> dict[str, Any]:
     """Compare measured with published scores.
@@ -201,7 +223,13 @@ def compare(
         score = system.score(task, kind, names)
         if score is None:
             continue
-        interval = _further_seeds(measured) if len(measured) > 1 else intervals.get(task)
+        interval = intervals.get(task)
+        if len(measured) > 1:
+            interval = _further_seeds(measured)
+        within = None
+        if interval is not None:
+            low, high = interval
+            within = low <= score <= high
         mean = float(np.mean(measured))
         tasks[task] = {
             "task": task,
@@ -210,7 +238,7 @@ def compare(
             "range": interval,
             "runs": len(measured),
             "difference": mean - score,
-            "within": None if interval is None else interval[0] <= score <= interval[1],
+            "within": within,
         }
     return {"name": system.name, "title": system.title, "source": system.source_of(tasks, kind, names), "tasks": tasks}
 
@@ -219,6 +247,7 @@ def _further_seeds(values: list[float]) -> tuple[float, float]:
     """Return the prediction interval of 95 % of further runs, if runs are normally distributed."""
     from scipy.stats import t
 
-    mean, n = float(np.mean(values)), len(values)
+    mean = float(np.mean(values))
+    n = len(values)
     spread = float(t.ppf(0.975, n - 1)) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / n)
     return mean - spread, mean + spread

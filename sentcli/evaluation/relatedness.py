@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
-from sentcli.evaluation.transfer import joined
+from sentcli.evaluation.transfer import pair_features
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5
@@ -59,19 +60,13 @@ class GradedTask:
     @property
     def texts(self) -> list[str]:
         """Every sentence of every pair."""
-        return [text for pairs in self.splits.values() for text in (*pairs.first, *pairs.second)]
+        return list(chain.from_iterable(pairs.texts for pairs in self.splits.values()))
 
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return [
-            "head",
-            HEAD_PROTOCOL,
-            self.draws,
-            self.name,
-            self.kind.name,
-            digest(sts.content(list(self.splits.values()))),
-        ]
+        content = digest(sts.content(list(self.splits.values())))
+        return ["head", HEAD_PROTOCOL, self.draws, self.name, self.kind.name, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train the head on pooled vectors that are not normalised, and score its expected grades of the test pairs.
@@ -79,15 +74,22 @@ class GradedTask:
         Raises:
             SentcliError: if the head predicts the same for all pairs.
         """
-        x = {split: joined(vectors.of(pairs.first), vectors.of(pairs.second)) for split, pairs in self.splits.items()}
+        features = {}
+        for split, pairs in self.splits.items():
+            features[split] = pair_features(vectors.of(pairs.first), vectors.of(pairs.second))
         gold = {split: pairs.gold for split, pairs in self.splits.items()}
         with console.counting(f"{self.name}: epochs", MAX_EPOCHS + EPOCHS_OF_A_ROUND) as finished:
-            predicted, dev = train(x["train"], gold["train"], x["dev"], gold["dev"], x["test"], finished)
-        score = sts.correlations(self.name, [(self.name, predicted, gold["test"])], self.draws)
-        tested = [*self.splits["test"].first, *self.splits["test"].second]
-        score.details.update(truncated=vectors.truncated(self.texts), zero_vectors=vectors.zero(tested))
-        trained = {"dev_pearson": dev, "mse": float(np.mean((predicted - gold["test"]) ** 2))}
-        return replace(score, kind=self.kind.name, metrics=score.metrics | trained)
+            predicted, dev_pearson = train(
+                features["train"], gold["train"], features["dev"], gold["dev"], features["test"], finished
+            )
+        test = self.splits["test"]
+        score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.draws)
+        details = {
+            "truncated": vectors.truncated(self.texts),
+            "zero_vectors": vectors.zero(test.texts),
+        }
+        metrics = {"dev_pearson": dev_pearson, "mse": float(np.mean((predicted - test.gold) ** 2))}
+        return replace(score, kind=self.kind.name, metrics=score.metrics | metrics, details=score.details | details)
 
 
 def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedTask]:
@@ -101,16 +103,21 @@ def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedT
         if name not in sts.SPLITS:
             hint = f"{nearest(name, list(sts.SPLITS))}; one of: {', '.join(sts.SPLITS)}"
             raise InputError(f"{name} has no training split for a head{hint}")
-        splits = {split: _sorted(sts.load_task(data, name, split)[0]) for split in ("train", "dev", "test")}
+        splits = {}
+        for split in ("train", "dev", "test"):
+            (pairs,) = sts.load_task(data, name, split)
+            splits[split] = _sorted(pairs)
         tasks.append(GradedTask(name, splits, **options))
     return tasks
 
 
 def _sorted(pairs: sts.Pairs) -> sts.Pairs:
-    rows = zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True)
-    ordered = sorted(rows, key=lambda row: (len(row[0].split()), len(row[1].split()), row[2]))
-    first, second, gold = zip(*ordered, strict=True)
-    return sts.Pairs(pairs.name, list(first), list(second), np.array(gold))
+    """Return pairs ordered by the numbers of tokens of both sentences, and by the score."""
+
+    def order(row: int) -> tuple[int, int, float]:
+        return len(pairs.first[row].split()), len(pairs.second[row].split()), float(pairs.gold[row])
+
+    return pairs.of_rows(sorted(range(len(pairs)), key=order))
 
 
 def grades(scores: npt.NDArray[np.float64]) -> Floats:
@@ -145,22 +152,30 @@ def train(
     import torch
     from scipy.stats import pearsonr
 
-    head, shuffles = _Head(x, grades(gold)), np.random.RandomState(TOOLKIT_SEED)
-    on_dev, on_test = with_ones(dev_x), with_ones(test_x)
-    best, predicted, worse, epochs = -2.0, head.expected(on_test), 0, 0
+    head = _Head(x, grades(gold))
+    shuffles = np.random.RandomState(TOOLKIT_SEED)
+    on_dev = with_ones(dev_x)
+    on_test = with_ones(test_x)
+    best = -2.0
+    predicted = head.expected(on_test)
+    worse = 0
+    epochs = 0
     while epochs <= MAX_EPOCHS:
         for _ in range(EPOCHS_OF_A_ROUND):
             head.epoch(torch.from_numpy(shuffles.permutation(len(x))))
         epochs += EPOCHS_OF_A_ROUND
         finished(EPOCHS_OF_A_ROUND)
         dev_predicted = head.expected(on_dev)
-        pearson = float(pearsonr(dev_predicted, dev_gold).statistic) if np.ptp(dev_predicted) > 0 else 0.0
+        pearson = 0.0
+        if np.ptp(dev_predicted) > 0:
+            pearson = float(pearsonr(dev_predicted, dev_gold).statistic)
         if pearson > best:
-            best, predicted = pearson, head.expected(on_test)
-        else:
-            if worse >= TENACITY:
-                break
+            best = pearson
+            predicted = head.expected(on_test)
+        elif worse < TENACITY:
             worse += 1
+        else:
+            break
     return predicted, 100 * best
 
 
@@ -170,15 +185,18 @@ class _Head:
     def __init__(self, x: Floats, target: Floats) -> None:
         import torch
 
-        self.x, self.target = with_ones(x), torch.from_numpy(target)
+        self.x = with_ones(x)
+        self.target = torch.from_numpy(target)
         self.weight = first_weights(x.shape[1], GRADES)
         self.optimizer = torch.optim.Adam([self.weight], fused=True)
 
     def epoch(self, order: Any) -> None:
         """Take a step for each batch of rows in `order`."""
-        x, target = self.x[order], self.target[order]
+        x = self.x[order]
+        target = self.target[order]
         for start in range(0, len(order), BATCH_SIZE):
-            batch, goal = x[start : start + BATCH_SIZE], target[start : start + BATCH_SIZE]
+            batch = x[start : start + BATCH_SIZE]
+            goal = target[start : start + BATCH_SIZE]
             share = (batch @ self.weight.T).softmax(dim=1)
             slope = share * (share - goal)
             slope = (slope - share * slope.sum(dim=1, keepdim=True)) * (2 / goal.numel())
@@ -187,4 +205,5 @@ class _Head:
 
     def expected(self, x: Any) -> npt.NDArray[np.float64]:
         """Return the expected grade ``[n]``."""
-        return (x @ self.weight.T).softmax(dim=1).numpy() @ np.arange(1.0, GRADES + 1)
+        shares = (x @ self.weight.T).softmax(dim=1).numpy()
+        return shares @ np.arange(1.0, GRADES + 1)

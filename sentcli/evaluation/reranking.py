@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,11 @@ class EvaluatedReranker:
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """Return the choices that move a score."""
-        named = {f"rerank_{key}": value for key, value in exported.provenance(self.spec).items()}
-        return {"rerank": self.name, "rerank_depth": self.depth, **named}
+        """The choices that move a score."""
+        choices = {"rerank": self.name, "rerank_depth": self.depth}
+        for key, value in exported.provenance(self.spec).items():
+            choices[f"rerank_{key}"] = value
+        return choices
 
     @cached_property
     def model(self) -> Reranker:
@@ -68,11 +70,11 @@ class EvaluatedReranker:
         """Score pairs of query and document, or read their scores from the cache ``[n]``."""
         encoder = self.model.encoder  # before there is a bar
         texts = [pair_text(*pair) for pair in pairs]
-        distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         store = VectorStore(digest([self.key, encoder.describe()]), fresh=self.rerun)
-        with console.encoding("reranking", len(distinct)) as progress:
-            vectors = store.encode(encoder, list(distinct), progress).vectors
-        return np.asarray(vectors[[distinct[text] for text in texts], 0])
+        with console.encoding("reranking", len(rows)) as progress:
+            vectors = store.encode(encoder, list(rows), progress).vectors
+        return np.asarray(vectors[[rows[text] for text in texts], 0])
 
     def reordered(self, data: RetrievalSet, hits: Neighbours) -> Neighbours:
         """Return the hits of a set's queries, the first of them by the scores of the cross-encoder.
@@ -80,25 +82,30 @@ class EvaluatedReranker:
         The others stay behind in their order, with scores that fall by 1 from one to the next.
         """
         first = hits.positions[:, : self.depth]
-        places = np.unique(first[first >= 0]).tolist()
-        texts = {place: row.text for place, row in zip(places, SetRows(data).take(places), strict=True)}
-        asked = zip(data.queries.values(), first.tolist(), strict=True)
-        scores = self.scores([(query, texts[place]) for query, found in asked for place in found if place >= 0])
-        of_first = np.full(first.shape, -np.inf, np.float32)
-        of_first[first >= 0] = scores
-        order = np.argsort(-of_first, axis=1, kind="stable")
-        positions, all_scores = hits.positions.copy(), np.empty(hits.scores.shape, np.float32)
+        is_hit = first >= 0
+        rows = np.unique(first[is_hit]).tolist()
+        documents = dict(zip(rows, SetRows(data).take(rows), strict=True))
+        pairs: list[tuple[str, str]] = []
+        for query, found in zip(data.queries.values(), first.tolist(), strict=True):
+            pairs += [(query, documents[row].text) for row in found if row >= 0]
+        pair_scores = self.scores(pairs)
+        first_scores = np.full(first.shape, -np.inf, np.float32)
+        first_scores[is_hit] = pair_scores
+        order = np.argsort(-first_scores, axis=1, kind="stable")
+        positions = hits.positions.copy()
         positions[:, : self.depth] = np.take_along_axis(first, order, 1)
-        all_scores[:, : self.depth] = np.take_along_axis(of_first, order, 1)
-        lowest = np.floor(scores.min(initial=0))
-        all_scores[:, self.depth :] = lowest - 1 - np.arange(max(hits.positions.shape[1] - self.depth, 0))
-        return Neighbours(positions, all_scores)
+        scores = np.empty(hits.scores.shape, np.float32)
+        scores[:, : self.depth] = np.take_along_axis(first_scores, order, 1)
+        lowest = np.floor(pair_scores.min(initial=0))
+        others = max(hits.positions.shape[1] - self.depth, 0)
+        scores[:, self.depth :] = lowest - 1 - np.arange(others)
+        return Neighbours(positions, scores)
 
     def milliseconds(self, data: RetrievalSet) -> float:
         """Measure what a query with `depth` hits takes, without the cache, on queries and documents of a set."""
         documents = list(islice(data.texts(), self.depth))
         queries = list(islice(data.queries.values(), max(MEASURED_PAIRS // self.depth, 1)))
-        pairs = [(query, document) for query in queries for document in documents]
+        pairs = list(product(queries, documents))
         self.model.scores(pairs[: usable_cores()])
         started = time.perf_counter()
         self.model.scores(pairs)

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,7 +79,11 @@ def known_sets() -> dict[str, SetFacts]:
 
 @cache
 def _names() -> dict[str, str]:
-    return {alias: facts.name for facts in known_sets().values() for alias in (facts.name, *facts.aliases)}
+    """Return the name of each known set by its name and its aliases."""
+    names = {}
+    for facts in known_sets().values():
+        names.update(dict.fromkeys((facts.name, *facts.aliases), facts.name))
+    return names
 
 
 def canonical(name: str) -> str:
@@ -132,20 +136,26 @@ class RetrievalSet:
     @property
     def without_relevant(self) -> int:
         """The number of judged queries without a relevant document; they score 0."""
-        return sum(not any(score > 0 for score in judgements.values()) for judgements in self.qrels.values())
+        return sum(max(judgements.values(), default=0) <= 0 for judgements in self.qrels.values())
 
     @property
     def findable(self) -> bool:
         """Whether at least one query has a relevant document in the corpus."""
-        ids = set(self.ids)
-        return any(score > 0 and key in ids for judged in self.qrels.values() for key, score in judged.items())
+        relevant: set[str] = set()
+        for judgements in self.qrels.values():
+            relevant.update(document for document, relevance in judgements.items() if relevance > 0)
+        return not relevant.isdisjoint(self.ids)
 
     @property
     def problems(self) -> list[str]:
         """What is wrong in the files but does not keep the set from being scored, as warnings."""
-        counts = {problem: getattr(self, attribute) for attribute, problem in PROBLEMS.items()}
-        changed = [f"{name} has changed since the set was made" for name in self.changed]
-        return [*(f"{count} {problem}" for problem, count in counts.items() if count), *changed]
+        problems = []
+        for attribute, problem in PROBLEMS.items():
+            count = getattr(self, attribute)
+            if count:
+                problems.append(f"{count} {problem}")
+        problems += [f"{name} has changed since the set was made" for name in self.changed]
+        return problems
 
     @cached_property
     def own_rows(self) -> dict[str, int]:
@@ -192,9 +202,9 @@ class SetRows:
 
     def take(self, positions: Sequence[int]) -> list[Document]:
         """Return the documents at these positions, in the order of the positions; the file is read through."""
-        wanted = set(positions)
-        found = {place: text for place, text in enumerate(self.texts()) if place in wanted}
-        return [Document(self.data.ids[place], found[place]) for place in positions]
+        rows = set(positions)
+        texts = {row: text for row, text in enumerate(self.texts()) if row in rows}
+        return [Document(self.data.ids[row], texts[row]) for row in positions]
 
     def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield all rows with some columns, as tables of Arrow."""
@@ -203,7 +213,8 @@ class SetRows:
         rows = zip(self.data.ids, self.texts(), strict=True)
         while block := list(islice(rows, BLOCK_DOCUMENTS)):
             ids, texts = zip(*block, strict=True)
-            yield pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())}).select(list(names))
+            table = pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())})
+            yield table.select(list(names))
 
 
 @dataclass(frozen=True)
@@ -226,7 +237,9 @@ class Collection:
             "split": self.split,
             "own_document": "left out" if self.facts.self_hits == "removed" else "kept",
         }
-        return choices | ({"forums": len(self.members)} if self.facts.forums else {})
+        if self.facts.forums:
+            choices["forums"] = len(self.members)
+        return choices
 
 
 def load_collection(folder: Path, split: str | None = None) -> Collection:
@@ -249,7 +262,8 @@ def load_collection(folder: Path, split: str | None = None) -> Collection:
             f"{folder}: {facts.title} is the mean of {len(facts.forums)} sets, and these are missing: "
             f"{', '.join(missing)}. --beir {folder}/NAME scores one of those that are there"
         )
-    return Collection(name, facts, {forum: load_set(folder / forum, split) for forum in facts.forums})
+    members = {forum: load_set(folder / forum, split) for forum in facts.forums}
+    return Collection(name, facts, members)
 
 
 def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
@@ -269,19 +283,23 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         )
     name = folder.resolve().name
     facts = facts_of(name)
-    split = split or facts.split
-    files = [_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")]
-    corpus, queries_file, qrels_file = files
+    if split is None:
+        split = facts.split
+    corpus_file = _file(folder, "corpus.jsonl")
+    queries_file = _file(folder, "queries.jsonl")
+    qrels_file = _file(folder, f"qrels/{split}.tsv")
     qrels, contradictory = read_qrels(qrels_file)
     queries = {key: str(record["text"]) for key, record in _records(queries_file)}
-    titled, is_empty = False, {}
-    for key, record in _records(corpus):
+    titled = False
+    is_empty: dict[str, bool] = {}
+    for key, record in _records(corpus_file):
         titled = titled or (facts.join_title and bool(record.get("title")))
         is_empty[key] = not document_text(record)
-    for path, entries in ((corpus, is_empty), (queries_file, queries)):
-        if not entries:
-            raise DataError(path, "the file is empty")
-    made = SetManifest.read(folder)
+    if not is_empty:
+        raise DataError(corpus_file, "the file is empty")
+    if not queries:
+        raise DataError(queries_file, "the file is empty")
+    manifest = SetManifest.read(folder)
     judged = {query: judgements for query, judgements in qrels.items() if query in queries}
     if not judged:
         raise InputError(f"{folder}: no query of qrels/{split}.tsv is in queries.jsonl")
@@ -289,19 +307,19 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
         name=name,
         split=split,
         facts=facts,
-        corpus=corpus,
-        digest=" ".join(map(file_digest, files)),
+        corpus=corpus_file,
+        digest=" ".join(map(file_digest, (corpus_file, queries_file, qrels_file))),
         ids=list(is_empty),
         queries={query: queries[query] for query in judged},
         qrels=judged,
         unjudged_queries=len(queries) - len(judged),
-        unknown_documents=sum(document not in is_empty for documents in judged.values() for document in documents),
+        unknown_documents=sum(document not in is_empty for document in chain.from_iterable(judged.values())),
         unknown_queries=len(qrels) - len(judged),
         contradictory=contradictory,
         empty_documents=sum(is_empty.values()),
         titled=titled,
-        trust=made.trust if made is not None else "",
-        changed=tuple(made.changed(folder)) if made is not None else (),
+        trust="" if manifest is None else manifest.trust,
+        changed=() if manifest is None else tuple(manifest.changed(folder)),
     )
 
 
@@ -314,18 +332,20 @@ def query_column(data: RetrievalSet, name: str) -> dict[str, str]:
     path = _file(data.corpus.parent, "queries.jsonl")
     columns = {}
     for key, record in _records(path):
-        if key in data.queries:
-            if name not in record:
-                others = ", ".join(sorted(record.keys() - {"_id", "text"})) or "none"
-                raise InputError(f"{path}: the query {key!r} has no {name!r} (--by); it has: {others}")
-            columns[key] = "" if record[name] is None else str(record[name])
+        if key not in data.queries:
+            continue
+        if name not in record:
+            others = ", ".join(sorted(record.keys() - {"_id", "text"})) or "none"
+            raise InputError(f"{path}: the query {key!r} has no {name!r} (--by); it has: {others}")
+        value = record[name]
+        columns[key] = "" if value is None else str(value)
     return columns
 
 
 def document_text(record: dict[str, Any], *, join_title: bool = True) -> str:
     """Return the text of a document that is encoded: title and text, joined by a blank as in BEIR."""
-    title = (record.get("title") or "") if join_title else ""
-    return f"{title} {record['text']}".strip()
+    title = record.get("title") if join_title else None
+    return f"{title or ''} {record['text']}".strip()
 
 
 def is_beir(folder: Path) -> bool:
@@ -340,20 +360,27 @@ def splits_of(folder: Path) -> list[str]:
 
 def beir_file(folder: Path, name: str) -> Path | None:
     """Return the path of a file of a set, which may be compressed, or None if it is missing."""
-    return next((path for end in ("", *PACKED) if (path := folder / f"{name}{end}").exists()), None)
+    for ending in ("", *PACKED):
+        path = folder / f"{name}{ending}"
+        if path.exists():
+            return path
+    return None
 
 
 def _file(folder: Path, name: str) -> Path:
-    if (found := beir_file(folder, name)) is not None:
-        regular(found)
-        return found
+    """Return the path of a file of a set, or raise an InputError that says what the folder has instead."""
+    path = beir_file(folder, name)
+    if path is not None:
+        regular(path)
+        return path
     hint = ""
     if name.startswith("qrels/"):
         splits = splits_of(folder)
         hint = f"; it has: {', '.join(splits)}" if splits else ", and nothing says which documents are relevant"
     elif name == "corpus.jsonl":
         sets = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and is_beir(entry))
-        hint = f"; it holds sets: {', '.join(sets)}" if sets else ""
+        if sets:
+            hint = f"; it holds sets: {', '.join(sets)}"
     raise InputError(f"{folder / name} is missing: {folder} is not in BEIR layout{hint}")
 
 
@@ -391,7 +418,8 @@ def read_qrels(path: Path) -> tuple[Qrels, int]:
     contradicted: set[tuple[str, str]] = set()
     source = open_source(str(path), "txt")
     lines = (record["text"] for _, record in records(source))
-    for number, row in enumerate(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
+    rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    for number, row in enumerate(rows, 1):
         if not row or (number == 1 and _is_header(row)):
             continue
         relevance = _relevance(row[-1].strip()) if len(row) == 3 else None
@@ -419,4 +447,6 @@ def _is_header(row: Sequence[str]) -> bool:
 def _relevance(text: str) -> int | None:
     """Return a relevance, which may be written as 1.0, or None for anything else."""
     whole, _, fraction = text.partition(".")
-    return whole_number(whole, signed=True) if not fraction.strip("0") else None
+    if fraction.strip("0"):
+        return None
+    return whole_number(whole, signed=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,8 @@ def cutoffs(top_k: int) -> list[int]:
 def main_metric(top_k: int) -> str:
     """Return the metric of tables: ``ndcg@10``, or one with a smaller cut-off if the search has fewer hits."""
     ranks = cutoffs(top_k)
-    return f"ndcg@{max((k for k in ranks if k <= MAIN_CUTOFF), default=ranks[0])}"
+    main = max((k for k in ranks if k <= MAIN_CUTOFF), default=ranks[0])
+    return f"ndcg@{main}"
 
 
 def ranked(run: Run, qrels: Qrels) -> Run:
@@ -46,10 +47,11 @@ def ranked(run: Run, qrels: Qrels) -> Run:
 
 
 def _order(hits: Mapping[str, float]) -> dict[str, float]:
-    require_finite(np.array(list(hits.values()), np.float64))
+    scores = list(hits.values())
+    require_finite(np.array(scores, np.float64))
     with np.errstate(over="ignore"):
-        scores = np.array(list(hits.values()), np.float32).tolist()
-    best = sorted(zip(scores, hits, strict=True), reverse=True)
+        single = np.array(scores, np.float32).tolist()
+    best = sorted(zip(single, hits, strict=True), reverse=True)
     return {document: -float(rank) for rank, (_, document) in enumerate(best, 1)}
 
 
@@ -68,19 +70,29 @@ def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
     from beir.retrieval.evaluation import EvaluateRetrieval
 
     ranks = cutoffs(top_k)
-    findable = {query: hits for query, hits in run.items() if any(s > 0 for s in qrels[query].values())}
+    findable = {query: hits for query, hits in run.items() if _relevant(qrels[query])}
     # BEIR is kept from logging, and the handler that it adds to the root logger for all libraries is removed
     logging.getLogger("beir").setLevel(logging.WARNING)
     handlers = logging.root.handlers[:]
     try:
-        parts = EvaluateRetrieval.evaluate(qrels, run, ranks, ignore_identical_ids=False)
-        reciprocal = EvaluateRetrieval.evaluate_custom(qrels, run, ranks, metric="mrr")
-        capped = EvaluateRetrieval.evaluate_custom(qrels, findable, ranks, metric="r_cap")
+        parts = [
+            *EvaluateRetrieval.evaluate(qrels, run, ranks, ignore_identical_ids=False),
+            EvaluateRetrieval.evaluate_custom(qrels, run, ranks, metric="mrr"),
+            EvaluateRetrieval.evaluate_custom(qrels, findable, ranks, metric="r_cap"),
+        ]
     finally:
         logging.root.handlers[:] = handlers
-    merged = {name: value for part in (*parts, reciprocal, capped) for name, value in part.items()}
-    names = {name: f"precision{name[1:]}" if name.startswith("P@") else name.lower() for name in merged}
-    return {names[name]: float(value) for name, value in merged.items()}
+    scores = {}
+    for part in parts:
+        for name, value in part.items():
+            our_name = f"precision{name[1:]}" if name.startswith("P@") else name.lower()
+            scores[our_name] = float(value)
+    return scores
+
+
+def _relevant(judgements: Mapping[str, int]) -> set[str]:
+    """Return the relevant documents of a query."""
+    return {document for document, relevance in judgements.items() if relevance > 0}
 
 
 def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
@@ -90,22 +102,32 @@ def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
     ranks = cutoffs(top_k)
     measures = {f"{name}.{','.join(map(str, ranks))}" for name in MEASURES.values()}
     by_query = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
-    values = {
-        f"{ours}@{k}": np.array([by_query[query][f"{theirs}_{k}"] for query in qrels])
-        for ours, theirs in MEASURES.items()
-        for k in ranks
-    }
-    places = []  # the ranks of the relevant documents of each query
+    values = {}
+    for ours, theirs in MEASURES.items():
+        for k in ranks:
+            values[f"{ours}@{k}"] = np.array([by_query[query][f"{theirs}_{k}"] for query in qrels])
+    hit_ranks = []  # the ranks of the relevant documents of each query, and how many it has
     for query, judgements in qrels.items():
+        relevant = _relevant(judgements)
         best = sorted(run[query], key=run[query].__getitem__, reverse=True)[: ranks[-1]]
-        places.append([rank for rank, document in enumerate(best, 1) if judgements.get(document, 0) > 0])
-    relevant = [sum(score > 0 for score in judgements.values()) for judgements in qrels.values()]
+        hits = [rank for rank, document in enumerate(best, 1) if document in relevant]
+        hit_ranks.append((hits, len(relevant)))
     for k in ranks:
-        values[f"mrr@{k}"] = np.array([1 / hits[0] if hits and hits[0] <= k else 0.0 for hits in places])
-        values[f"r_cap@{k}"] = np.array(
-            [sum(rank <= k for rank in hits) / max(min(n, k), 1) for hits, n in zip(places, relevant, strict=True)]
-        )
+        values[f"mrr@{k}"] = np.array([_reciprocal_rank(hits, k) for hits, _ in hit_ranks])
+        values[f"r_cap@{k}"] = np.array([_capped_recall(hits, relevant, k) for hits, relevant in hit_ranks])
     return values
+
+
+def _reciprocal_rank(hits: Sequence[int], k: int) -> float:
+    """Return 1 / rank of the first relevant document, given the ranks of all; 0 if it is not among the first k."""
+    if not hits or hits[0] > k:
+        return 0.0
+    return 1 / hits[0]
+
+
+def _capped_recall(hits: Sequence[int], relevant: int, k: int) -> float:
+    """Return the share of the relevant documents, but of at most k of them, whose rank is at most k."""
+    return sum(rank <= k for rank in hits) / max(min(relevant, k), 1)
 
 
 Run = dict[str, dict[str, float]]
@@ -129,7 +151,9 @@ def write_run(run: Run, path: Path) -> None:
     Raises:
         InputError: if an id is empty or holds white space.
     """
-    check_ids([*run, *(document for documents in run.values() for document in documents)])
+    check_ids(run)
+    for documents in run.values():
+        check_ids(documents)
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
         for query, documents in run.items():
             ranked = sorted(documents.items(), key=lambda item: -item[1])

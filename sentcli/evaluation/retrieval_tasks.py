@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +30,7 @@ from sentcli.search import bm25, fusion
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.fusion import fuse
 from sentcli.search.local_corpus import LocalCorpus
-from sentcli.search.options import SearchOptions, Way
+from sentcli.search.options import SearchMode, SearchOptions
 from sentcli.search.recall import recall, sample
 from sentcli.search.searcher import Searcher
 
@@ -40,21 +40,24 @@ TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
 
 
-def protocol(search: SearchOptions, way: Way, model: EvaluatedModel | None) -> dict[str, Any]:
+def protocol(search: SearchOptions, mode: SearchMode, model: EvaluatedModel | None) -> dict[str, Any]:
     """Return every choice that moves the scores of a way of searching sets, except those of set and model."""
     top_k = search.top_k or TOP_K
-    choices: dict[str, Any] = {"search": way}
+    choices: dict[str, Any] = {"search": mode}
     if model is not None:
-        index = "exact" if search.exact else search.index
-        prompts = dict(zip(("query_prompt", "document_prompt"), search.prompts(model.spec), strict=True))
-        choices |= {"similarity": search.similarity_of(model.spec), "index": index, **prompts}
-        choices |= {"query_length": search.query_length} if search.query_length is not None else {}
-        depth = fusion.depth(search.ways, top_k)
-        if not search.exact and way == "dense" and depth > top_k:
+        query_prompt, document_prompt = search.prompts(model.spec)
+        choices["similarity"] = search.similarity_of(model.spec)
+        choices["index"] = "exact" if search.exact else search.index
+        choices["query_prompt"] = query_prompt
+        choices["document_prompt"] = document_prompt
+        if search.query_length is not None:
+            choices["query_length"] = search.query_length
+        depth = fusion.depth(search.modes, top_k)
+        if not search.exact and mode == "dense" and depth > top_k:
             choices["depth"] = depth  # an index that is asked for more hits may find others
-    if way != "dense":
+    if mode != "dense":
         choices["bm25"] = bm25.protocol(language=search.language or bm25.LANGUAGE)
-    return {**choices, **fusion.protocol(way, top_k, search.weight), "top_k": top_k}
+    return {**choices, **fusion.protocol(mode, top_k, search.weight), "top_k": top_k}
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ class SetSearch:
     @cached_property
     def by_words(self) -> Neighbours:
         """The hits of BM25."""
-        corpus, _ = LocalCorpus(self.data.name, SetRows(self.data)).prepare(replace(self.options, search="bm25"), None)
+        corpus = LocalCorpus(self.data.name, SetRows(self.data))
+        corpus, _ = corpus.prepare(replace(self.options, search="bm25"), None)
         return self.found(corpus.by_words(list(self.data.queries.values()), self.count))
 
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
@@ -99,7 +103,8 @@ class SetSearch:
         return self._last[1]
 
     def _by_vectors(self, model: EvaluatedModel, encoder: SentenceEncoder, progress: Progress) -> DenseSearch:
-        facts, truncated = self.data.facts, 0
+        facts = self.data.facts
+        truncated = 0
         options = replace(self.options, search="dense", index=None if self.finds_all else self.options.index)
 
         def encode(length: int | None, prompt: str, texts: Sequence[str]) -> Vectors:
@@ -109,25 +114,30 @@ class SetSearch:
             truncated += encoded.truncated(texts)
             return encoded.of(texts)
 
+        def encode_documents(_: object, prompt: str, texts: Sequence[str]) -> Vectors:
+            return encode(facts.document_length, prompt, texts)
+
         query_prompt, _ = options.prompts(encoder)
         queries = encode(options.query_length or facts.query_length, query_prompt, list(self.data.queries.values()))
-        rows, documents = SetRows(self.data), lambda _, prompt, texts: encode(facts.document_length, prompt, texts)
-        corpus, chosen = LocalCorpus(self.data.name, rows, encode=documents).prepare(options, encoder)
+        corpus = LocalCorpus(self.data.name, SetRows(self.data), encode=encode_documents)
+        corpus, facts_of_search = corpus.prepare(options, encoder)
         hits = corpus.nearest(queries, self.count)
-        index = None if self.options.exact else chosen["index"]
-        if not isinstance(corpus.searcher, Searcher):
-            return DenseSearch(self.found(hits), truncated, index=index)
-        blocks, similarity = corpus.searcher.blocks, corpus.searcher.similarity
-        exact = sample(blocks, similarity, queries, device=corpus.searcher.device)
-        found = recall(blocks, similarity, exact, hits.positions)
-        return DenseSearch(self.found(hits), truncated, found, index)
+        index = None if self.options.exact else facts_of_search["index"]
+        searcher = corpus.searcher
+        index_recall = None
+        if isinstance(searcher, Searcher):
+            exact = sample(searcher.blocks, searcher.similarity, queries, device=searcher.device)
+            index_recall = recall(searcher.blocks, searcher.similarity, exact, hits.positions)
+        return DenseSearch(self.found(hits), truncated, index_recall, index)
 
-    def hits(self, way: Way, model: EvaluatedModel | None) -> Neighbours:
+    def hits(self, mode: SearchMode, model: EvaluatedModel | None) -> Neighbours:
         """Search in one way."""
-        if model is None or way == "bm25":
+        if model is None or mode == "bm25":
             return self.by_words
         dense = self.by_vectors(model).hits
-        return dense if way == "dense" else fuse(way, dense, self.by_words, self.top_k, self.options.weight)
+        if mode == "dense":
+            return dense
+        return fuse(mode, dense, self.by_words, self.top_k, self.options.weight)
 
     @property
     def top_k(self) -> int:
@@ -136,16 +146,17 @@ class SetSearch:
 
     def run(self, hits: Neighbours) -> Run:
         """Return hits by query and document, best first, at most `top_k` of each query."""
-        ids, best = self.data.ids, _first(hits, self.top_k)
-        return {
-            query: {ids[p]: float(s) for p, s in zip(positions, scores, strict=True) if p >= 0}
-            for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True)
-        }
+        ids = self.data.ids
+        best = _first(hits, self.top_k)
+        run: Run = {}
+        for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True):
+            run[query] = {ids[row]: float(score) for row, score in zip(positions, scores, strict=True) if row >= 0}
+        return run
 
     @property
     def depth(self) -> int:
         """The number of hits that each search has to find; fused searches need more than `top_k`."""
-        return fusion.depth(self.options.ways, self.top_k)
+        return fusion.depth(self.options.modes, self.top_k)
 
     @property
     def finds_all(self) -> bool:
@@ -162,7 +173,8 @@ class SetSearch:
         removed = (hits.positions == self.own[:, None]) | (hits.positions < 0)
         order = np.argsort(removed, axis=1, kind="stable")
         positions = np.take_along_axis(np.where(removed, -1, hits.positions), order, 1)
-        return _first(Neighbours(positions, np.take_along_axis(hits.scores, order, 1)), self.depth)
+        scores = np.take_along_axis(hits.scores, order, 1)
+        return _first(Neighbours(positions, scores), self.depth)
 
 
 def _first(hits: Neighbours, k: int) -> Neighbours:
@@ -179,46 +191,46 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
         details: further ones of the search for the JSON; those that are None are left out.
     """
     full = ranked(run, data.qrels)
-    main, values = main_metric(top_k), each_query(full, data.qrels, top_k)
+    main = main_metric(top_k)
+    values = each_query(full, data.qrels, top_k)
     draws = significance.mean_draws(values[main], stream=zlib.crc32(data.name.encode()))
-    more = {"queries_without_hits": sum(not hits for hits in full.values()) or None, **(details or {})}
-    return TaskScore(
+    entries: dict[str, Any] = {"queries": len(data.qrels), "documents": len(data.ids)}
+    without_hits = sum(not hits for hits in full.values())
+    if without_hits:
+        entries["queries_without_hits"] = without_hits
+    for key, value in (details or {}).items():
+        if value is not None:
+            entries[key] = value
+    task_score = TaskScore(
         task=data.name,
         kind=RETRIEVAL.name,
         metrics=score(full, data.qrels, top_k),
         headline=(main,),
-        details={
-            "queries": len(data.qrels),
-            "documents": len(data.ids),
-            **{key: value for key, value in more.items() if value is not None},
-        },
-        intervals={main: significance.interval(draws)},
-        draws={main: draws},
+        details=entries,
         items=tuple(data.qrels),
         item_values=values,
     )
+    return task_score.with_samples(draws)
 
 
 def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     """Return the mean over several sets that count as one, such as the forums of CQADupStack."""
-    counts = ("queries", "documents", "queries_without_hits", "truncated")
-    sums = {key: sum(part.details.get(key, 0) for part in parts) for key in counts}
+    metrics = {}
+    for metric in parts[0].metrics:
+        values = [part.metrics[metric] for part in parts]
+        metrics[metric] = float(np.mean(values))
+    details: dict[str, Any] = {}
+    for key in ("queries", "documents", "queries_without_hits", "truncated"):
+        count = sum(part.details.get(key, 0) for part in parts)
+        if count or key != "queries_without_hits":
+            details[key] = count
     recalls = [part.details["index_recall@10"] for part in parts if "index_recall@10" in part.details]
-    draws, (main,) = average_draws(parts), parts[0].headline
+    if recalls:
+        details["index_recall@10"] = float(np.mean(recalls))
+    draws = average_draws(parts)
     assert draws is not None
-    return TaskScore(
-        task=name,
-        kind=RETRIEVAL.name,
-        metrics={name: float(np.mean([part.metrics[name] for part in parts])) for name in parts[0].metrics},
-        headline=(main,),
-        details={
-            **{key: count for key, count in sums.items() if count or key != "queries_without_hits"},
-            **({"index_recall@10": float(np.mean(recalls))} if recalls else {}),
-        },
-        intervals={main: significance.interval(draws)},
-        draws={main: draws},
-        parts=tuple(parts),
-    )
+    mean = TaskScore(name, RETRIEVAL.name, metrics, parts[0].headline, details, parts=tuple(parts))
+    return mean.with_samples(draws)
 
 
 @dataclass(frozen=True)
@@ -227,7 +239,7 @@ class RetrievalTask:
 
     name: str
     search: SetSearch
-    way: Way
+    mode: SearchMode
     protocol: dict[str, Any]
     """Every choice that decides the score besides model and set."""
     run_file: Path | None = None
@@ -283,24 +295,30 @@ class RetrievalTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        data, facts = self.data, self.data.facts
-        lengths: list[Any] = [facts.query_length, facts.document_length]
-        lengths += [self.reranker.key] if self.reranker is not None else []
+        data = self.data
+        facts = self.data.facts
+        how_read: list[Any] = [facts.query_length, facts.document_length]
+        if self.reranker is not None:
+            how_read.append(self.reranker.key)
         if self.own:
-            return ["evaluate", self.name, self.draws, data.digest, [*lengths, facts.join_title], self.protocol]
-        return ["retrieve", [data.digest, data.split, facts.self_hits, facts.join_title], lengths, self.protocol]
+            return ["evaluate", self.name, self.draws, data.digest, [*how_read, facts.join_title], self.protocol]
+        of_set = [data.digest, data.split, facts.self_hits, facts.join_title]
+        return ["retrieve", of_set, how_read, self.protocol]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
-        live = model is not None and model.key is None
-        search = replace(self.search) if live else self.search  # anew: a model in training has learnt since
-        hits = search.hits(self.way, model)
-        run = search.run(hits if self.reranker is None else self.reranker.reordered(self.data, hits))
+        search = self.search
+        if model is not None and model.key is None:  # a model in training has learnt since: its hits are not kept
+            search = replace(search)
+        hits = search.hits(self.mode, model)
+        if self.reranker is not None:
+            hits = self.reranker.reordered(self.data, hits)
+        run = search.run(hits)
         if self.run_file is not None:
             check_output(self.run_file, overwrite=True)
             write_run(run, self.run_file)
         details: dict[str, Any] = {}
-        if model is not None and self.way != "bm25":
+        if model is not None and self.mode != "bm25":
             dense = search.by_vectors(model)
             details = {"index_recall@10": dense.index_recall, "index": dense.index, "truncated": dense.truncated}
         score = score_run(self.data, run, search.top_k, details)
@@ -308,7 +326,9 @@ class RetrievalTask:
             return score
         shown = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
         score = replace(score, task=self.name, hits=shown).of_own_data(len(self.data.queries))
-        return score if self.draws else replace(score, draws={}, intervals={})
+        if not self.draws:
+            score = replace(score, draws={}, intervals={})
+        return score
 
 
 def retrieval_tasks(tasks: Sequence[OwnTask], option: str) -> list[RetrievalTask]:
@@ -317,9 +337,12 @@ def retrieval_tasks(tasks: Sequence[OwnTask], option: str) -> list[RetrievalTask
     Raises:
         InputError: for data that are no retrieval set.
     """
-    if others := [task.name for task in tasks if not isinstance(task, RetrievalTask)]:
-        raise InputError(f"{option} is for retrieval sets, and {others[0]} is none: leave one of them out")
-    return [task for task in tasks if isinstance(task, RetrievalTask)]
+    sets = []
+    for task in tasks:
+        if not isinstance(task, RetrievalTask):
+            raise InputError(f"{option} is for retrieval sets, and {task.name} is none: leave one of them out")
+        sets.append(task)
+    return sets
 
 
 @dataclass(frozen=True)
@@ -348,15 +371,14 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
     queries = dict(every_query[row] for row in rows)
     qrels = {query: data.qrels[query] for query in queries}
     part = replace(data, queries=queries, qrels=qrels)
-    # The best hits of each query that are in the sample of a set, from each way of searching
     search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=20))
-    hits = [search.by_words.positions, search.by_vectors(EvaluatedModel(model)).hits.positions]
-    judged = {document for judgements in qrels.values() for document in judgements}
-    numbers = {int(position) for positions in hits for position in positions.flat if position >= 0}
-    numbers |= {number for number, document in enumerate(data.ids) if document in judged}
+    judged = set(chain.from_iterable(qrels.values()))
+    document_rows = {row for row, document in enumerate(data.ids) if document in judged}
+    for hits in (search.by_words, search.by_vectors(EvaluatedModel(model)).hits):
+        document_rows.update(hits.positions[hits.positions >= 0].tolist())
+    chosen = sorted(document_rows)
     texts = list(data.texts())
-    chosen = sorted(numbers)
     fields = {name: value for name, value in vars(part).items() if name in RetrievalSet.__dataclass_fields__}
-    fields["ids"] = [data.ids[number] for number in chosen]
+    fields["ids"] = [data.ids[row] for row in chosen]
     fields["digest"] = digest([data.digest, list(queries), fields["ids"]])
-    return SampledSet(**fields, documents=tuple(texts[number] for number in chosen))
+    return SampledSet(**fields, documents=tuple(texts[row] for row in chosen))

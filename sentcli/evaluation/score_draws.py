@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.evaluation.scores import ModelScores
+from sentcli.evaluation.significance import Floats
 from sentcli.io.atomic import check_output, replacing
 
 
@@ -26,16 +26,25 @@ def check_draws_file(path: Path, *, overwrite: bool) -> None:
 
 def write_draws(path: Path, scores: Sequence[ModelScores]) -> None:
     """Write the samples as arrays ``model``, ``task`` and ``metric`` ``[rows]``, and ``draws`` ``[rows, draws]``."""
-    types: dict[str, Any] = {"model": np.str_, "task": np.str_, "metric": np.str_, "draws": np.float32}
-    columns: dict[str, list[Any]] = {name: [] for name in types}
+    models: list[str] = []
+    tasks: list[str] = []
+    metrics: list[str] = []
+    draws: list[Floats] = []
     for of_model in scores:
         for task in of_model.tasks:
             for metric in task.headline:
                 samples = task.samples(metric)
                 if samples is None:
                     continue
-                for name, value in zip(columns, (of_model.model, task.task, metric, samples), strict=True):
-                    columns[name].append(value)
-    arrays: dict[str, Any] = {name: np.array(values, types[name]) for name, values in columns.items()}
+                models.append(of_model.model)
+                tasks.append(task.task)
+                metrics.append(metric)
+                draws.append(samples)
     with replacing(path) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, **arrays)
+        np.savez_compressed(
+            handle,
+            model=np.array(models, np.str_),
+            task=np.array(tasks, np.str_),
+            metric=np.array(metrics, np.str_),
+            draws=np.array(draws, np.float32),
+        )

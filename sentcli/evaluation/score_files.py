@@ -40,19 +40,27 @@ ARRAY_FIELDS = ("draws", "item_values")
 
 def record_of(score: TaskScore) -> dict[str, Any]:
     """Return all fields of a score as JSON, for the cache."""
-    record = {**vars(score), "parts": [record_of(part) for part in score.parts]}
-    record |= {name: {key: array.tolist() for key, array in record[name].items()} for name in ARRAY_FIELDS}
-    return record | {"correct": None if score.correct is None else score.correct.tolist()}
+    record = dict(vars(score))
+    record["parts"] = [record_of(part) for part in score.parts]
+    for name in ARRAY_FIELDS:
+        record[name] = {metric: array.tolist() for metric, array in record[name].items()}
+    if score.correct is not None:
+        record["correct"] = score.correct.tolist()
+    return record
 
 
 def score_of(record: Mapping[str, Any]) -> TaskScore:
     """Return the score that `record_of` was called on."""
-    fields: dict[str, Any] = {name: {key: np.array(v) for key, v in record[name].items()} for name in ARRAY_FIELDS}
-    fields |= {name: tuple(record[name]) for name in ("headline", "items")}
-    fields["intervals"] = {key: (low, high) for key, (low, high) in record["intervals"].items()}
-    fields["correct"] = None if record["correct"] is None else np.array(record["correct"], bool)
+    fields = dict(record)
+    for name in ARRAY_FIELDS:
+        fields[name] = {metric: np.array(values) for metric, values in record[name].items()}
+    fields["headline"] = tuple(record["headline"])
+    fields["items"] = tuple(record["items"])
+    fields["intervals"] = {metric: (low, high) for metric, (low, high) in record["intervals"].items()}
+    if record["correct"] is not None:
+        fields["correct"] = np.array(record["correct"], bool)
     fields["parts"] = tuple(map(score_of, record["parts"]))
-    return TaskScore(**{**record, **fields})
+    return TaskScore(**fields)
 
 
 def pack(draws: Floats) -> str:
@@ -74,38 +82,29 @@ def unpack(text: str) -> Floats:
 
 def task_json(score: TaskScore, *, samples: bool = True) -> dict[str, Any]:
     """Return the entry of a task in the JSON of a command, with the samples of the shown metrics if there are any."""
-    intervals: dict[str, Any] = {}
+    entry: dict[str, Any] = {**score.metrics, **score.details}
     if len(score.headline) > 1:
-        intervals = {"intervals": score.intervals}
+        entry["intervals"] = score.intervals
     elif score.headline[0] in score.intervals:
-        intervals = {"interval": score.intervals[score.headline[0]]}
-    parts = {part.task: task_json(part, samples=False) for part in score.parts}
-    by_metric = {metric: score.samples(metric) for metric in score.headline} if samples else {}
-    draws = {metric: pack(values) for metric, values in by_metric.items() if values is not None}
-    more = {"forums": parts, "draws": draws}
-    return {**score.metrics, **score.details, **intervals} | {key: value for key, value in more.items() if value}
+        entry["interval"] = score.intervals[score.headline[0]]
+    if score.parts:
+        entry["forums"] = {part.task: task_json(part, samples=False) for part in score.parts}
+    if not samples:
+        return entry
+    draws = {}
+    for metric in score.headline:
+        values = score.samples(metric)
+        if values is not None:
+            draws[metric] = pack(values)
+    if draws:
+        entry["draws"] = draws
+    return entry
 
 
 def model_json(scores: ModelScores) -> dict[str, Any]:
     """Return the JSON object of a command, without averages and comparisons that there are not."""
-    kind = next((kind for kind in scores.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
-    tasks = scores.of_kind(kind) if kind is not TRAINED_HEAD else []
-    if scores.command == "evaluate" and (len(scores.kinds) > 1 or len(tasks) < 2):
-        tasks = []  # a mean over kinds says nothing
-    pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
     has_draws = not scores.draws_file
-    more = {
-        "average": average(tasks, kind, least=1),
-        "average_pearson": round(float(np.mean(pearson)), 2) if pearson else None,
-        "average_interval": average_interval(tasks, kind),
-        "compared": scores.compared or None,
-        "cached": list(scores.cached) or None,
-        "against": scores.against or None,
-        "cost": scores.cost or None,
-        "draws": scores.draws_file or None,
-        **scores.entries,
-    }
-    return {
+    required = {
         "command": scores.command,
         "model": scores.model,
         "protocol": scores.protocol,
@@ -113,7 +112,46 @@ def model_json(scores: ModelScores) -> dict[str, Any]:
         "scores": {task.task: {"kind": task.kind, "metrics": list(task.headline)} for task in scores.tasks},
         "environment": scores.environment,
         "elapsed_seconds": round(scores.seconds or 0.0, 3),
-    } | {key: value for key, value in more.items() if value is not None}
+    }
+    optional = {
+        **_averages(scores),
+        "compared": scores.compared or None,
+        "cached": list(scores.cached) or None,
+        "against": scores.against or None,
+        "cost": scores.cost or None,
+        "draws": scores.draws_file or None,
+        **scores.entries,
+    }
+    return required | {key: value for key, value in optional.items() if value is not None}
+
+
+def _averages(scores: ModelScores) -> dict[str, Any]:
+    """Return the averages of the first kind that has some; each is None where there is none."""
+    kind = next((kind for kind in scores.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
+    tasks = [] if kind is TRAINED_HEAD else scores.of_kind(kind)
+    if scores.command == "evaluate" and (len(scores.kinds) > 1 or len(tasks) < 2):
+        tasks = []  # a mean over kinds says nothing
+    pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
+    return {
+        "average": average(tasks, kind, least=1),
+        "average_pearson": round(float(np.mean(pearson)), 2) if pearson else None,
+        "average_interval": average_interval(tasks, kind),
+    }
+
+
+def _both_ends(ends: Ends) -> tuple[float, float] | None:
+    """Return the ends of an interval; None if one of them is missing."""
+    if ends is None:
+        return None
+    low, high = ends
+    if low is None or high is None:
+        return None
+    return low, high
+
+
+def _is_metric(key: str, value: Any) -> bool:
+    """Tell whether an entry of a task is a metric: a fraction, and none that repeats a metric or describes the data."""
+    return isinstance(value, float) and key not in ("value", "majority")
 
 
 def _known_kind(name: str) -> str:
@@ -184,28 +222,35 @@ class TaskResult(BaseModel):
 
     def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
         """Return the score of the task."""
-        fields = self.model_extra or {}
-        # Numbers of a task that are no metrics of their own
-        own = {key for key in fields if isinstance(fields[key], float) and key not in ("value", "majority")}
-        numbers = {key: _number(fields[key]) for key in fields if key in own or key in headline}
-        intervals = {**({headline[0]: self.interval} if self.interval else {}), **self.intervals}
+        metrics: dict[str, float] = {}
+        details: dict[str, Any] = {}
+        if self.subsets:
+            details["subsets"] = self.subsets
+        for key, value in (self.model_extra or {}).items():
+            if key not in headline and not _is_metric(key, value):
+                details[key] = value
+                continue
+            number = _number(value)
+            if number is not None:
+                metrics[key] = number
         return TaskScore(
             task=task,
             kind=kind,
-            metrics={key: value for key, value in numbers.items() if value is not None},
+            metrics=metrics,
             headline=headline,
-            details={
-                **({"subsets": self.subsets} if self.subsets else {}),
-                **{key: value for key, value in fields.items() if key not in numbers},
-            },
-            intervals={
-                key: (ends[0], ends[1])
-                for key, ends in intervals.items()
-                if ends and ends[0] is not None and ends[1] is not None
-            },
+            details=details,
+            intervals=self._whole_intervals(headline[0]),
             draws=self.draws,
             parts=tuple(part.score(name, kind, headline) for name, part in self.forums.items()),
         )
+
+    def _whole_intervals(self, main: str) -> dict[str, tuple[float, float]]:
+        """Return the intervals that have both ends, by metric; `interval` is that of the main metric."""
+        intervals = self.intervals
+        if self.interval is not None:
+            intervals = {main: self.interval, **intervals}
+        pairs = {metric: _both_ends(ends) for metric, ends in intervals.items()}
+        return {metric: ends for metric, ends in pairs.items() if ends is not None}
 
 
 class Protocol(BaseModel):
@@ -235,17 +280,20 @@ class ScoreFile(BaseModel):
 
     def model_scores(self, source: str) -> ModelScores:
         """Return the scores of the model, with the name of the file as their source."""
-        low, high = self.average_interval or (None, None)
         tasks = []
         for name, task in self.results.items():
             entry = self.metrics_of_tasks.get(name)
-            earlier = _of_earlier_version(self.command, name, self.protocol, task)
-            kind, headline = (entry.kind, entry.metrics) if entry is not None else earlier
-            for key in headline:
-                value = (task.model_extra or {}).get(key)
+            if entry is not None:
+                kind, headline = entry.kind, entry.metrics
+            else:
+                kind, headline = _of_earlier_version(self.command, name, self.protocol, task)
+            if not headline:
+                continue
+            for metric in headline:
+                value = (task.model_extra or {}).get(metric)
                 if isinstance(value, bool) or not isinstance(value, int | float | None):
-                    raise DataError(source, f"{name} {key}: expected a number, found {json.dumps(value)[:40]}")
-            tasks += [task.score(name, kind, headline)] if headline else []
+                    raise DataError(source, f"{name} {metric}: expected a number, found {json.dumps(value)[:40]}")
+            tasks.append(task.score(name, kind, headline))
         entries: dict[str, Any] = {}
         if self.compared is not None:
             entries["compared"] = self.compared.model_dump()
@@ -262,7 +310,7 @@ class ScoreFile(BaseModel):
             cached=tuple(self.cached),
             entries=entries,
             source=source,
-            average_interval=None if low is None or high is None else (low, high),
+            average_interval=_both_ends(self.average_interval),
             seconds=self.elapsed_seconds,
             draws_file=self.draws,
         )
@@ -271,21 +319,31 @@ class ScoreFile(BaseModel):
 def _of_earlier_version(
     command: str, name: str, protocol: Mapping[str, Any], task: TaskResult
 ) -> tuple[str, tuple[str, ...]]:
-    """Tell kind and metrics of a task in a file of an earlier version, which has no entry ``scores``; or no metrics."""
+    """Return the kind and the shown metrics of a task in a file of an earlier version, which has no entry ``scores``.
+
+    Both are empty where they cannot be told.
+    """
     fields = task.model_extra or {}
     if command == "evaluate":
-        kind = next((kind for table, kind in OWN_KINDS.items() if table == fields.get("kind")), None)
-        return ("", ()) if kind is None else (kind.name, (str(fields.get("metric")),))
+        for table, own_kind in OWN_KINDS.items():
+            if table == fields.get("kind"):
+                return own_kind.name, (str(fields.get("metric")),)
+        return "", ()
     if command == "senteval":
         kind = TRANSFER if TRANSFER.main in fields else TRAINED_HEAD
         return kind.name, (kind.main,)
     if command == "sts-eval":
         metrics = {each.title: each.metric for each in AGGREGATIONS.values()}
-        return SIMILARITY.name, (metrics.get(str(protocol.get("aggregation")), SIMILARITY.main),)
+        main = metrics.get(str(protocol.get("aggregation")), SIMILARITY.main)
+        return SIMILARITY.name, (main,)
     if name == "in-domain":
         return IN_DOMAIN.name, tuple(key for key in fields if key.startswith("recall@"))
-    cutoffs = [whole_number(key.removeprefix("ndcg@")) for key in fields if key.startswith("ndcg@")]
-    return RETRIEVAL.name, (f"ndcg@{max((k for k in cutoffs if k is not None and k <= 10), default=10)}",)
+    cutoffs = []
+    for key in fields:
+        cutoff = whole_number(key.removeprefix("ndcg@")) if key.startswith("ndcg@") else None
+        if cutoff is not None and cutoff <= 10:
+            cutoffs.append(cutoff)
+    return RETRIEVAL.name, (f"ndcg@{max(cutoffs, default=10)}",)
 
 
 def read_scores(files: Iterable[Path]) -> list[ModelScores]:
@@ -300,7 +358,10 @@ def read_scores(files: Iterable[Path]) -> list[ModelScores]:
         if not objects:
             raise DataError(file, "an empty list; there is nothing to show")
         for item in objects:
-            scores += read_mteb(item, file) if is_mteb(item) else [read_object(item, str(file))]
+            if is_mteb(item):
+                scores += read_mteb(item, file)
+            else:
+                scores.append(read_object(item, str(file)))
     return scores
 
 
@@ -336,6 +397,8 @@ def read_object(value: Any, file: str = "") -> ModelScores:
 def _number(value: Any) -> float | None:
     """Return a number as float; None for null and for numbers that are not finite."""
     try:
-        return float(value) if value is not None and math.isfinite(value) else None
+        if value is None or not math.isfinite(value):
+            return None
+        return float(value)
     except OverflowError:
         return None

@@ -1,4 +1,7 @@
-"""In what kinds of scores differ: correlations, accuracies, nDCG and recall, for averages, tables and comparisons."""
+"""The kinds of scores, and what averages, tables and comparisons need to know of each.
+
+They are correlations, accuracies, average precision, nDCG, reciprocal rank and recall.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,15 @@ SIMILARITY = ScoreKind(
     title="Semantic textual similarity",
     metric="Spearman",
     main="spearman",
-    columns={"pairs": "pairs", "spearman": "Spearman", "pearson": "Pearson", "spearman_mean": "mean of subsets"}
-    | {"spearman_wmean": "weighted mean", "dev_pearson": "dev Pearson", "mse": "squared error"},
+    columns={
+        "pairs": "pairs",
+        "spearman": "Spearman",
+        "pearson": "Pearson",
+        "spearman_mean": "mean of subsets",
+        "spearman_wmean": "weighted mean",
+        "dev_pearson": "dev Pearson",
+        "mse": "squared error",
+    },
     sampled="pairs",
     table="scored",
 )
@@ -73,9 +83,18 @@ RETRIEVAL = ScoreKind(
     title="Retrieval",
     metric="nDCG",
     main="ndcg@10",
-    columns={"queries": "queries", "documents": "documents", "ndcg@10": "nDCG@10", "map@100": "MAP@100"}
-    | {"recall@10": "recall@10", "recall@100": "recall@100", "r_cap@100": "capped recall@100"}
-    | {"precision@10": "precision@10", "mrr@10": "MRR@10", "index_recall@10": "index recall@10"},
+    columns={
+        "queries": "queries",
+        "documents": "documents",
+        "ndcg@10": "nDCG@10",
+        "map@100": "MAP@100",
+        "recall@10": "recall@10",
+        "recall@100": "recall@100",
+        "r_cap@100": "capped recall@100",
+        "precision@10": "precision@10",
+        "mrr@10": "MRR@10",
+        "index_recall@10": "index recall@10",
+    },
     sampled="queries",
     average="plain",
     scale=100,
@@ -98,8 +117,14 @@ BINARY = _of_own_data(
     title="0/1 pairs",
     metric="Average precision",
     main="average_precision",
-    columns={"items": "pairs", "positive": "positive", "average_precision": "average precision", "auc": "AUC"}
-    | {"f1": "best F1", "threshold": "its threshold"},
+    columns={
+        "items": "pairs",
+        "positive": "positive",
+        "average_precision": "average precision",
+        "auc": "AUC",
+        "f1": "best F1",
+        "threshold": "its threshold",
+    },
     sampled="pairs",
     table="binary",
 )
@@ -108,8 +133,14 @@ PAIRS = _of_own_data(
     title="Positives among all others",
     metric="MRR@10",
     main="mrr@10",
-    columns={"items": "anchors", "corpus": "positives", "mrr@10": "MRR@10"}
-    | {f"recall@{k}": f"recall@{k}" for k in (1, 5, 10)},
+    columns={
+        "items": "anchors",
+        "corpus": "positives",
+        "mrr@10": "MRR@10",
+        "recall@1": "recall@1",
+        "recall@5": "recall@5",
+        "recall@10": "recall@10",
+    },
     sampled="anchors",
     table="pairs",
 )
@@ -127,15 +158,18 @@ LABELS = _of_own_data(
     title="Labelled texts",
     metric="Accuracy",
     main="accuracy",
-    columns={"items": "texts", "classes": "classes", "majority": "largest class", "accuracy": "accuracy"}
-    | {"dev_accuracy": "dev accuracy"},
+    columns={
+        "items": "texts",
+        "classes": "classes",
+        "majority": "largest class",
+        "accuracy": "accuracy",
+        "dev_accuracy": "dev accuracy",
+    },
     sampled="texts",
     table="labels",
 )
-SCORE_KINDS = {
-    kind.name: kind
-    for kind in (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
-}
+_ALL_KINDS = (SIMILARITY, TRAINED_HEAD, TRANSFER, RETRIEVAL, IN_DOMAIN, BINARY, PAIRS, TRIPLETS, LABELS)
+SCORE_KINDS = {kind.name: kind for kind in _ALL_KINDS}
 OWN_KINDS: dict[Kind, ScoreKind] = {kind.table: kind for kind in SCORE_KINDS.values() if kind.table is not None}
 """The scores of the kinds of the user's own data."""
 

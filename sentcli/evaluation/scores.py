@@ -54,15 +54,26 @@ class TaskScore:
         return self.metrics[self.headline[0]]
 
     def samples(self, metric: str) -> Floats | None:
-        """Return `draws` of a metric; of an accuracy they are drawn from the right and wrong answers now."""
+        """Return the values of a metric on the samples ``[draws]``, or None if there are none.
+
+        Those of an accuracy are drawn here, from the right and wrong answers.
+        """
         if self.correct is None or metric in self.draws:
             return self.draws.get(metric)
-        draws = significance.mean_draws(self.correct.astype(np.float64), stream=zlib.crc32(self.task.encode()))
-        return SCORE_KINDS[self.kind].highest * draws
+        stream = zlib.crc32(self.task.encode())
+        shares = significance.mean_draws(self.correct.astype(np.float64), stream=stream)
+        return SCORE_KINDS[self.kind].highest * shares
 
     def with_details(self, details: Mapping[str, Any]) -> TaskScore:
         """Return the score with further entries of the JSON of the task."""
-        return replace(self, details={**self.details, **details}) if details else self
+        if not details:
+            return self
+        return replace(self, details={**self.details, **details})
+
+    def with_samples(self, draws: Floats) -> TaskScore:
+        """Return the score with its main metric on samples ``[draws]``, and the interval that they give."""
+        metric = self.headline[0]
+        return replace(self, draws={metric: draws}, intervals={metric: significance.interval(draws)})
 
     def of_own_data(self, items: int) -> TaskScore:
         """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
@@ -75,7 +86,7 @@ class TaskScore:
         return replace(self, details=entries | self.details)
 
 
-def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Discordance | None:
+def compare_task_scores(score: TaskScore, other: TaskScore, metric: str) -> Difference | Discordance | None:
     """Compare the scores of two models on the same task.
 
     Returns:
@@ -86,10 +97,11 @@ def compare(score: TaskScore, other: TaskScore, metric: str) -> Difference | Dis
         return significance.compare_draws(
             score.metrics[metric], other.metrics[metric], score.draws[metric], other.draws[metric]
         )
-    if score.correct is not None and other.correct is not None:
-        discordance = significance.mcnemar(score.correct, other.correct)
-        return replace(discordance, difference=discordance.difference / 100 * SCORE_KINDS[score.kind].highest)
-    return None
+    if score.correct is None or other.correct is None:
+        return None
+    discordance = significance.mcnemar(score.correct, other.correct)
+    highest = SCORE_KINDS[score.kind].highest
+    return replace(discordance, difference=discordance.difference / 100 * highest)
 
 
 @dataclass(frozen=True)
@@ -141,7 +153,8 @@ class ModelScores:
     @property
     def kinds(self) -> list[ScoreKind]:
         """The kinds of the tasks."""
-        return [SCORE_KINDS[name] for name in dict.fromkeys(task.kind for task in self.tasks)]
+        names = dict.fromkeys(task.kind for task in self.tasks)
+        return [SCORE_KINDS[name] for name in names]
 
     def of_kind(self, kind: ScoreKind) -> list[TaskScore]:
         """Return the tasks of one kind."""
@@ -150,48 +163,70 @@ class ModelScores:
     def columns(self, kind: ScoreKind) -> Iterator[tuple[str, TaskScore, str]]:
         """Yield title, task and metric of each column of a table: one for each task, or one for each of its metrics."""
         for task in self.of_kind(kind):
+            if len(task.headline) == 1:
+                yield task.task, task, task.headline[0]
+                continue
             for metric in task.headline:
-                yield (metric if len(task.headline) > 1 else task.task), task, metric
+                yield metric, task, metric
 
     def values(self, kind: ScoreKind) -> dict[str, float]:
         """Return the scores of the tasks of one kind by column, and their average if there is one."""
-        values = {title: t.metrics[metric] for title, t, metric in self.columns(kind) if metric in t.metrics}
+        values = {}
+        for title, task, metric in self.columns(kind):
+            if metric in task.metrics:
+                values[title] = task.metrics[metric]
         mean = average(self.of_kind(kind), kind)
-        return values if mean is None else {**values, AVERAGE: mean}
+        if mean is not None:
+            values[AVERAGE] = mean
+        return values
 
     def intervals(self, kind: ScoreKind) -> dict[str, tuple[float, float]]:
         """Return the 95 % intervals of those `values` that have one."""
-        intervals = {t: task.intervals[metric] for t, task, metric in self.columns(kind) if metric in task.intervals}
+        intervals = {}
+        for title, task, metric in self.columns(kind):
+            if metric in task.intervals:
+                intervals[title] = task.intervals[metric]
         of_average = self.average_interval or average_interval(self.of_kind(kind), kind)
-        return intervals if of_average is None else {**intervals, AVERAGE: of_average}
+        if of_average is not None:
+            intervals[AVERAGE] = of_average
+        return intervals
 
     def samples(self, kind: ScoreKind) -> dict[str, Floats]:
         """Return those `values` that have samples on each of them ``[draws]``."""
-        by_column = {title: task.samples(metric) for title, task, metric in self.columns(kind)}
-        samples = {title: draws for title, draws in by_column.items() if draws is not None}
-        whole = len(samples) == len(by_column) and len({len(draws) for draws in samples.values()}) == 1
-        if whole and average(self.of_kind(kind), kind) is not None:
+        samples: dict[str, Floats] = {}
+        complete = True
+        for title, task, metric in self.columns(kind):
+            draws = task.samples(metric)
+            if draws is None:
+                complete = False
+            else:
+                samples[title] = draws
+        numbers_of_draws = {len(draws) for draws in samples.values()}
+        if not complete or len(numbers_of_draws) != 1:
+            return samples
+        if average(self.of_kind(kind), kind) is not None:
             samples[AVERAGE] = np.mean(list(samples.values()), axis=0)
         return samples
 
     def joined(self, other: ModelScores) -> ModelScores:
         """Return the scores of the same model on the tasks of both."""
-        joint = {key: _merged(self.entries.get(key, {}), other.entries.get(key, {})) for key in ("compared", "against")}
         scores = replace(self, tasks=(*self.tasks, *other.tasks), average_interval=None)
-        return scores.with_entries(joint)
+        compared = _merged(self.compared, other.compared)
+        against = _merged(self.against, other.against)
+        return scores.with_entries({"compared": compared, "against": against})
 
     def compare(self, other: ModelScores) -> dict[str, dict[str, Any]]:
         """Return the JSON of the comparison with another model, by column."""
         differences: dict[str, Difference | Discordance] = {}
         for kind in self.kinds:
-            for (title, task, metric), (_, other_task, _) in zip(self.columns(kind), other.columns(kind), strict=True):
-                if (difference := compare(task, other_task, metric)) is not None:
+            columns = zip(self.columns(kind), other.columns(kind), strict=True)
+            for (title, task, metric), (_, other_task, _) in columns:
+                difference = compare_task_scores(task, other_task, metric)
+                if difference is not None:
                     differences[title] = difference
-            tasks, other_tasks = self.of_kind(kind), other.of_kind(kind)
-            mean, other_mean = average(tasks, kind), average(other_tasks, kind)
-            draws, other_draws = average_draws(tasks), average_draws(other_tasks)
-            if mean is not None and other_mean is not None and draws is not None and other_draws is not None:
-                differences[AVERAGE] = significance.compare_draws(mean, other_mean, draws, other_draws)
+            of_average = _compare_averages(self.of_kind(kind), other.of_kind(kind), kind)
+            if of_average is not None:
+                differences[AVERAGE] = of_average
         return {title: asdict(difference) for title, difference in differences.items()}
 
     @property
@@ -204,8 +239,15 @@ class ModelScores:
         for task in self.tasks:
             for metric, value in task.metrics.items():
                 low, high = task.intervals.get(metric, (None, None))
-                row = {"model": self.label, "seed": self.environment.get("seed"), "task": task.task, "metric": metric}
-                yield {**row, "value": value, "low": low, "high": high}
+                yield {
+                    "model": self.label,
+                    "seed": self.environment.get("seed"),
+                    "task": task.task,
+                    "metric": metric,
+                    "value": value,
+                    "low": low,
+                    "high": high,
+                }
 
 
 def long_rows(scores: Iterable[ModelScores]) -> list[dict[str, Any]]:
@@ -219,38 +261,71 @@ def long_rows(scores: Iterable[ModelScores]) -> list[dict[str, Any]]:
 def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a comparison with the tasks of both."""
     tasks = {**first.get("tasks", {}), **second.get("tasks", {})}
-    return {**first, **second, "tasks": tasks} if tasks else {}
+    if not tasks:
+        return {}
+    return {**first, **second, "tasks": tasks}
+
+
+def _compare_averages(
+    tasks: Sequence[TaskScore], other_tasks: Sequence[TaskScore], kind: ScoreKind
+) -> Difference | None:
+    """Compare the averages of two models; None if either has no average or no samples of it."""
+    mean = average(tasks, kind)
+    other_mean = average(other_tasks, kind)
+    if mean is None or other_mean is None:
+        return None
+    draws = average_draws(tasks)
+    other_draws = average_draws(other_tasks)
+    if draws is None or other_draws is None:
+        return None
+    return significance.compare_draws(mean, other_mean, draws, other_draws)
 
 
 def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> float | None:
     """Return the mean of the tasks' main metrics as papers print it; None for fewer than `least` tasks."""
-    if not kind.average or not tasks or len(tasks) < (2 if kind.average == "plain" else least):
+    if not kind.average or not tasks:
+        return None
+    if kind.average == "plain":
+        least = 2
+    if len(tasks) < least:
         return None
     if any(task.headline[0] not in task.metrics for task in tasks):
         return None  # a file of results may lack a score
+    values = [task.value for task in tasks]
     if kind.average == "plain":
-        return float(np.mean([task.value for task in tasks]))
-    return round(float(np.mean([round(task.value, 2) for task in tasks])), 2)
+        return float(np.mean(values))
+    rounded = [round(value, 2) for value in values]
+    return round(float(np.mean(rounded)), 2)
 
 
 def average_draws(tasks: Iterable[TaskScore]) -> Floats | None:
     """Return the mean over tasks of the samples of their main metrics ``[draws]``; None if a task has no samples."""
-    draws = [task.draws.get(task.headline[0]) for task in tasks]
-    present = [samples for samples in draws if samples is not None]
-    return np.mean(present, axis=0) if present and len(present) == len(draws) else None
+    samples = []
+    for task in tasks:
+        draws = task.draws.get(task.headline[0])
+        if draws is None:
+            return None
+        samples.append(draws)
+    if not samples:
+        return None
+    return np.mean(samples, axis=0)
 
 
 def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float, float] | None:
-    """Return the 95 % interval of the average, from samples, or from accuracies by normal approximation."""
+    """Return the 95 % interval of the average, from samples, or from accuracies by normal approximation.
+
+    It is None where there is no average, or a task has neither samples nor right and wrong answers.
+    """
     mean = average(tasks, kind)
     if mean is None:
         return None
     draws = average_draws(tasks)
     if draws is not None:
         return significance.interval(draws)
-    answers = [task.correct for task in tasks if task.correct is not None]
-    if len(answers) < len(tasks):
-        return None
-    variance = np.sum([np.var(correct) / len(correct) for correct in answers])
-    spread = 1.96 * kind.highest * float(np.sqrt(variance)) / len(answers)
+    variances = []
+    for task in tasks:
+        if task.correct is None:
+            return None
+        variances.append(np.var(task.correct) / len(task.correct))
+    spread = 1.96 * kind.highest * float(np.sqrt(np.sum(variances))) / len(tasks)
     return mean - spread, mean + spread

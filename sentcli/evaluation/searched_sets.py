@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentcli import console
-from sentcli.data import located
+from sentcli.data import dataset_path
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
 from sentcli.evaluation.reranking import EvaluatedReranker
@@ -27,7 +27,7 @@ from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
-from sentcli.search.options import SearchOptions, Way
+from sentcli.search.options import SearchMode, SearchOptions
 
 DIMENSIONS = (64, 384, 768)
 """Usual dimensions of models: a factory string that faiss accepts for none of them is refused."""
@@ -38,17 +38,17 @@ class Retriever(NamedTuple):
 
     model: EvaluatedModel | None
     """None for BM25."""
-    way: Way
+    mode: SearchMode
     reranker: EvaluatedReranker | None = None
 
-    def names(self, ways: Sequence[Way]) -> tuple[str, str]:
+    def names(self, modes: Sequence[SearchMode]) -> tuple[str, str]:
         """Return the name and, among other ways of searching, the label."""
         name = "bm25" if self.model is None else self.model.name
-        if self.way in ("rrf", "weighted"):
+        if self.mode in ("rrf", "weighted"):
             name += " + bm25"
         label = name
-        if self.way != "bm25" and set(ways) != {"dense"}:
-            label += f", {self.way}"
+        if self.mode != "bm25" and set(modes) != {"dense"}:
+            label += f", {self.mode}"
         if self.reranker is None:
             return name, label
         return f"{name} + {self.reranker.name}", f"{label} + {self.reranker.name}"
@@ -67,7 +67,7 @@ def load_sets(paths: Sequence[Path], split: str | None) -> list[Collection]:
     collections: list[Collection] = []
     for path in paths:
         folder_or_name = path if path.exists() else Path(canonical(str(path)))
-        collection = load_collection(located(folder_or_name), split)
+        collection = load_collection(dataset_path(folder_or_name), split)
         if any(collection.name == other.name for other in collections):
             raise InputError(f"--beir {path}: there is a set {collection.name} already; rename the folder")
         collections.append(collection)
@@ -107,28 +107,29 @@ class SearchedSets:
         """The search of each set; a forum is named as ``cqadupstack/android``."""
         for collection in collections:
             several = bool(collection.facts.forums) and len(collection.members) > 1
-            for name, data in collection.members.items():
-                full_name = f"{collection.name}/{name}" if several else collection.name
-                self.searches[full_name] = SetSearch(data, options)
+            for member, data in collection.members.items():
+                name = f"{collection.name}/{member}" if several else collection.name
+                self.searches[name] = SetSearch(data, options)
 
     def tasks(
         self,
-        way: Way,
+        mode: SearchMode,
         model: EvaluatedModel | None,
         files: Mapping[str, Path],
         reranker: EvaluatedReranker | None = None,
     ) -> list[RetrievalTask]:
         """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
-        choices = protocol(self.options, way, model)
+        choices = protocol(self.options, mode, model)
         tasks = []
         for name, search in self.searches.items():
-            task = RetrievalTask(f"{name} {way}", search, way, choices, files.get(name))
+            task = RetrievalTask(f"{name} {mode}", search, mode, choices, files.get(name))
             tasks.append(task if reranker is None else task.reranked(reranker))
         return tasks
 
     def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
         """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""
-        remaining, joined = iter(scores), []
+        remaining = iter(scores)
+        joined = []
         for collection in self.collections:
             parts = list(islice(remaining, len(collection.members)))
             if len(parts) > 1:
@@ -146,16 +147,16 @@ class SearchedSets:
             rerun: search and score anew, also what is kept of BM25.
             read_cache: take scores from the cache.
         """
-        model, way, reranker = retriever
-        tasks = self.tasks(way, model, files, reranker)
-        choices = protocol(self.options, way, model)
+        model, mode, reranker = retriever
+        tasks = self.tasks(mode, model, files, reranker)
+        choices = protocol(self.options, mode, model)
         if reranker is not None:
             choices |= reranker.protocol
         if model is None:
             scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
         else:
             scores = score_model(model, tasks, "retrieve", choices, read_cache=read_cache)
-        name, label = retriever.names(self.options.ways)
+        name, label = retriever.names(self.options.modes)
         cached = [task.partition(" ")[0].partition("/")[0] for task in scores.cached]
         return replace(
             scores,
@@ -195,29 +196,29 @@ class SearchedSets:
 
 
 def retrievers(
-    models: Sequence[EvaluatedModel], ways: Sequence[Way], reranker: EvaluatedReranker | None
+    models: Sequence[EvaluatedModel], modes: Sequence[SearchMode], reranker: EvaluatedReranker | None
 ) -> list[Retriever]:
     """Return each model with each way of searching, and BM25 alone once; each also reranked."""
-    searched: Sequence[EvaluatedModel | None] = models or [None]
-    found: dict[Retriever, None] = {}
-    for model in searched:
-        for way in ways:
-            plain = Retriever(None if way == "bm25" else model, way)
-            found[plain] = None
+    models_or_none: Sequence[EvaluatedModel | None] = models or [None]
+    distinct: dict[Retriever, None] = {}
+    for model in models_or_none:
+        for mode in modes:
+            plain = Retriever(None if mode == "bm25" else model, mode)
+            distinct[plain] = None
             if reranker is not None:
-                found[plain._replace(reranker=reranker)] = None
-    return list(found)
+                distinct[plain._replace(reranker=reranker)] = None
+    return list(distinct)
 
 
 def run_files(
-    target: Path, sets: SearchedSets, wanted: Sequence[Retriever], other_files: Sequence[Path], *, overwrite: bool
+    target: Path, sets: SearchedSets, retrievers: Sequence[Retriever], other_files: Sequence[Path], *, overwrite: bool
 ) -> dict[Retriever, dict[str, Path]]:
     """Return the file of the run of each retriever and set.
 
     Args:
         target: the file if there is a single run, else a folder of files.
         sets: the sets.
-        wanted: the retrievers.
+        retrievers: each finds the documents of a run in each set.
         other_files: files that are written beside the runs.
         overwrite: replace runs that exist.
 
@@ -225,13 +226,13 @@ def run_files(
         InputError: if the target exists or cannot be written, if two runs or a run and one of `other_files` have the
             same path, or if a TREC run cannot hold an id.
     """
-    single = len(wanted) * len(sets.searches) == 1
-    models = {retriever.model for retriever in wanted if retriever.model is not None}
+    single = len(retrievers) * len(sets.searches) == 1
+    models = {retriever.model for retriever in retrievers if retriever.model is not None}
     check_output(target, overwrite=overwrite, folder=not single)
     others = {file.resolve() for file in other_files}
     runs_by_path: dict[Path, str] = {}
     files: dict[Retriever, dict[str, Path]] = {}
-    for retriever in wanted:
+    for retriever in retrievers:
         for name in sets.searches:
             path = target if single else target / _run_name(retriever, name, with_model=len(models) > 1)
             run = name if retriever.model is None else f"{retriever.model.name} of {name}"
@@ -253,7 +254,7 @@ def _run_name(retriever: Retriever, name: str, *, with_model: bool) -> str:
     parts = [name]
     if with_model and retriever.model is not None:
         parts.append(retriever.model.name)
-    parts.append(retriever.way)
+    parts.append(retriever.mode)
     if retriever.reranker is not None:
         parts.append("reranked")
     parts.append("trec")
@@ -265,9 +266,11 @@ def check_factory(factory: str, similarity: Similarity) -> None:
 
     A product quantiser of m parts needs a multiple of m.
     """
-    # the greatest number of parts of a product quantiser that a factory string is tried with
-    multiples = [4 * min(int(m), 1024) for m in re.findall(r"PQ(\d+)", factory) if int(m)]
-    *dimensions, last = (*multiples, *DIMENSIONS)
+    dimensions = []
+    for parts in map(int, re.findall(r"PQ(\d+)", factory)):
+        if parts:
+            dimensions.append(4 * min(parts, 1024))  # more parts than that are not tried
+    *dimensions, last = (*dimensions, *DIMENSIONS)
     for dimension in dimensions:
         with suppress(InputError):
             ann.FaissIndex.empty(factory, dimension, similarity)
@@ -344,10 +347,15 @@ def write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
         for of_model in scores:
             for name, task in _searched_sets(of_model).items():
                 for row, query in enumerate(task.items):
-                    values = {metric: float(by_query[row]) for metric, by_query in task.item_values.items()}
-                    search = of_model.protocol["search"]
-                    line = {"model": of_model.model, "search": search, "set": name, "query": query}
-                    handle.write(json.dumps({**line, **values}, ensure_ascii=False) + "\n")
+                    line = {
+                        "model": of_model.model,
+                        "search": of_model.protocol["search"],
+                        "set": name,
+                        "query": query,
+                    }
+                    for metric, values in task.item_values.items():
+                        line[metric] = float(values[row])
+                    handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _searched_sets(scores: ModelScores) -> dict[str, TaskScore]:

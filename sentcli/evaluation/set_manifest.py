@@ -34,7 +34,7 @@ class SetManifest:
     """What columns and files were taken for."""
     settings: dict[str, Any]
     corpus: list[str] = field(default_factory=list)
-    """Its files and folders, as they were named; the documents of the set are without what became a query."""
+    """The files and folders of the corpus, as they were named; texts that became queries are not in the set."""
     text_field: str = "text"
     """The column of the texts of a table, if all tables have them in the same one."""
     files: dict[str, str] = field(default_factory=dict)
@@ -44,10 +44,11 @@ class SetManifest:
 
     def write(self, folder: Path) -> None:
         """Write the manifest into the folder of a set, with the checksums of its files."""
-        names = [name for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv") if (folder / name).exists()]
-        write_json(
-            folder / SET_MANIFEST, asdict(self) | {"files": {name: file_digest(folder / name) for name in names}}
-        )
+        checksums = {}
+        for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+            if (folder / name).exists():
+                checksums[name] = file_digest(folder / name)
+        write_json(folder / SET_MANIFEST, asdict(self) | {"files": checksums})
 
     @classmethod
     def read(cls, folder: Path) -> SetManifest | None:
@@ -63,16 +64,23 @@ class SetManifest:
 
     def changed(self, folder: Path) -> list[str]:
         """Return the names of files that have changed since the set was made."""
-        present = {name: folder / name for name in self.files}
-        return [name for name, path in present.items() if not path.is_file() or file_digest(path) != self.files[name]]
+        changed = []
+        for name, checksum in self.files.items():
+            path = folder / name
+            if not path.is_file() or file_digest(path) != checksum:
+                changed.append(name)
+        return changed
 
 
 def corpus_arguments(corpus: Path) -> list[str]:
     """Return the arguments of `encode` for the documents of a retrieval set.
 
-    They name what the set was made of, if that is there: the documents of the set are without what became a query.
+    They name the corpus that the set was made of, if it is there: texts that became queries are not in the set.
     """
     manifest = SetManifest.read(corpus.parent)
     if manifest is None or not manifest.corpus or not all(Path(name).exists() for name in manifest.corpus):
         return [str(corpus)]
-    return [*manifest.corpus, *([] if manifest.text_field == "text" else ["--text-field", manifest.text_field])]
+    arguments = list(manifest.corpus)
+    if manifest.text_field != "text":
+        arguments += ["--text-field", manifest.text_field]
+    return arguments

@@ -87,9 +87,11 @@ def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, strea
         stream: arguments of the same length get independent samples under another stream.
     """
     require_finite(predicted + gold)
-    first, second = _Ranks(predicted), _Ranks(gold)
+    first = _Ranks(predicted)
+    second = _Ranks(gold)
     samples = drawn_counts(len(gold), draws, stream)
-    return 100 * np.concatenate([_correlation(counts, first(counts), second(counts)) for counts in samples])
+    correlations = [_correlation(counts, first(counts), second(counts)) for counts in samples]
+    return 100 * np.concatenate(correlations)
 
 
 def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
@@ -100,18 +102,20 @@ def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats
         draws: number of samples.
         stream: arguments of the same length get independent samples under another stream.
     """
-    return np.concatenate([counts @ values / len(values) for counts in drawn_counts(len(values), draws, stream)])
+    samples = drawn_counts(len(values), draws, stream)
+    return np.concatenate([counts @ values / len(values) for counts in samples])
 
 
 def drawn_counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
     """Yield blocks of random samples, each as how often it has each of `n` items ``[block, n]``."""
     random = np.random.default_rng([SAMPLES_SEED, stream])
-    # Random numbers that are drawn at a time
-    block = max(2**21 // n, 1)
+    block = max(2**21 // n, 1)  # so many random numbers are drawn at a time
     for start in range(0, draws, block):
         count = min(block, draws - start)
-        drawn = random.integers(0, n, (count, n)) + n * np.arange(count)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=count * n).reshape(count, n).astype(np.float64)
+        drawn = random.integers(0, n, (count, n))
+        numbers = drawn + n * np.arange(count)[:, None]  # so that one pass counts the items of all samples
+        counts = np.bincount(numbers.ravel(), minlength=count * n)
+        yield counts.reshape(count, n).astype(np.float64)
 
 
 class _Ranks:
@@ -130,9 +134,12 @@ class _Ranks:
 def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
     """Return Pearson's correlation of the ranks in each sample ``[block]``; 0 if the ranks of a side are constant."""
     total = counts.sum(axis=1, keepdims=True)
-    first, second = (ranks - (counts * ranks).sum(axis=1, keepdims=True) / total for ranks in (first, second))
+    first = first - (counts * first).sum(axis=1, keepdims=True) / total
+    second = second - (counts * second).sum(axis=1, keepdims=True) / total
     covariance = (counts * first * second).sum(axis=1)
-    deviations = np.sqrt((counts * first**2).sum(axis=1) * (counts * second**2).sum(axis=1))
+    first_squares = (counts * first**2).sum(axis=1)
+    second_squares = (counts * second**2).sum(axis=1)
+    deviations = np.sqrt(first_squares * second_squares)
     return np.divide(covariance, deviations, out=np.zeros(len(counts)), where=deviations > 0)
 
 
@@ -156,8 +163,10 @@ def sparse_interval(differences: Floats, usual: float) -> tuple[float, float]:
     from scipy.stats import t
 
     added = np.append(differences, [usual, -usual])
-    half = float(t.ppf((1 + LEVEL) / 2, len(added) - 1)) * float(added.std(ddof=1)) / len(added) ** 0.5
-    return float(added.mean()) - half, float(added.mean()) + half
+    quantile = float(t.ppf((1 + LEVEL) / 2, len(added) - 1))
+    half = quantile * float(added.std(ddof=1)) / len(added) ** 0.5
+    mean = float(added.mean())
+    return mean - half, mean + half
 
 
 def compare_draws(score: float, other: float, draws: Floats, others: Floats) -> Difference:
@@ -170,10 +179,12 @@ def compare_draws(score: float, other: float, draws: Floats, others: Floats) -> 
         others: scores of the second model on the same samples ``[draws]``.
     """
     differences = draws - others
-    tails = [(np.count_nonzero(side) + 1) / (len(differences) + 1) for side in (differences <= 0, differences >= 0)]
-    low = np.quantile(differences, (1 - LEVEL) / 2, method="lower")  # so that 0 lies outside if p is below 0.05
+    fewer = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
+    p = min(1.0, 2 * ((fewer + 1) / (len(differences) + 1)))
+    # the outer quantiles, so that 0 lies outside of them if p is below 0.05
+    low = np.quantile(differences, (1 - LEVEL) / 2, method="lower")
     high = np.quantile(differences, (1 + LEVEL) / 2, method="higher")
-    return Difference(score - other, float(low), float(high), p=min(1.0, 2 * min(tails)))
+    return Difference(score - other, float(low), float(high), p)
 
 
 def compare_groups(
@@ -197,14 +208,16 @@ def compare_groups(
     Raises:
         ValueError: if the groups do not have the same items, at least two of them, or a value is not finite.
     """
-    groups = [np.asarray(group, np.float64) for group in (first, second)]
-    if any(group.ndim != 2 or not len(group) or group.shape[1] < 2 for group in groups):
-        raise ValueError("expected two groups of values [runs, items] with at least two items")
-    if groups[0].shape[1] != groups[1].shape[1] or not all(np.isfinite(group).all() for group in groups):
+    one = np.asarray(first, np.float64)
+    other = np.asarray(second, np.float64)
+    for group in (one, other):
+        if group.ndim != 2 or len(group) == 0 or group.shape[1] < 2:
+            raise ValueError("expected two groups of values [runs, items] with at least two items")
+    items = one.shape[1]
+    if other.shape[1] != items or not np.isfinite(one).all() or not np.isfinite(other).all():
         raise ValueError("expected finite values of the same items in both groups")
-    items = groups[0].shape[1]
-    covariance = np.cov(np.concatenate(groups)) / items
-    return _compared(groups[0].mean(axis=1), groups[1].mean(axis=1), covariance, items - 1, fixed)
+    covariance = np.cov(np.concatenate([one, other])) / items
+    return _compared(one.mean(axis=1), other.mean(axis=1), covariance, items - 1, fixed)
 
 
 def compare_seeds(
@@ -247,22 +260,25 @@ def _compared(
     """
     from scipy.stats import t
 
-    sizes = (len(first), len(second))
     difference = float(first.mean() - second.mean())
-    alone = [size == 1 and not known for size, known in zip(sizes, fixed, strict=True)]
-    if any(alone):
-        which = "both groups have" if all(alone) else f"the {'first' if alone[0] else 'second'} group has"
-        return GroupDifference(difference, reason=f"{which} one run, which tells nothing of the spread between seeds")
-    weights = np.repeat([1 / sizes[0], -1 / sizes[1]], sizes)
-    blocks = covariance[: sizes[0], : sizes[0]], covariance[sizes[0] :, sizes[0] :]
-    groups = [(scores, block) for scores, block in zip((first, second), blocks, strict=True) if len(scores) > 1]
-    seeds, seed_freedom, shared = _of_seeds(groups)
-    variance = max(float(weights @ covariance @ weights) - shared, 0.0) + seeds
+    reason = _single_runs(len(first) == 1 and not fixed[0], len(second) == 1 and not fixed[1])
+    if reason is not None:
+        return GroupDifference(difference, reason=reason)
+    runs = len(first)
+    weights = np.repeat([1 / runs, -1 / len(second)], [runs, len(second)])
+    groups = []
+    if runs > 1:
+        groups.append((first, covariance[:runs, :runs]))
+    if len(second) > 1:
+        groups.append((second, covariance[runs:, runs:]))
+    seeds, seed_freedom, shared = _variance_of_seeds(groups)
+    of_items = float(weights @ covariance @ weights)
+    variance = max(of_items - shared, 0.0) + seeds
     rounding = 1e-12 * max(np.abs(first).max(), np.abs(second).max())
     if variance <= rounding**2:
         return GroupDifference(difference, difference, difference, float(abs(difference) <= rounding))
     share = seeds / variance
-    # The power of the seeds' share of the variance in the degrees of freedom, chosen by the simulations of the tests.
+    # the power of the seeds' share of the variance was chosen by the simulations of the tests
     power = min(1.15, seed_freedom / 1.5)
     freedom = 1 / (share**power / seed_freedom + (1 - share) / item_freedom)
     error = variance**0.5
@@ -271,7 +287,20 @@ def _compared(
     return GroupDifference(difference, difference - half, difference + half, p)
 
 
-def _of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, float, float]:
+def _single_runs(first: bool, second: bool) -> str | None:
+    """Return why groups are not compared, given whether each of them is a single run of many possible ones."""
+    if first and second:
+        groups = "both groups have"
+    elif first:
+        groups = "the first group has"
+    elif second:
+        groups = "the second group has"
+    else:
+        return None
+    return f"{groups} one run, which tells nothing of the spread between seeds"
+
+
+def _variance_of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, float, float]:
     """Return the variance of a difference of means over seeds, its degrees of freedom, and the part due to the items.
 
     The variance of each group is drawn towards the pooled one, as Smyth (2004) moderates variances of few replicates.
@@ -282,22 +311,31 @@ def _of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, float, fl
     if not groups:
         return 0.0, 1.0, 0.0
     sizes = np.array([len(scores) for scores, _ in groups])
-    freedom = sizes - 1
     variances = np.array([scores.var(ddof=1) for scores, _ in groups])
-    item_noise = np.array([(np.trace(c) - c.sum() / len(c)) / (len(c) - 1) for _, c in groups])
-    # Degrees of freedom by which the spread of each group's seeds is drawn towards that of all seeds
-    own = freedom / (freedom + 2)
+    of_items = np.array([_spread_by_items(covariance) for _, covariance in groups])
+    freedom = sizes - 1
+    own = freedom / (freedom + 2)  # how much of a group's own variance counts, the rest being the pooled one
     factors = own / sizes + ((1 - own) / sizes).sum() * freedom / freedom.sum()
-    shared = float((item_noise / sizes).sum())
-    # The least variance over seeds that is believed, as a share of what the items alone make runs differ by.
+    shared = float((of_items / sizes).sum())
+    # a variance over seeds below this share of what the items alone make runs differ by is not believed
     variance = max(float(factors @ variances), 0.05 * shared)
-    return variance, float(factors.sum() ** 2 / (factors**2 / freedom).sum()), shared
+    joint_freedom = float(factors.sum() ** 2 / (factors**2 / freedom).sum())
+    return variance, joint_freedom, shared
+
+
+def _spread_by_items(covariance: Floats) -> float:
+    """Return the variance between runs that the items alone make, given the covariance of runs ``[runs, runs]``."""
+    runs = len(covariance)
+    spread: float = (np.trace(covariance) - covariance.sum() / runs) / (runs - 1)
+    return spread
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Correct the p values of several comparisons, so that the chance of any false one among them is bounded (Holm)."""
-    corrected, greatest = [0.0] * len(p), 0.0
-    for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+    corrected = [0.0] * len(p)
+    greatest = 0.0
+    ascending = sorted(range(len(p)), key=lambda i: p[i])
+    for rank, i in enumerate(ascending):
         greatest = max(greatest, (len(p) - rank) * p[i])
         corrected[i] = min(1.0, greatest)
     return corrected
@@ -315,11 +353,15 @@ def accuracy_interval(correct: npt.NDArray[np.bool_]) -> tuple[float, float]:
 
     def lower(right: int, items: int) -> float:
         def beyond(accuracy: float) -> float:  # the chance of more right answers, and half of that of as many
-            return 1 - float(bdtr(right, items, accuracy) + bdtr(right - 1, items, accuracy)) / 2 - (1 - LEVEL) / 2
+            mid_p = float(bdtr(right, items, accuracy) + bdtr(right - 1, items, accuracy)) / 2
+            return 1 - mid_p - (1 - LEVEL) / 2
 
-        return float(brentq(beyond, 0, 1)) if right else 0.0
+        if right == 0:
+            return 0.0
+        return float(brentq(beyond, 0, 1))
 
-    right, items = int(correct.sum()), len(correct)
+    right = int(correct.sum())
+    items = len(correct)
     return 100 * lower(right, items), 100 * (1 - lower(items - right, items))
 
 
@@ -327,6 +369,7 @@ def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]) -> Di
     """Compare two models by the examples that only one of them has right (McNemar, exact)."""
     from scipy.stats import binomtest
 
-    first, second = int((correct & ~others).sum()), int((others & ~correct).sum())
+    first = int((correct & ~others).sum())
+    second = int((others & ~correct).sum())
     p = float(binomtest(first, first + second).pvalue) if first + second else 1.0
     return Discordance(100 * (first - second) / len(correct), first, second, p)

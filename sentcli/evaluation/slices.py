@@ -24,10 +24,10 @@ def query_columns(tasks: Sequence[OwnTask], name: str) -> dict[str, dict[str, st
     Raises:
         InputError: if there is no retrieval set, or a query does not have the column.
     """
-    sets = {task.name: query_column(task.data, name) for task in tasks if isinstance(task, RetrievalTask)}
-    if not sets:
+    columns = {task.name: query_column(task.data, name) for task in tasks if isinstance(task, RetrievalTask)}
+    if not columns:
         raise InputError(f"--by {name} is of the queries of retrieval sets, and there is none")
-    return sets
+    return columns
 
 
 def slices_of(score: TaskScore, column: Mapping[str, str], baseline: Baseline | None) -> dict[str, dict[str, Any]]:
@@ -55,6 +55,6 @@ def slices_of(score: TaskScore, column: Mapping[str, str], baseline: Baseline | 
         slices[value] = {"items": count, **mean(values[rows])}
         if baseline is not None:
             before = np.array(baseline.tasks[score.task].values)
-            difference = mean(values[rows] - before[rows])
-            slices[value]["baseline"] = {"difference": difference["value"], "interval": difference["interval"]}
+            changes = mean(values[rows] - before[rows])
+            slices[value]["baseline"] = {"difference": changes["value"], "interval": changes["interval"]}
     return slices

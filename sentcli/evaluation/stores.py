@@ -11,7 +11,6 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def model_key(spec: EncoderSpec, options: LoadOptions) -> str | None:
     """Return a hash of everything that decides a model's vectors, without loading the model.
 
     These are weights, tokenizer, modules and prompts; the options of backend, precision, device and length; the
-    versions of the libraries, the source code of sentcli, and the processor.
+    versions of the libraries, `identity.NUMBERS`, and the processor.
 
     Args:
         spec: of the model.
@@ -76,17 +75,9 @@ def model_key(spec: EncoderSpec, options: LoadOptions) -> str | None:
 
 
 def library_key() -> str:
-    """Return a hash of everything that decides scores without a model: the source code and the libraries' versions."""
-    return digest({"code": _code(), "versions": {name: machine.library_version(name) for name in machine.LIBRARIES}})
-
-
-@cache
-def _code() -> str:
-    """Return the SHA-256 of the source code of sentcli."""
-    code = hashlib.sha256()
-    for path in sorted(Path(machine.__file__).parent.rglob("*.py")):
-        code.update(path.read_bytes())
-    return code.hexdigest()
+    """Return a hash of what decides scores without a model: `identity.NUMBERS` and the versions of libraries."""
+    versions = {name: machine.library_version(name) for name in machine.LIBRARIES}
+    return digest({"numbers": identity.NUMBERS, "versions": versions})
 
 
 class ScoreStore:

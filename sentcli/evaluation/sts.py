@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.stores import digest
 from sentcli.io.labelled import LabelledTable, read_table
-from sentcli.io.readers import pair_files, task_name
+from sentcli.io.sources import pair_files, task_name
 from sentcli.model.encoding import Progress
 from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.model.tokenizing import pair_text
@@ -62,9 +63,15 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
+    @property
+    def texts(self) -> list[str]:
+        """Every sentence, the first ones in front."""
+        return [*self.first, *self.second]
+
     def of_rows(self, rows: Sequence[int]) -> Pairs:
         """Return some of the pairs, given by their positions from 0."""
-        first, second = ([texts[row] for row in rows] for texts in (self.first, self.second))
+        first = [self.first[row] for row in rows]
+        second = [self.second[row] for row in rows]
         return Pairs(self.name, first, second, self.gold[list(rows)])
 
 
@@ -100,18 +107,23 @@ def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str,
         )
     if not (data / "STS").is_dir() and not (data / "SICK").is_dir():
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither STS/ nor SICK/")
-    chosen = dict.fromkeys(tasks) if tasks else (TASKS if split == "test" else tuple(SPLITS))
-    return {task: load_task(data, task, split) for task in chosen}
+    if not tasks:
+        tasks = TASKS if split == "test" else tuple(SPLITS)
+    return {task: load_task(data, task, split) for task in dict.fromkeys(tasks)}
 
 
 def _read_subset(folder: Path, name: str, task: str) -> Pairs:
-    inputs, golds = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
-    sentences, scores = read_lines(inputs, task), read_lines(golds, task)
+    inputs = folder / f"STS.input.{name}.txt"
+    golds = folder / f"STS.gs.{name}.txt"
+    sentences = read_lines(inputs, task)
+    scores = read_lines(golds, task)
     if len(sentences) != len(scores):
         raise DataError(
             inputs, f"{len(sentences)} lines of sentences, but {len(scores)} of gold scores in {golds.name}"
         )
-    first, second, gold = [], [], []
+    first: list[str] = []
+    second: list[str] = []
+    gold: list[float] = []
     for line, (pair, score) in enumerate(zip(sentences, scores, strict=True), 1):
         if not score.strip():  # not judged (STS15 and STS16 publish more pairs than they score)
             continue
@@ -168,12 +180,16 @@ def scored(source: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:
     Raises:
         DataError: if all scores are equal.
     """
-    first, second, gold = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+    first = [row[0] for row in rows]
+    second = [row[1] for row in rows]
+    gold = [row[2] for row in rows]
     return _pairs(Path(source), task_name(source), first, second, gold)
 
 
 def _read_columns(path: Path, name: str, *, gold: int, first: int, second: int, header: bool) -> Pairs:
-    one, two, scores = [], [], []
+    one = []
+    two = []
+    scores = []
     for line, text in enumerate(read_lines(path, name), 1):
         if line == 1 and header:
             continue
@@ -198,9 +214,11 @@ def cosine(first: Floats, second: Floats) -> npt.NDArray[np.float64]:
     """
     significance.require_finite(first)
     significance.require_finite(second)
-    a, b = first.astype(np.float64), second.astype(np.float64)
+    a = first.astype(np.float64)
+    b = second.astype(np.float64)
+    products = np.einsum("nd,nd->n", a, b)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return np.divide(np.einsum("nd,nd->n", a, b), norms, out=np.zeros(len(a)), where=norms > 0)
+    return np.divide(products, norms, out=np.zeros(len(a)), where=norms > 0)
 
 
 def similarities(first: Floats, second: Floats, similarity: Similarity) -> npt.NDArray[np.float64]:
@@ -234,32 +252,41 @@ def correlations(
 
     for name, predicted, gold in subsets:
         for kind, values in (("similarities", predicted), ("gold scores", gold)):
-            if len(values) < 2 or not np.isfinite(values).all() or np.ptp(values) <= ROUNDING * np.abs(values).max():
+            if not _varies(values):
                 raise SentcliError(f"{task} {name}: no correlation, the {kind} are all equal or not finite")
     by_subset = {name: 100 * float(spearmanr(predicted, gold).statistic) for name, predicted, gold in subsets}
-    predicted = np.concatenate([values for _, values, _ in subsets])
-    gold = np.concatenate([values for _, _, values in subsets])
-    sizes = [len(values) for _, _, values in subsets]
-    headline = AGGREGATIONS[aggregation].metric
-    parts = [(predicted, gold)] if aggregation == "all" else [(values, scores) for _, values, scores in subsets]
-    sampled = {}
-    if draws:
-        by_part = [significance.spearman_draws(*part, draws, stream=i) for i, part in enumerate(parts)]
-        sampled[headline] = np.average(by_part, axis=0, weights=sizes if aggregation == "wmean" else None)
-    return TaskScore(
+    sizes = [len(gold) for _, _, gold in subsets]
+    all_predicted = np.concatenate([predicted for _, predicted, _ in subsets])
+    all_gold = np.concatenate([gold for _, _, gold in subsets])
+    score = TaskScore(
         task=task,
         kind=SIMILARITY.name,
         metrics={
-            "spearman": 100 * float(spearmanr(predicted, gold).statistic),
-            "pearson": 100 * float(pearsonr(predicted, gold).statistic),
+            "spearman": 100 * float(spearmanr(all_predicted, all_gold).statistic),
+            "pearson": 100 * float(pearsonr(all_predicted, all_gold).statistic),
             "spearman_mean": float(np.mean(list(by_subset.values()))),
             "spearman_wmean": float(np.average(list(by_subset.values()), weights=sizes)),
         },
-        headline=(headline,),
-        details={"pairs": len(gold), "subsets": by_subset},
-        intervals={metric: significance.interval(values) for metric, values in sampled.items()},
-        draws=sampled,
+        headline=(AGGREGATIONS[aggregation].metric,),
+        details={"pairs": len(all_gold), "subsets": by_subset},
     )
+    if not draws:
+        return score
+    if aggregation == "all":
+        samples = significance.spearman_draws(all_predicted, all_gold, draws)
+    else:
+        of_subsets = []
+        for stream, (_, predicted, gold) in enumerate(subsets):
+            of_subsets.append(significance.spearman_draws(predicted, gold, draws, stream=stream))
+        samples = np.average(of_subsets, axis=0, weights=sizes if aggregation == "wmean" else None)
+    return score.with_samples(samples)
+
+
+def _varies(values: Floats) -> bool:
+    """Tell whether values are finite, and at least two of them differ by more than rounding."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return False
+    return bool(np.ptp(values) > ROUNDING * np.abs(values).max())
 
 
 @dataclass(frozen=True)
@@ -294,9 +321,8 @@ class SimilarityTask:
     @property
     def all_texts(self) -> list[str]:
         """Every sentence, or every pair as one text."""
-        if self.joint:
-            return [text for pairs in self.subsets for text in _joint(pairs)]
-        return [text for pairs in self.subsets for text in (*pairs.first, *pairs.second)]
+        texts = [_joint(pairs) if self.joint else pairs.texts for pairs in self.subsets]
+        return list(chain.from_iterable(texts))
 
     @property
     def description(self) -> str:
@@ -312,8 +338,10 @@ class SimilarityTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        own = [] if self.ends is None else ["evaluate", self.ends]
-        return [*own, self.similarity, self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+        identity: list[Any] = [self.similarity, self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+        if self.ends is None:
+            return identity
+        return ["evaluate", self.ends, *identity]
 
     def for_model(self, spec: ModelSpec) -> SimilarityTask:
         """Return the task as a model takes it: a cross-encoder reads both sentences together.
@@ -337,12 +365,12 @@ class SimilarityTask:
                 values = similarities(vectors.of(subset.first), vectors.of(subset.second), self.similarity)
             predicted.append((subset.name, values, subset.gold))
         score = correlations(self.name, predicted, self.draws, self.aggregation)
-        score.details.update(truncated=vectors.truncated(self.texts))
+        details = score.details | {"truncated": vectors.truncated(self.texts)}
         if not self.joint:
-            score.details.update(zero_vectors=vectors.zero(self.all_texts))
+            details["zero_vectors"] = vectors.zero(self.all_texts)
         if self.ends is None:
-            return score
-        details = {key: value for key, value in score.details.items() if key != "subsets"}
+            return replace(score, details=details)
+        del details["subsets"]
         metrics = {metric: score.metrics[metric] for metric in ("spearman", "pearson")}
         score = replace(score, metrics=metrics, details={"range": list(self.ends), **details})
         return score.of_own_data(len(self))
@@ -352,9 +380,14 @@ def evaluate(
     encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]], progress: Progress | None = None
 ) -> dict[str, TaskScore]:
     """Score an encoder on tasks of `load_tasks`, encoding every distinct sentence once, without the cache."""
-    scored = [SimilarityTask(name, subsets).for_model(encoder.spec) for name, subsets in tasks.items()]
-    vectors = encode(encoder, [text for task in scored for text in task.texts], progress)
-    return {task.name: task.score(None, vectors) for task in scored}
+    similarity_tasks = []
+    texts: list[str] = []
+    for name, subsets in tasks.items():
+        task = SimilarityTask(name, subsets).for_model(encoder.spec)
+        similarity_tasks.append(task)
+        texts += task.texts
+    vectors = encode(encoder, texts, progress)
+    return {task.name: task.score(None, vectors) for task in similarity_tasks}
 
 
 def _joint(pairs: Pairs) -> list[str]:
@@ -364,7 +397,8 @@ def _joint(pairs: Pairs) -> list[str]:
 
 def sentences(subsets: Sequence[Pairs]) -> list[str]:
     """Return the distinct sentences of some pairs."""
-    return list(dict.fromkeys(text for pairs in subsets for text in (*pairs.first, *pairs.second)))
+    texts = chain.from_iterable(pairs.texts for pairs in subsets)
+    return list(dict.fromkeys(texts))
 
 
 def content(subsets: Sequence[Pairs]) -> list[Any]:

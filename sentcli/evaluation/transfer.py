@@ -49,7 +49,8 @@ class Example:
     @property
     def order(self) -> tuple[int, ...]:
         """The key by which the toolkit sorts examples before it makes folds: numbers of tokens, then the class."""
-        return (*(len(text.split()) for text in self.texts), self.label)
+        numbers_of_tokens = [len(text.split()) for text in self.texts]
+        return (*numbers_of_tokens, self.label)
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,29 @@ class Examples:
     @property
     def texts(self) -> list[str]:
         """Every text of every example."""
-        return [text for examples in self.splits.values() for example in examples for text in example.texts]
+        texts: list[str] = []
+        for examples in self.splits.values():
+            for example in examples:
+                texts += example.texts
+        return texts
 
     @property
     def groups(self) -> Rows | None:
         """The group of each example of the first split; None if they have none."""
-        groups = [example.group for example in next(iter(self.splits.values()))]
-        return None if None in groups else np.array(groups, np.int64)
+        first_split = next(iter(self.splits.values()))
+        groups = [example.group for example in first_split]
+        if None in groups:
+            return None
+        return np.array(groups, np.int64)
 
     @property
     def content(self) -> list[Any]:
         """The content as JSON, for its hash."""
-        return [[split, [[*e.texts, e.label] for e in examples]] for split, examples in self.splits.items()]
+        content = []
+        for split, examples in self.splits.items():
+            rows = [[*example.texts, example.label] for example in examples]
+            content.append([split, rows])
+        return content
 
 
 def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]:
@@ -89,7 +101,7 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]
         InputError: for an unknown task, a missing file, or a folder that holds none of them.
         DataError: for a line that does not parse.
     """
-    chosen = tuple(dict.fromkeys(names)) if names is not None else AVERAGED
+    chosen = list(dict.fromkeys(AVERAGED if names is None else names))
     for name in chosen:
         if name not in LAYOUTS:
             raise InputError(f"unknown task {name!r}{nearest(name, list(LAYOUTS))}; one of: {', '.join(LAYOUTS)}")
@@ -120,36 +132,42 @@ class TaskFiles:
             InputError: for a missing file, a split without examples, or a class without a training example.
             DataError: for a line that does not parse.
         """
-        splits = {
-            part: sorted(
-                (example for file, label in files.items() for example in self._examples(data / file, name, label)),
-                key=lambda example: example.order,
-            )
-            for part, files in self.files.items()
-        }
-        if empty := next((part for part, examples in splits.items() if not examples), None):
-            raise InputError(f"{name}: {self._paths(data, empty)}: there are no {empty} examples")
-        first, training = next(iter(splits.items()))
-        if missing := set(range(len(self.classes))) - {example.label for example in training}:
+        splits: dict[str, list[Example]] = {}
+        for split, files in self.files.items():
+            examples: list[Example] = []
+            for file, label in files.items():
+                examples += self._examples(data / file, name, label)
+            splits[split] = sorted(examples, key=lambda example: example.order)
+        for split, examples in splits.items():
+            if not examples:
+                raise InputError(f"{name}: {self._paths(data, split)}: there are no {split} examples")
+        first_split, training = next(iter(splits.items()))
+        paths = self._paths(data, first_split)
+        missing = set(range(len(self.classes))) - {example.label for example in training}
+        if missing:
             classes = ", ".join(f"{label} ({self.classes[label]})" for label in sorted(missing))
-            raise InputError(f"{name}: {self._paths(data, first)}: no training example is of class {classes}")
-        return Examples(name, len(self.classes), self.validation, splits, self.f1, self._paths(data, first))
+            raise InputError(f"{name}: {paths}: no training example is of class {classes}")
+        return Examples(name, len(self.classes), self.validation, splits, self.f1, files=paths)
 
-    def _paths(self, data: Path, part: str) -> str:
+    def _paths(self, data: Path, split: str) -> str:
         """Return the names of the files of a split, for messages."""
-        return " and ".join(str(data / file) for file in self.files[part])
+        return " and ".join(str(data / file) for file in self.files[split])
 
     def _examples(self, path: Path, name: str, of_file: str | None) -> Iterator[Example]:
+        """Yield the examples of a file, whose class is that of the file, or of each line where that is None."""
         for number, line in enumerate(read_lines(path, name, self.encoding), 1):
             if number == 1 and self.header:
                 continue
-            texts, label = [line], of_file
+            texts = [line]
+            label = of_file
             if self.columns:
                 values = fields(line.strip(), max(self.columns) + 1, path, number)
                 *texts, label = (values[column] for column in self.columns)
             elif label is None:
                 label, _, text = line.strip().partition(self.separator)
-                texts = [text.partition(" ")[2] if self.separator == ":" else text]  # TREC has a finer class in between
+                if self.separator == ":":  # TREC has a finer class in between
+                    _, _, text = text.partition(" ")
+                texts = [text]
             if label not in self.classes:
                 problem = f"{label[:40]!r} is not a class; these are: {', '.join(self.classes)}"
                 raise DataError(path, problem, line=number)
@@ -163,7 +181,10 @@ def _by_file(positive: str, negative: str) -> TaskFiles:
 def _by_split(pattern: str, *names: str) -> dict[str, dict[str, str | None]]:
     """Return the only file of each split; the names in the pattern are of train, dev and test, or of train and test."""
     splits = ("train", "dev", "test") if len(names) == 3 else ("train", "test")
-    return {split: {pattern.format(name): None} for split, name in zip(splits, names, strict=True)}
+    files: dict[str, dict[str, str | None]] = {}
+    for split, name in zip(splits, names, strict=True):
+        files[split] = {pattern.format(name): None}
+    return files
 
 
 LAYOUTS = {
@@ -205,30 +226,38 @@ AVERAGED = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 
 def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
     """Return the features of each split: the vector of a text, or for pairs ``|u - v|`` and ``u * v``."""
-    return {
-        split: joined(*(vectors.of(side) for side in zip(*(e.texts for e in examples), strict=True)))
-        for split, examples in task.splits.items()
-    }
+    by_split = {}
+    for split, examples in task.splits.items():
+        first = vectors.of([example.texts[0] for example in examples])
+        if len(examples[0].texts) == 1:
+            by_split[split] = first
+        else:
+            by_split[split] = pair_features(first, vectors.of([example.texts[1] for example in examples]))
+    return by_split
 
 
-def joined(first: Floats, second: Floats | None = None) -> Floats:
-    """Return the features of texts ``[n, dim]``, or of pairs: ``|u - v|`` and ``u * v`` ``[n, 2 dim]``."""
-    if second is None:
-        return first
+def pair_features(first: Floats, second: Floats) -> Floats:
+    """Return the features of pairs of texts, ``|u - v|`` and ``u * v`` ``[n, 2 dim]``."""
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
 def labels(task: Examples) -> dict[str, npt.NDArray[np.int64]]:
     """Return the classes of each split."""
-    return {split: np.array([e.label for e in examples], np.int64) for split, examples in task.splits.items()}
+    by_split = {}
+    for split, examples in task.splits.items():
+        by_split[split] = np.array([example.label for example in examples], np.int64)
+    return by_split
 
 
 def classifiers(trainer: Trainer, task: Examples) -> int:
     """Return how many classifiers `score` trains."""
     tried = len(trainer.penalties(has_test=task.validation == "test"))
-    if task.validation == "folds":
-        return trainer.folds * (trainer.folds * tried + 1)
-    return trainer.folds * tried + 1 if task.validation == "test" else tried
+    if task.validation == "dev and test":
+        return tried
+    validated = trainer.folds * tried + 1
+    if task.validation == "test":
+        return validated
+    return trainer.folds * validated
 
 
 @dataclass(frozen=True)
@@ -271,9 +300,14 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         vectors: of their texts, pooled and not normalised.
         finished: is called with the number of classifiers that have been trained since the last call.
     """
-    x, y = features(task, vectors), labels(task)
-    train, test, run = ("all", "all", _nested) if task.validation == "folds" else ("train", "test", _split)
-    accuracy, dev_accuracy, penalties, predicted = run(trainer, task, x, y, finished)
+    x = features(task, vectors)
+    y = labels(task)
+    if task.validation == "folds":
+        train, test = "all", "all"
+        accuracy, dev_accuracy, penalties, predicted = _nested(trainer, task, x, y, finished)
+    else:
+        train, test = "train", "test"
+        accuracy, dev_accuracy, penalties, predicted = _split(trainer, task, x, y, finished)
     metrics = {"accuracy": accuracy, "dev_accuracy": dev_accuracy}
     correct = predicted == y[test]
     if task.f1:
@@ -307,27 +341,32 @@ def _stratified(task: Examples, y: Rows, folds: int, groups: Rows | None = None)
     try:
         return stratified(y, folds, groups)
     except InputError as error:
-        raise InputError(f"{task.name}: {task.files}: {error}" if task.files else f"{task.name}: {error}") from error
+        place = f"{task.name}: {task.files}" if task.files else task.name
+        raise InputError(f"{place}: {error}") from error
 
 
 def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, Rows], finished: Step) -> _Tested:
-    train, test = y["train"], y["test"]
-    penalties = trainer.penalties(has_test=task.validation == "test")
-    if task.validation == "test":
-        folds = [Fold(fit, dev) for fit, dev in _stratified(task, train, trainer.folds)]
-        grid = trainer.train(Grid(x["train"], train, task.classes, folds, [penalties] * len(folds)), finished)
-        chosen, dev_accuracy = best(grid.accuracy)
-        last = [trainer.last_fold(np.arange(len(train)))]
-        final = trainer.train(Grid(x["train"], train, task.classes, last, [[penalties[chosen]]]), finished)
-        predicted = final.predict(0, 0, x["test"])
+    """Choose the penalty by the development set, or by folds of the training set, and test on the test set."""
+    has_dev = task.validation == "dev and test"
+    penalties = trainer.penalties(has_test=not has_dev)
+    train_x, train_y = x["train"], y["train"]
+    rows = np.arange(len(train_y))
+    if has_dev:
+        joint_x = np.concatenate([train_x, x["dev"]])
+        joint_y = np.concatenate([train_y, y["dev"]])
+        fold = Fold(rows, np.arange(len(train_y), len(joint_y)))
+        tried = trainer.train(Grid(joint_x, joint_y, task.classes, [fold], [penalties]), finished)
+        chosen, dev_accuracy = best(tried.accuracy)
+        predicted = tried.predict(0, chosen, x["test"])
     else:
-        n, m = len(train), len(y["dev"])
-        fold = Fold(np.arange(n), np.arange(n, n + m))
-        both = np.concatenate([x["train"], x["dev"]]), np.concatenate([train, y["dev"]])
-        grid = trainer.train(Grid(*both, task.classes, [fold], [penalties]), finished)
-        chosen, dev_accuracy = best(grid.accuracy)
-        predicted = grid.predict(0, chosen, x["test"])
-    return 100 * float((predicted == test).mean()), dev_accuracy, [penalties[chosen]], predicted
+        folds = [Fold(fit, dev) for fit, dev in _stratified(task, train_y, trainer.folds)]
+        tried = trainer.train(Grid(train_x, train_y, task.classes, folds, [penalties] * len(folds)), finished)
+        chosen, dev_accuracy = best(tried.accuracy)
+        last = trainer.last_fold(rows)
+        final = trainer.train(Grid(train_x, train_y, task.classes, [last], [[penalties[chosen]]]), finished)
+        predicted = final.predict(0, 0, x["test"])
+    accuracy = 100 * float((predicted == y["test"]).mean())
+    return accuracy, dev_accuracy, [penalties[chosen]], predicted
 
 
 def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Rows, Rows]]:
@@ -340,25 +379,31 @@ def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Rows, Rows]]:
 
 
 def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[str, Rows], finished: Step) -> _Tested:
+    """Test by outer folds, in each of which inner folds of its training rows choose the penalty."""
     x, y = xs["all"], ys["all"]
-    penalties = trainer.penalties(has_test=task.validation == "test")
-    groups, outer = task.groups, outer_folds(trainer, task)
+    penalties = trainer.penalties(has_test=False)
+    groups = task.groups
+    outer = outer_folds(trainer, task)
     inner = []
     for rows, _ in outer:
-        within = _stratified(task, y[rows], trainer.folds, None if groups is None else groups[rows])
-        inner += [Fold(rows[fit], rows[dev]) for fit, dev in within]
-    grid = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
-    choices = [best(accuracy) for accuracy in grid.accuracy.reshape(len(outer), trainer.folds, -1)]
-    chosen = [penalties[choice] for choice, _ in choices]
+        groups_of_rows = None if groups is None else groups[rows]
+        for fit, dev in _stratified(task, y[rows], trainer.folds, groups_of_rows):
+            inner.append(Fold(rows[fit], rows[dev]))
+    tried = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
+    chosen = []
+    dev_accuracies = []
+    for accuracy_of_inner in tried.accuracy.reshape(len(outer), trainer.folds, -1):
+        number, dev_accuracy = best(accuracy_of_inner)
+        chosen.append(penalties[number])
+        dev_accuracies.append(dev_accuracy)
     last = [trainer.last_fold(rows) for rows, _ in outer]
     final = trainer.train(Grid(x, y, task.classes, last, [[penalty] for penalty in chosen]), finished)
     predicted = np.zeros_like(y)
+    accuracies = []
     for fold, (_, test) in enumerate(outer):
         predicted[test] = final.predict(fold, 0, x[test])
-    correct = predicted == y
-    accuracy = float(np.mean([100 * correct[test].mean() for _, test in outer]))
-    dev_accuracy = float(np.mean([accuracy for _, accuracy in choices]))
-    return accuracy, dev_accuracy, chosen, predicted
+        accuracies.append(100 * (predicted[test] == y[test]).mean())
+    return float(np.mean(accuracies)), float(np.mean(dev_accuracies)), chosen, predicted
 
 
 def best(accuracy: npt.NDArray[np.float64]) -> tuple[int, float]:

@@ -108,7 +108,9 @@ class Encoding:
         """The difference in words; empty for none."""
         words = {"max_length": "{} tokens", "precision": "{} weights", "pooling": "{} pooling", "backend": "{}"}
         parts = [words[key].format(value) for key, value in self.options.items()]
-        return ", ".join(parts if self.prompts else [*parts, "without prompts"])
+        if not self.prompts:
+            parts.append("without prompts")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,12 @@ class Storage:
     def name(self, dimension: int) -> str:
         """Return the way in words, of a model with so many dimensions."""
         kind = "bits" if self.smaller.output_type == "binary" else self.smaller.output_type
-        words = f"{kind} x {self.smaller.truncate_dim or dimension}"
-        words += ", rescored" if self.rescored else ""
-        return words if self.index == ann.FLAT else f"{words}, {self.index}"
+        parts = [f"{kind} x {self.smaller.truncate_dim or dimension}"]
+        if self.rescored:
+            parts.append("rescored")
+        if self.index != ann.FLAT:
+            parts.append(self.index)
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -146,17 +151,20 @@ class EncodedSet:
     def searched(self, storage: Storage) -> tuple[Searcher | SmallerSearch, int, float]:
         """Return the search by vectors that are kept in some way, the bytes of a row, and the seconds of an index."""
         smaller = replace(storage.smaller, renormalize=self.normalized)
-        kept = smaller.apply(self.documents)
+        vectors = smaller.apply(self.documents)
         origin = Origin(output_dtype=smaller.output_type, truncate_dim=smaller.truncate_dim)
-        began = time.perf_counter()
-        found = searcher.build(storage.index, Blocks([kept], signs=origin.signs(kept.shape[1])))
-        seconds = time.perf_counter() - began if found.parts else 0.0
-        row_bytes = kept.itemsize * kept.shape[1] + sum(part.row_bytes for part in found.parts)
+        started = time.perf_counter()
+        search = searcher.build(storage.index, Blocks([vectors], signs=origin.signs(vectors.shape[1])))
+        seconds = time.perf_counter() - started if search.parts else 0.0
+        row_bytes = vectors.itemsize * vectors.shape[1] + sum(part.row_bytes for part in search.parts)
         if storage.smaller == Smaller():
-            return found, row_bytes, seconds
-        full = Blocks([self.documents.astype(np.float16)]) if storage.rescored else None
-        row_bytes += 2 * self.documents.shape[1] if storage.rescored else 0
-        return SmallerSearch(found, partial(origin.fitted, normalized=self.normalized), full), row_bytes, seconds
+            return search, row_bytes, seconds
+        fit_queries = partial(origin.fitted, normalized=self.normalized)
+        if not storage.rescored:
+            return SmallerSearch(search, fit_queries, None), row_bytes, seconds
+        whole = self.documents.astype(np.float16)
+        row_bytes += whole.itemsize * whole.shape[1]
+        return SmallerSearch(search, fit_queries, Blocks([whole])), row_bytes, seconds
 
 
 @dataclass(frozen=True)
@@ -176,15 +184,20 @@ class Variant:
 
     def dominates(self, other: Variant, value: float, other_value: float) -> bool:
         """Tell whether this way is no worse than another one in anything, and better in something."""
-        speeds = (self.texts_per_second, self.queries_per_second), (other.texts_per_second, other.queries_per_second)
-        ratios = [mine / max(theirs, 1e-9) for mine, theirs in zip(*speeds, strict=True)]
-        no_worse = value >= other_value and self.bytes_per_vector <= other.bytes_per_vector
-        better = value > other_value or self.bytes_per_vector < other.bytes_per_vector
-        better = better or max(ratios) > 1 / (1 - SAME_SPEED)
-        return no_worse and better and min(ratios) >= 1 - SAME_SPEED
+        speed_ratios = (
+            self.texts_per_second / max(other.texts_per_second, 1e-9),
+            self.queries_per_second / max(other.queries_per_second, 1e-9),
+        )
+        if value < other_value or self.bytes_per_vector > other.bytes_per_vector:
+            return False
+        if min(speed_ratios) < 1 - SAME_SPEED:
+            return False
+        if value > other_value or self.bytes_per_vector < other.bytes_per_vector:
+            return True
+        return max(speed_ratios) > 1 / (1 - SAME_SPEED)
 
 
-class Change(NamedTuple):
+class ScoreDifference(NamedTuple):
     """The difference of two scores, with the ends of its 95 % interval."""
 
     difference: float
@@ -205,7 +218,8 @@ class VariantComparison:
     @cached_property
     def halves(self) -> tuple[Any, Any]:
         """The positions of the queries by which a way is chosen, and of those by which its loss is measured."""
-        count, stream = len(self.variants[0].values), zlib.crc32(self.task.encode())
+        count = len(self.variants[0].values)
+        stream = zlib.crc32(self.task.encode())
         order = np.random.default_rng(stream).permutation(count)
         return np.sort(order[: count // 2]), np.sort(order[count // 2 :])
 
@@ -213,19 +227,20 @@ class VariantComparison:
         """Return the score of a way on the half by which the loss is measured."""
         return float(variant.values[self.halves[1]].mean())
 
-    def difference(self, variant: Variant, half: int = 1) -> Change:
+    def difference(self, variant: Variant, half: int = 1) -> ScoreDifference:
         """Return the score of a way minus that of the first one, on one of the `halves`."""
         if variant is self.variants[0]:
-            return Change(0.0, 0.0, 0.0)
-        of_all = variant.values - self.variants[0].values
-        changes = of_all[of_all != 0] if of_all.any() else self._changes
-        differences = of_all[self.halves[half]]
-        usual = float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
-        return Change(float(differences.mean()), *significance.sparse_interval(differences, usual))
+            return ScoreDifference(0.0, 0.0, 0.0)
+        differences = variant.values - self.variants[0].values
+        sizes = differences[differences != 0] if differences.any() else self._all_differences
+        usual = float(np.sqrt(np.mean(sizes**2))) if len(sizes) else 0.0
+        of_half = differences[self.halves[half]]
+        low, high = significance.sparse_interval(of_half, usual)
+        return ScoreDifference(float(of_half.mean()), low, high)
 
     @cached_property
-    def _changes(self) -> Floats:
-        """All differences from the first way that are not 0."""
+    def _all_differences(self) -> Floats:
+        """The differences of all ways from the first one, for each query, that are not 0."""
         differences = np.concatenate([variant.values - self.variants[0].values for variant in self.variants])
         return differences[differences != 0]
 
@@ -236,15 +251,19 @@ class VariantComparison:
     @cached_property
     def chosen(self) -> Variant:
         """The way of the fewest bytes among those that are allowed, and of these the fastest."""
-        return min(
-            filter(self.is_allowed, self.variants), key=lambda variant: (variant.bytes_per_vector, variant.seconds)
-        )
+        allowed = filter(self.is_allowed, self.variants)
+        return min(allowed, key=lambda variant: (variant.bytes_per_vector, variant.seconds))
 
     @cached_property
     def front(self) -> list[bool]:
         """Whether each way is on the Pareto front of score, bytes and speeds."""
-        scored = [(variant, self.value(variant)) for variant in self.variants]
-        return [not any(other.dominates(one, s, score) for other, s in scored) for one, score in scored]
+        scores = [self.value(variant) for variant in self.variants]
+        scored = list(zip(self.variants, scores, strict=True))
+
+        def is_dominated(variant: Variant, score: float) -> bool:
+            return any(other.dominates(variant, other_score, score) for other, other_score in scored)
+
+        return [not is_dominated(variant, score) for variant, score in scored]
 
 
 def encode(
@@ -260,77 +279,115 @@ def encode(
         label: of the progress bar.
     """
     rerun = model.rerun and encoding != Encoding()  # the command has encoded its own way anew
-    one = EvaluatedModel(model.name, replace(model.options, **encoding.options), rerun=rerun)
-    prompts = SearchOptions().prompts(one.spec) if encoding.prompts else ("", "")
-    queries, parts, cut = list(data.queries.values()), list[Vectors](), 0
-    encoder, texts = one.load(), data.texts()
+    other = EvaluatedModel(model.name, replace(model.options, **encoding.options), rerun=rerun)
+    query_prompt = document_prompt = ""
+    if encoding.prompts:
+        query_prompt, document_prompt = SearchOptions().prompts(other.spec)
+    queries = list(data.queries.values())
+    documents: list[Vectors] = []
+    truncated = 0
+    encoder = other.load()
+    texts = data.texts()
     with console.encoding(label, len(queries) + len(data.ids)) as progress:
-        asked = one.encode(queries, progress, prompt=prompts[0], length=data.facts.query_length)
+        encoded = other.encode(queries, progress, prompt=query_prompt, length=data.facts.query_length)
+        query_vectors = encoded.of(queries)
         while block := list(islice(texts, BLOCK_DOCUMENTS)):
-            made = one.encode(block, progress, prompt=prompts[1], length=data.facts.document_length)
-            parts.append(made.of(block))
-            cut += made.truncated(block)
-    speed, normalized = costs.measure(one, sample)["texts_per_second"], bool(encoder.spec.normalizes)
+            encoded = other.encode(block, progress, prompt=document_prompt, length=data.facts.document_length)
+            documents.append(encoded.of(block))
+            truncated += encoded.truncated(block)
+    speed = costs.measure(other, sample)["texts_per_second"]
+    normalized = bool(encoder.spec.normalizes)
     if encoder.sent is not None:
         console.note(f"{model.name} was sent {encoder.sent}")
-    one.release()
-    return EncodedSet(encoding, asked.of(queries), np.concatenate(parts), normalized, cut / len(data.ids), speed)
+    other.release()
+    return EncodedSet(
+        encoding=encoding,
+        queries=query_vectors,
+        documents=np.concatenate(documents),
+        normalized=normalized,
+        cut=truncated / len(data.ids),
+        texts_per_second=speed,
+    )
 
 
 def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
     """Search a set by vectors that are kept in one way, and score the hits."""
-    found, row_bytes, seconds = encoded.searched(storage)
-    began = time.perf_counter()
-    hits = search.found(found.search(encoded.queries, search.count))
-    took = time.perf_counter() - began
-    values = each_query(ranked(search.run(hits), search.data.qrels), search.data.qrels, HITS)
+    searcher_of_way, row_bytes, index_seconds = encoded.searched(storage)
+    started = time.perf_counter()
+    hits = search.found(searcher_of_way.search(encoded.queries, search.count))
+    search_seconds = time.perf_counter() - started
+    qrels = search.data.qrels
+    values = each_query(ranked(search.run(hits), qrels), qrels, HITS)
     name = storage.name(encoded.documents.shape[1])
+    if encoded.encoding.name:
+        name = f"{encoded.encoding.name}, {name}"
     return Variant(
         encoding=encoded.encoding,
         storage=storage,
-        name=", ".join(filter(None, [encoded.encoding.name, name])),
+        name=name,
         values=values[main_metric(HITS)],
         bytes_per_vector=row_bytes,
         texts_per_second=encoded.texts_per_second,
-        queries_per_second=len(encoded.queries) / max(took, 1e-9),
-        seconds=len(encoded.documents) / encoded.texts_per_second + seconds,
+        queries_per_second=len(encoded.queries) / max(search_seconds, 1e-9),
+        seconds=len(encoded.documents) / encoded.texts_per_second + index_seconds,
     )
 
 
 def storages(grid: VariantGrid, documents: int, dimension: int) -> list[Storage]:
     """Return the ways of keeping so many vectors of a dimension, first the whole ones."""
-    powers = [2**power for power in range(20, 0, -1) if LEAST_DIMENSIONS <= 2**power < dimension]
-    dimensions = powers[:MOST_TRUNCATIONS] if grid.dimensions is None else grid.dimensions
-    indexes = [kind for kind, least in WORTH.items() if documents >= least] if grid.indexes is None else grid.indexes
+    dimensions = grid.dimensions
+    if dimensions is None:
+        powers = [2**power for power in range(20, 0, -1) if LEAST_DIMENSIONS <= 2**power < dimension]
+        dimensions = powers[:MOST_TRUNCATIONS]
+    indexes = grid.indexes
+    if indexes is None:
+        indexes = [kind for kind, least in WORTH.items() if documents >= least]
     for kind in indexes:
         ann.recipe(kind, max(documents, 100_000), dimension)  # refuses an unknown one, whatever the number of rows
-    if large := next((d for d in dimensions if d > dimension), None):
-        raise InputError(f"--variants: {large} dimensions are more than the {dimension} of the model")
-    ways = [
-        Storage(Smaller(each.removesuffix(" rescored"), size), each.endswith(" rescored"))  # type: ignore[arg-type]
-        for size in (None, *(d for d in dimensions if d < dimension))
-        for each in grid.types
-    ]
-    return list(dict.fromkeys([Storage(), *ways, *(Storage(index=kind) for kind in indexes)]))
+    for size in dimensions:
+        if size > dimension:
+            raise InputError(f"--variants: {size} dimensions are more than the {dimension} of the model")
+    ways = [Storage()]
+    for truncated in (None, *dimensions):
+        if truncated == dimension:
+            continue
+        for each in grid.types:
+            output_type: Any = each.removesuffix(" rescored")
+            ways.append(Storage(Smaller(output_type, truncated), rescored=each.endswith(" rescored")))
+    ways += [Storage(index=kind) for kind in indexes]
+    return list(dict.fromkeys(ways))
 
 
 def encodings(grid: VariantGrid, model: EvaluatedModel, cut: float) -> list[Encoding]:
     """Return the ways of encoding besides that of the command; `cut` is the share of documents that it cuts."""
-    spec, options = model.spec, model.options
-    lengths, precisions = grid.lengths, grid.precisions
+    spec = model.spec
+    options = model.options
+    lengths = grid.lengths
     if lengths is None:
         lengths = [spec.max_length // 2] if spec.max_length and cut > OFTEN_CUT else []
+    precisions = grid.precisions
     if precisions is None:
-        may = options.on_cpu and not model.is_served
-        precisions = ["int8"] if may and options.backend != "torch" and options.precision == "auto" else []
+        precisions = ["int8"] if _int8_is_a_choice(model) else []
     ways = [Encoding({"max_length": length}) for length in lengths if length != spec.max_length]
     ways += [Encoding({"pooling": pooling}) for pooling in grid.poolings if pooling != spec.pooling]
     ways += [Encoding({"precision": precision}) for precision in precisions if precision != options.precision]
     ways += [Encoding({"backend": backend}) for backend in grid.backends if backend != options.backend]
-    return [*ways, *([Encoding(prompts=False)] if grid.prompts and any(SearchOptions().prompts(spec)) else [])]
+    if grid.prompts and any(SearchOptions().prompts(spec)):
+        ways.append(Encoding(prompts=False))
+    return ways
 
 
-def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: VariantGrid, allow: float) -> VariantComparison:
+def _int8_is_a_choice(model: EvaluatedModel) -> bool:
+    """Tell whether a model runs on the CPU of this machine, by a backend that may take int8."""
+    options = model.options
+    if model.is_served or not options.on_cpu:
+        return False
+    return options.backend != "torch" and options.precision == "auto"
+
+
+def score_variants(
+    model: EvaluatedModel, data: RetrievalSet, name: str, grid: VariantGrid, allow: float
+) -> VariantComparison:
     """Score a set in every way of a grid.
 
     Args:
@@ -349,7 +406,8 @@ def compare(model: EvaluatedModel, data: RetrievalSet, name: str, grid: VariantG
     search = SetSearch(data, SearchOptions(top_k=HITS))
     sample = costs.sample([list(islice(data.texts(), SAMPLED_FROM))])
     first = encode(model, data, Encoding(), sample, f"{name}: encoding")
-    variants, ways = list[Variant](), storages(grid, *first.documents.shape)
+    variants: list[Variant] = []
+    ways = storages(grid, *first.documents.shape)
     with console.counting(f"{name}: ways of keeping vectors", len(ways)) as progress:
         for way in ways:
             try:

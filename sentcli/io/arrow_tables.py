@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, BinaryIO
 
 from sentcli.errors import DataError, library_errors
 from sentcli.io.packed import DAMAGED
@@ -22,8 +22,10 @@ def arrow_batches(source: Source, cursor: Cursor) -> Iterator[tuple[Sequence[int
     Raises:
         DataError: if it cannot be read, or names a column twice.
     """
-    title = "Parquet" if source.format == "parquet" else "Arrow or Feather"
-    batches = _parquet_batches if source.format == "parquet" else _arrow_batches
+    if source.format == "parquet":
+        title, batches = "Parquet", _parquet_batches
+    else:
+        title, batches = "Arrow or Feather", _arrow_batches
     with library_errors(lambda why: DataError(source.name, f"not a readable {title} file ({why})"), *DAMAGED):
         for batch in batches(source, cursor):
             first = cursor.line + 1
@@ -37,8 +39,7 @@ def _parquet_batches(source: Source, cursor: Cursor) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with source.open() as handle:
-        # Parquet is read from its end, so a compressed file has to be unpacked into memory
-        table = pq.ParquetFile(io.BytesIO(handle.read()) if source.packed else handle)
+        table = pq.ParquetFile(read_from_end(source, handle))
         columns = _columns(source, table.schema_arrow)
         sizes = (table.metadata.row_group(group).num_rows for group in range(table.num_row_groups))
         firsts = [0, *accumulate(sizes)]
@@ -50,23 +51,37 @@ def _parquet_batches(source: Source, cursor: Cursor) -> Iterator[Any]:
 
 def _arrow_batches(source: Source, cursor: Cursor) -> Iterator[Any]:
     """Yield the rows behind the cursor of a file or stream of Arrow, or of the first version of Feather."""
+    with source.open() as handle:
+        schema, batches = open_arrow(source, handle)
+        columns = _columns(source, schema)
+        yield from _behind((batch.select(columns) for batch in batches), cursor, 0)
+
+
+def open_arrow(source: Source, handle: BinaryIO) -> tuple[Any, Iterator[Any]]:
+    """Return the schema and the batches of a file or stream of Arrow, or of the first version of Feather.
+
+    Args:
+        source: the file.
+        handle: what `Source.open` returned; the batches are read from it.
+    """
     import pyarrow as pa
     import pyarrow.feather as feather
 
-    with source.open() as handle:
-        first = handle.read(6)
-        handle.seek(0)
-        if first.startswith(b"ARROW1"):
-            file = pa.ipc.open_file(io.BytesIO(handle.read()) if source.packed else handle)
-            batches, schema = (file.get_batch(number) for number in range(file.num_record_batches)), file.schema
-        elif first.startswith(b"FEA1"):
-            table = feather.read_table(io.BytesIO(handle.read()))
-            batches, schema = iter(table.to_batches(BATCH_ROWS)), table.schema
-        else:  # as the datasets library keeps its tables
-            stream = pa.ipc.open_stream(handle)
-            batches, schema = iter(stream), stream.schema
-        columns = _columns(source, schema)
-        yield from _behind((batch.select(columns) for batch in batches), cursor, 0)
+    first = handle.read(6)
+    handle.seek(0)
+    if first.startswith(b"ARROW1"):
+        file = pa.ipc.open_file(read_from_end(source, handle))
+        return file.schema, map(file.get_batch, range(file.num_record_batches))
+    if first.startswith(b"FEA1"):
+        table = feather.read_table(io.BytesIO(handle.read()))
+        return table.schema, iter(table.to_batches())
+    stream = pa.ipc.open_stream(handle)  # as the datasets library keeps its tables
+    return stream.schema, iter(stream)
+
+
+def read_from_end(source: Source, handle: BinaryIO) -> BinaryIO:
+    """Return an open file for a reader that begins at its end; a compressed one is unpacked into memory for it."""
+    return io.BytesIO(handle.read()) if source.packed else handle
 
 
 def _columns(source: Source, schema: Any) -> list[str]:
@@ -100,7 +115,7 @@ def records_of(batch: Any) -> list[dict[str, Any]]:
     Times are those of Python, to the microsecond; where a column has nanoseconds, or a date or duration that Python
     cannot hold, such a value is given as text.
     """
-    columns = [_in_python(column) for column in batch.columns]
+    columns = list(map(_in_python, batch.columns))
     names = batch.schema.names
     if not columns:
         return [{} for _ in range(len(batch))]
@@ -113,20 +128,20 @@ def _in_python(column: Any) -> list[Any]:
 
     plain = _to_microseconds(column.type)
     try:
-        return list((column if plain == column.type else column.cast(plain)).to_pylist())
-    except (
-        OverflowError,
-        ValueError,
-        pa.ArrowNotImplementedError,
-    ):  # ValueError: also of a cast that would lose digits
+        if plain != column.type:
+            column = column.cast(plain)
+        return list(column.to_pylist())
+    except (OverflowError, ValueError, pa.ArrowNotImplementedError):  # ValueError: a cast would lose digits, too
         return [_value(value, plain) for value in column]
 
 
 def _value(value: Any, plain: Any) -> Any:
     import pyarrow as pa
 
+    if not value.is_valid:
+        return None
     try:
-        return value.cast(plain).as_py() if value.is_valid else None
+        return value.cast(plain).as_py()
     except (OverflowError, ValueError):
         return str(value.cast("string"))
     except pa.ArrowNotImplementedError:

@@ -60,19 +60,20 @@ def room_explained(
     try:
         yield
     except Exception as error:
-        if getattr(error, "errno", None) not in DISK_FULL and not _tells_of_no_room(error):
+        number = getattr(error, "errno", None)
+        if number not in DISK_FULL and not _tells_of_no_room(error):
             raise
         reason = getattr(error, "strerror", None) or "it cannot be written; is the disk full?"
-        if getattr(error, "errno", None) == errno.EFBIG:
+        if number == errno.EFBIG:
             advice = f"raise the limit of a file's size (ulimit -f) if there is one; {advice}"
         raise NoRoomError(f"{name}: {reason}; {advice}") from error
 
 
 def _tells_of_no_room(error: BaseException) -> bool:
-    """Whether an error without a number is what a library in Rust, NumPy or faiss raises after a write that failed."""
-    said = "No space left on device|requested and [0-9]+ written|write error in"
-    unnumbered = getattr(error, "errno", None) is None and not isinstance(error, SentcliError)
-    return unnumbered and re.search(said, str(error)) is not None
+    """Tell whether an error is what a library in Rust, NumPy or faiss raises, without a number, for a full disk."""
+    if getattr(error, "errno", None) is not None or isinstance(error, SentcliError):
+        return False
+    return re.search("No space left on device|requested and [0-9]+ written|write error in", str(error)) is not None
 
 
 def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, folder: bool = False) -> None:
@@ -86,25 +87,44 @@ def check_output(path: Path, *, overwrite: bool = False, resume: bool = False, f
         resume: accept an output that exists.
         folder: whether the output is a folder; if it exists, it has to be one, and else a file.
     """
-    if scheme := scheme_of_path(path):
+    scheme = scheme_of_path(path)
+    if scheme:
         raise InputError(f"only directories of encode are written to {scheme}://; choose an output on this machine")
     _clear_abandoned(path)
-    if path.exists() and path.is_dir() != folder:
-        raise InputError(f"{path} exists and is a {'folder' if path.is_dir() else 'file'}; choose another name")
-    if path.exists() and not overwrite and not resume:
-        raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
-    place = path.resolve()  # of ".", pathlib's is_mount() says that it is one
-    if folder and overwrite and path.is_dir() and (place.is_mount() or Path.cwd().is_relative_to(place)):
-        what = "a disk of its own" if place.is_mount() else "the folder that you are in"
-        raise InputError(f"{path} is {what}, which cannot be replaced; choose another -o")
-    for directory in (path.parent, path) if path.is_dir() else (path.parent,):
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            probe = directory / f".sentcli-write-test-{os.getpid()}"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise InputError(f"cannot write to {directory}: {error.strerror}") from error
+    is_folder = path.is_dir()
+    if path.exists():
+        if is_folder != folder:
+            raise InputError(f"{path} exists and is a {'folder' if is_folder else 'file'}; choose another name")
+        if not overwrite and not resume:
+            raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
+        if is_folder and overwrite:
+            _check_replaceable(path)
+    _check_writable(path.parent)
+    if is_folder:
+        _check_writable(path)
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Refuse a folder that cannot have the name of another one."""
+    place = folder.resolve()  # of ".", pathlib's is_mount() says that it is one
+    if place.is_mount():
+        what = "a disk of its own"
+    elif Path.cwd().is_relative_to(place):
+        what = "the folder that you are in"
+    else:
+        return
+    raise InputError(f"{folder} is {what}, which cannot be replaced; choose another -o")
+
+
+def _check_writable(folder: Path) -> None:
+    """Refuse a folder in which no file can be made; the folder is made if it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".sentcli-write-test-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror}") from error
 
 
 def check_kept(output: Path, reads: Iterable[Path | str | None]) -> None:
@@ -115,14 +135,20 @@ def check_kept(output: Path, reads: Iterable[Path | str | None]) -> None:
         reads: files and folders, or names of something else.
     """
     for name in reads:
-        if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(output.resolve()):
+        if name is None:
+            continue
+        path = Path(name)
+        if path.exists() and path.resolve().is_relative_to(output.resolve()):
             raise InputError(f"{output} would replace {name}, which is read; choose another output")
 
 
 def scheme_of_path(path: Path) -> str | None:
     """Return the scheme of a name that was taken for a path, which has made one slash of two, or None."""
-    scheme = re.match(rf"({'|'.join((*SCHEMES, *ALIASES))}):/", str(path), re.IGNORECASE)
-    return ALIASES.get(scheme[1].lower(), scheme[1].lower()) if scheme else None
+    match = re.match(rf"({'|'.join((*SCHEMES, *ALIASES))}):/", str(path), re.IGNORECASE)
+    if match is None:
+        return None
+    scheme = match[1].lower()
+    return ALIASES.get(scheme, scheme)
 
 
 def regular(path: Path) -> os.stat_result:
@@ -178,7 +204,7 @@ def locked(lock: Path, message: str) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    made = not lock.parent.exists()
+    makes_folder = not lock.parent.exists()
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(lock, timeout=0):
@@ -186,8 +212,8 @@ def locked(lock: Path, message: str) -> Iterator[None]:
                 yield
             finally:
                 lock.unlink(missing_ok=True)
-                if made:  # and nothing came into it
-                    with suppress(OSError):
+                if makes_folder:
+                    with suppress(OSError):  # something came into it
                         lock.parent.rmdir()
     except Timeout as error:
         raise InputError(message) from error
@@ -215,10 +241,7 @@ def replacing(path: Path) -> Iterator[Path]:
         else:
             temporary.replace(path)
     except BaseException as error:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            temporary.unlink(missing_ok=True)
+        _delete(temporary)
         if _tells_of_no_room(error):
             raise NoRoomError(f"{path} cannot be written; is the disk full?") from error
         if isinstance(error, OSError):
@@ -237,7 +260,9 @@ def exchange(new: Path, old: Path) -> None:
     Raises:
         OSError: if the names are not exchanged.
     """
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    rename = None
+    if sys.platform == "linux":
+        rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is not None:
         if rename(_HERE, os.fsencode(new), _HERE, os.fsencode(old), _EXCHANGE) == 0:
             return
@@ -278,15 +303,29 @@ def succeed(path: Path) -> None:
 def _clear_abandoned(path: Path) -> None:
     """Delete what processes that were killed have left of an output, and put back an old one without its name."""
     for partial in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
-        number, kind = partial.suffixes[-2][1:], partial.suffix
-        process = whole_number(number)
-        if kind in (".partial", ".old") and process is not None and not _is_running(process):
-            if kind == ".old" and not path.exists():
-                partial.rename(path)
-            elif partial.is_dir() and not partial.is_symlink():
-                shutil.rmtree(partial, ignore_errors=True)
-            else:
-                partial.unlink(missing_ok=True)
+        process = whole_number(partial.suffixes[-2][1:])
+        if partial.suffix not in (".partial", ".old") or process is None or _is_running(process):
+            continue
+        if partial.suffix == ".old" and not path.exists():
+            partial.rename(path)
+        else:
+            _delete(partial)
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, a link or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def link(source: str | Path, target: str | Path, *, follow_symlinks: bool = True) -> None:
+    """Give a file a second name, or copy it where the disk has no such thing."""
+    try:
+        os.link(source, target, follow_symlinks=follow_symlinks)
+    except OSError:
+        shutil.copy2(source, target, follow_symlinks=follow_symlinks)
 
 
 def _is_running(process: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentcli.errors import DataError, InputError, nearest
 
@@ -29,43 +29,66 @@ PATTERNS = {
     "time": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?$",
 }
 """How values look that may have a type; a number has no leading zero or plus, as numbers of articles or phones may."""
+_TYPED = "|".join(f"({look})" for look in PATTERNS.values())
+_LONG = r"^-?[0-9]{16,}$"
+"""Whole numbers of which a float64 would lose digits."""
+LARGEST_EXACT = 2**53
+"""A float64 holds all whole numbers up to this one."""
+
+
+class ColumnType(NamedTuple):
+    """A type that a column may have."""
+
+    arrow: pa.DataType
+    look: str
+    """How its texts look, a key of PATTERNS; empty for text."""
+    kinds: frozenset[str]
+    """The names of the types of Python that it holds, as for `kinds_of`."""
 
 
 @cache
-def types() -> dict[str, tuple[pa.DataType, str, frozenset[str]]]:
-    """Return the types by the names of ``--types``: the type of Arrow, the look, and the Python types that it holds."""
+def types() -> dict[str, ColumnType]:
+    """Return the types by the names of ``--types``, of those with one look the narrowest first."""
     import pyarrow as pa
 
     return {
-        "int": (pa.int64(), "number", frozenset({"int", "long"})),
-        "float": (pa.float64(), "number", frozenset({"int", "float"})),
-        "bool": (pa.bool_(), "bool", frozenset({"bool"})),
-        "date": (pa.date32(), "time", frozenset({"date"})),
-        "timestamp": (pa.timestamp("us"), "time", frozenset({"datetime"})),
-        "timestamp-utc": (pa.timestamp("us", "UTC"), "time", frozenset({"datetime-utc"})),
-        TEXT: (pa.string(), "", frozenset()),
+        "int": ColumnType(pa.int64(), "number", frozenset({"int", "long"})),
+        "float": ColumnType(pa.float64(), "number", frozenset({"int", "float"})),
+        "bool": ColumnType(pa.bool_(), "bool", frozenset({"bool"})),
+        "date": ColumnType(pa.date32(), "time", frozenset({"date"})),
+        "timestamp": ColumnType(pa.timestamp("us"), "time", frozenset({"datetime"})),
+        "timestamp-utc": ColumnType(pa.timestamp("us", "UTC"), "time", frozenset({"datetime-utc"})),
+        TEXT: ColumnType(pa.string(), "", frozenset()),
     }
 
 
 def name_of(kind: Any) -> str:
     """Return the name of an Arrow type, or of its text in a manifest; `TEXT` for one without a name."""
-    return next((name for name, (known, _, _) in types().items() if str(known) == str(kind)), TEXT)
+    for name, named in types().items():
+        if str(named.arrow) == str(kind):
+            return name
+    return TEXT
 
 
 def arrow_type(kinds: set[str]) -> Any:
     """Return the narrowest Arrow type that holds values of these `kinds_of`; text holds any value, as JSON."""
-    found = (kind for kind, _, held in types().values() if kinds and kinds <= held)
-    return next(found, types()[TEXT][0])
+    if kinds:
+        for named in types().values():
+            if kinds <= named.kinds:
+                return named.arrow
+    return types()[TEXT].arrow
 
 
 def kinds_of(value: object) -> set[str]:
     """Return the name of a value's type, ``long`` for an integer beyond float64's precision, nothing for None."""
     if value is None:
         return set()
-    if type(value) is int and abs(value) > 2**53:  # a float64 holds smaller integers, too
+    if type(value) is int and abs(value) > LARGEST_EXACT:  # a float64 holds smaller integers, too
         return {"long" if -(2**63) <= value < 2**63 else "other"}
     name = type(value).__name__
-    return {f"{name}-utc" if name == "datetime" and getattr(value, "tzinfo", None) is not None else name}
+    if name == "datetime" and getattr(value, "tzinfo", None) is not None:
+        name = "datetime-utc"
+    return {name}
 
 
 def parse_types(items: Sequence[str]) -> dict[str, str]:
@@ -75,12 +98,13 @@ def parse_types(items: Sequence[str]) -> dict[str, str]:
         InputError: for anything else.
     """
     chosen: dict[str, str] = {}
-    for item in (part for text in items for part in text.split(",")):
-        column, equals, name = (part.strip() for part in item.rpartition("="))
-        if not equals or not column or name not in types():
-            hint = nearest(name, list(types())) if equals else ""
-            raise InputError(f"--types {item}: expected COLUMN=TYPE with one of {', '.join(types())}{hint}")
-        chosen[column] = name
+    for text in items:
+        for item in text.split(","):
+            column, equals, name = map(str.strip, item.rpartition("="))
+            if not column or name not in types():
+                hint = nearest(name, list(types())) if equals else ""
+                raise InputError(f"--types {item}: expected COLUMN=TYPE with one of {', '.join(types())}{hint}")
+            chosen[column] = name
     return chosen
 
 
@@ -143,51 +167,63 @@ class Column:
     @property
     def mixed(self) -> str:
         """Where the column mixes values of a type with others, so that it stays text: the first other value."""
-        return self.odd if self.given is None and not self.candidates and 2 * self.typed > self.filled else ""
+        is_mixed = self.given is None and not self.candidates and 2 * self.typed > self.filled
+        return self.odd if is_mixed else ""
 
     def _look(self) -> None:
         """Look at the values that were added since the last time."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        if not self.values or self.given == TEXT:
-            self.values, self.places = [], []
-            return
-        array = pa.array(self.values, pa.string())
-        if self.given is not None:
-            if not _holds(self.given, array, as_given=True):
-                for place, value, one in zip(self.places, self.values, range(len(array)), strict=True):
-                    if not _holds(self.given, array[one : one + 1], as_given=True):
-                        self.wrong.add(value, *place)
-        elif self.candidates != [] or self.typed:
-            before = self.candidates
-            if before is None:
-                before = [name for name in types() if name != TEXT and _holds(name, array[:1])]
-            self.candidates = [name for name in before if _holds(name, array)]
-            if not self.candidates and not self.odd:
-                odd = (i for i in range(len(array)) if not before or not _holds(before[-1], array[i : i + 1]))
-                wrong = next(odd, 0)
-                self.odd = "{!r} ({}, line {})".format(self.values[wrong], *self.places[wrong])
-            looks = "|".join(f"({look})" for look in PATTERNS.values())
-            self.typed += pc.sum(pc.match_substring_regex(array, looks)).as_py() or 0
-        self.filled += len(array)
+        if self.values and self.given != TEXT:
+            array = pa.array(self.values, pa.string())
+            if self.given is not None:
+                self._check_given(self.given, array)
+            elif self.candidates != [] or self.typed:
+                self._narrow(array)
+            self.filled += len(array)
         self.values, self.places = [], []
 
+    def _check_given(self, given: str, array: Any) -> None:
+        """Note the values of an array that the given type does not hold."""
+        if _converts(given, array):
+            return
+        for number, place in enumerate(self.places):
+            if not _converts(given, array[number : number + 1]):
+                self.wrong.add(self.values[number], *place)
 
-def _holds(name: str, array: Any, *, as_given: bool = False) -> bool:
-    """Tell whether a type holds all texts of an array, and, unless it was given, whether they look like it."""
-    import pyarrow as pa
+    def _narrow(self, array: Any) -> None:
+        """Leave the candidates that hold all values of an array, and count those that look like one of a type."""
+        import pyarrow.compute as pc
+
+        before = self.candidates
+        if before is None:
+            before = [name for name in types() if name != TEXT and _holds(name, array[:1])]
+        self.candidates = [name for name in before if _holds(name, array)]
+        if not self.candidates and not self.odd:
+            odd = 0
+            if before:
+                odd = next((i for i in range(len(array)) if not _holds(before[-1], array[i : i + 1])), 0)
+            self.odd = "{!r} ({}, line {})".format(self.values[odd], *self.places[odd])
+        self.typed += pc.sum(pc.match_substring_regex(array, _TYPED)).as_py() or 0
+
+
+def _holds(name: str, array: Any) -> bool:
+    """Tell whether a type holds all texts of an array, and whether they look like it."""
     import pyarrow.compute as pc
 
-    kind, look, _ = types()[name]
-    if not as_given:
-        if not pc.all(pc.match_substring_regex(array, PATTERNS[look])).as_py():
-            return False
-        # Whole numbers of which a float64 would lose digits
-        if name == "float" and pc.any(pc.match_substring_regex(array, r"^-?[0-9]{16,}$")).as_py():
-            return False
+    if not pc.all(pc.match_substring_regex(array, PATTERNS[types()[name].look])).as_py():
+        return False
+    if name == "float" and pc.any(pc.match_substring_regex(array, _LONG)).as_py():
+        return False
+    return _converts(name, array)
+
+
+def _converts(name: str, array: Any) -> bool:
+    """Tell whether all texts of an array can be converted to a type."""
+    import pyarrow as pa
+
     try:
-        array.cast(kind)
+        array.cast(types()[name].arrow)
     except pa.ArrowInvalid:
         return False
     return True
@@ -197,11 +233,14 @@ def cast(values: list[Any], kind: Any) -> list[Any]:
     """Return the values of a column with its texts as values of an Arrow type; an empty text is None."""
     import pyarrow as pa
 
-    texts = [(i, value) for i, value in enumerate(values) if isinstance(value, str) and value]
-    converted = pa.array([text for _, text in texts], pa.string()).cast(kind).to_pylist()
-    result = [None if isinstance(value, str) else value for value in values]
-    for (i, _), value in zip(texts, converted, strict=True):
-        result[i] = value
+    texts = [value for value in values if isinstance(value, str) and value]
+    converted = iter(pa.array(texts, pa.string()).cast(kind).to_pylist())
+    result: list[Any] = []
+    for value in values:
+        if not isinstance(value, str):
+            result.append(value)
+        else:
+            result.append(next(converted) if value else None)
     return result
 
 
@@ -220,26 +259,27 @@ class Columns:
 
     def extend(self, name: str, values: Sequence[Any], source: str, lines: Sequence[int], *, untyped: bool) -> None:
         """Take values at their lines; `untyped`: texts of their format may stand for values of other types."""
-        found = set(map(type, values))
-        is_plain = not untyped and name not in self.given and found <= PLAIN
-        if is_plain and int in found:
-            numbers = [value for value in values if type(value) is int]
-            is_plain = min(numbers) >= -(2**53) and max(numbers) <= 2**53
-        if is_plain:
-            self.kinds[name] |= {kind.__name__ for kind in found if kind is not NoneType}
-            return
-        for value, line in zip(values, lines, strict=True):
-            self.add(name, value, source, line, untyped=untyped)
-
-    def add(self, name: str, value: Any, source: str, line: int, *, untyped: bool) -> None:
-        """Take a value at a place; see `extend`."""
         given, kinds = self.given.get(name), self.kinds[name]
-        if isinstance(value, str) and (untyped or given is not None):
-            self.texts.setdefault(name, Column(name, given)).add(value, source, line)
-            return
-        if given not in (None, TEXT) and not kinds_of(value) <= types()[given][2]:
-            self.wrong[name].add(value, source, line)
-        kinds |= kinds_of(value)
+        are_texts_typed = untyped or given is not None
+        if not are_texts_typed:
+            value_types = set(map(type, values))
+            if value_types <= PLAIN and not _are_long(values, value_types):
+                kinds |= {kind.__name__ for kind in value_types if kind is not NoneType}
+                return
+        for value, line in zip(values, lines, strict=True):
+            if are_texts_typed and isinstance(value, str):
+                self._column(name).add(value, source, line)
+                continue
+            value_kinds = kinds_of(value)
+            if given not in (None, TEXT) and not value_kinds <= types()[given].kinds:
+                self.wrong[name].add(value, source, line)
+            kinds |= value_kinds
+
+    def _column(self, name: str) -> Column:
+        """Return the texts of a column, which are none at first."""
+        if name not in self.texts:
+            self.texts[name] = Column(name, self.given.get(name))
+        return self.texts[name]
 
     def types(self) -> dict[str, Any]:
         """Return the Arrow type of each column.
@@ -247,41 +287,49 @@ class Columns:
         Raises:
             DataError: for values that given types do not hold, of all columns.
         """
-        texts = self.texts
-        found = {name: _column_type(name, texts.get(name), kinds, self.given) for name, kinds in self.kinds.items()}
-        wrong = [*self.wrong.items(), *((name, column.wrong) for name, column in self.texts.items())]
-        problems = [(name, offenders) for name, offenders in wrong if offenders.counts]
+        arrow_types = {name: self._type(name) for name in self.kinds}
+        problems = [(name, offenders) for name, offenders in self.wrong.items() if offenders.counts]
+        problems += [(name, column.wrong) for name, column in self.texts.items() if column.wrong.counts]
         if problems:
             raise self._refused(problems)
-        return found
+        return arrow_types
 
     def _refused(self, problems: Sequence[tuple[str, Offenders]]) -> DataError:
         """Return the error that names every column with values that its given type does not hold."""
-        listed = []
+        listed: list[str] = []
+        values: dict[str, None] = {}
         for name, offenders in problems:
-            count = offenders.counts.total()
-            more = f", and {count - NAMED_VALUES:,} more" if count > NAMED_VALUES else ""
-            listed.append(f"{name!r} is {', '.join(offenders.places)}{more}, no {self.given[name]}")
-        values = list(dict.fromkeys(value for _, offenders in problems for value in offenders.counts))
-        few = len(values) <= FEW_NULLS and all(value.startswith("'") for value in values)
-        advice = f"; {' '.join(f'--null {value}' for value in values)} makes these missing values" if few else ""
+            values.update(dict.fromkeys(offenders.counts))
+            places = ", ".join(offenders.places)
+            more = offenders.counts.total() - NAMED_VALUES
+            if more > 0:
+                places += f", and {more:,} more"
+            listed.append(f"{name!r} is {places}, no {self.given[name]}")
+        problem = "; ".join(listed)
+        if len(values) <= FEW_NULLS and all(value.startswith("'") for value in values):
+            problem += f"; {' '.join(f'--null {value}' for value in values)} makes these missing values"
         source, line = problems[0][1].first
-        return DataError(source, "; ".join(listed) + advice, line=line)
+        return DataError(source, problem, line=line)
+
+    def _type(self, name: str) -> Any:
+        """Return the Arrow type of a column, from its texts in CSV files and from the kinds of its other values."""
+        texts, kinds = self.texts.get(name), self.kinds[name]
+        found = texts.kind() if texts is not None else TEXT
+        if name in self.given:
+            return types()[self.given[name]].arrow
+        if texts is None or not texts.filled:
+            return arrow_type(kinds)
+        if found == TEXT:
+            return types()[TEXT].arrow
+        if found != "int":
+            return arrow_type(kinds | (types()[found].kinds - {"int"}))
+        fits_float = "float" in (texts.candidates or [])
+        return arrow_type(kinds | {"int" if fits_float else "long"})
 
 
-def _column_type(column: str, texts: Column | None, kinds: set[str], given: Mapping[str, str]) -> Any:
-    """Return the Arrow type of a column, from its texts in CSV files and from the kinds of its other values."""
-    if column in given:
-        if texts is not None:
-            texts.kind()
-        return types()[given[column]][0]
-    if texts is None:
-        return arrow_type(kinds)
-    name = texts.kind()
-    if not texts.filled:
-        return arrow_type(kinds)
-    if name == TEXT:
-        return types()[TEXT][0]
-    if name == "int":
-        return arrow_type(kinds | {"int" if "float" in (texts.candidates or []) else "long"})
-    return arrow_type(kinds | (types()[name][2] - {"int"}))
+def _are_long(values: Sequence[Any], value_types: set[type]) -> bool:
+    """Tell whether one of some values is a whole number that a float64 may not hold."""
+    if int not in value_types:
+        return False
+    numbers = [value for value in values if type(value) is int]
+    return min(numbers) < -LARGEST_EXACT or max(numbers) > LARGEST_EXACT

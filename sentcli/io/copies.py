@@ -26,7 +26,7 @@ from sentcli.io import stores
 from sentcli.io.atomic import require_room
 from sentcli.io.digests import cache_folder
 from sentcli.io.forms import checked, read_json, write_json
-from sentcli.io.places import STORES, Address, Place, scheme_of
+from sentcli.io.places import STORE_SCHEMES, STORES, Address, Place, scheme_of
 from sentcli.io.stores import RemoteFile
 
 SCRATCH_PREFIX = "sentcli-remote-"
@@ -84,7 +84,9 @@ def local_name(name: str) -> str:
         return name
     digest = hashlib.sha256(encoded).hexdigest()[:16]
     suffixes = "".join(PurePosixPath(name).suffixes[-2:])
-    return f"{name[:40]}-{digest}{suffixes if len(suffixes) <= 40 else ''}"
+    if len(suffixes) > 40:
+        suffixes = ""
+    return f"{name[:40]}-{digest}{suffixes}"
 
 
 def local_file(name: str) -> Place:
@@ -95,15 +97,18 @@ def local_file(name: str) -> Place:
         SentcliError: if the host fails, or the disk has no room.
     """
     address = Address(name)
-    file, (known, path) = stores.state(address), _local_files.get(address.whole, (None, Path()))
-    if known != file or not path.exists():
-        path = scratch() / local_name(address)
-        _local_files[address.whole] = stores.download(address, path), path
+    state = stores.state(address)
+    if address.full_url in _local_files:
+        copied_state, path = _local_files[address.full_url]
+        if copied_state == state and path.exists():
+            return Place(address, path)
+    path = scratch() / local_name(address)
+    _local_files[address.full_url] = stores.download(address, path), path
     return Place(address, path)
 
 
 class CopiedFiles(RootModel[dict[str, tuple[int | None, str, int | None]]]):
-    """Size and version in the store and time of change here of each file."""
+    """What is recorded of each copied file: its size and version in the store, and when the copy was changed."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +130,7 @@ class FolderCopy(Place):
 
         address = address.rstrip("/")
         if scheme_of(address) not in STORES:
-            schemes = ", ".join(f"{scheme}://" for scheme in STORES)
-            raise InputError(f"{address}: folders are read from object stores ({schemes}) and from this machine")
+            raise InputError(f"{address}: folders are read from object stores ({STORE_SCHEMES}) and from this machine")
         files = _placeable(address, stores.listing(address))
         if not files:
             raise InputError(f"no such folder: {address}")
@@ -146,6 +150,7 @@ class FolderCopy(Place):
             yield
 
     def _is_made(self, below: str) -> bool:
+        """Tell whether another process makes files below a folder of the copy."""
         from filelock import FileLock, Timeout
 
         try:
@@ -155,38 +160,46 @@ class FolderCopy(Place):
             return True
 
     def _beside(self, kind: str) -> Path:
+        """Return the path of a file about the copy, which stands beside it."""
         return self.path.with_name(f".{self.path.name}.{kind}")
 
-    def _record(self) -> dict[str, list[object]]:
-        """Return size and version in the store and time of change here of each file that is as in the store."""
+    def _recorded(self) -> dict[str, RemoteFile]:
+        """Return the files whose copies have not been changed here, each as it was in the store."""
         path = self._beside("json")
         try:
             record = checked(CopiedFiles, read_json(path, default={}), path).root
         except InputError:
             return {}  # it is damaged: everything is copied anew
-        recorded: dict[str, list[object]] = {name: list(facts) for name, facts in record.items()}
-        return {name: facts for name, facts in recorded.items() if self._changed_at(name) == facts[2]}
+        unchanged: dict[str, RemoteFile] = {}
+        for name, (size, version, changed_at) in record.items():
+            if self._changed_at(name) == changed_at:
+                unchanged[name] = RemoteFile(size, version)
+        return unchanged
 
     def _place(self, name: str) -> Path:
         """Return the path of the copy of a file."""
         return self.path.joinpath(*map(local_name, PurePosixPath(name).parts))
 
     def _changed_at(self, name: str) -> int | None:
+        """Return when the copy of a file was changed, in nanoseconds; None if there is none."""
         path = self._place(name)
         return path.stat().st_mtime_ns if path.is_file() else None
 
     def _note(self, files: dict[str, RemoteFile]) -> None:
+        """Record the files whose copies are as in the store."""
         facts = {name: [file.size, file.version, self._changed_at(name)] for name, file in files.items()}
         write_json(self._beside("json"), facts)
 
     def _updated(self, files: dict[str, RemoteFile]) -> FolderCopy:
-        record = self._record()
-        for below in {name.partition("/")[0] for name in {*files, *record} if "/" in name}:
-            if self._is_made(below):
-                files = {name: file for name, file in files.items() if not name.startswith(f"{below}/")}
-                record = {name: facts for name, facts in record.items() if not name.startswith(f"{below}/")}
-        same = {name: file for name, file in files.items() if record.get(name, [])[:2] == [file.size, file.version]}
-        for name in record.keys() - same.keys():
+        """Bring the copy up to date with the files in the store, but for folders that another process makes."""
+        recorded = self._recorded()
+        folders = {name.partition("/")[0] for name in {*files, *recorded} if "/" in name}
+        for folder in folders:
+            if self._is_made(folder):
+                files = _outside(folder, files)
+                recorded = _outside(folder, recorded)
+        same = {name: file for name, file in files.items() if recorded.get(name) == file}
+        for name in recorded.keys() - same.keys():
             self._place(name).unlink()
         new = [name for name in files if name not in same]
         size = sum(files[name].size or 0 for name in new)
@@ -213,18 +226,32 @@ class FolderCopy(Place):
             InputError: if there is no right to write.
             SentcliError: if the store fails.
         """
-        here = [path.relative_to(self.path) for path in (self.path / below).rglob("*") if path.is_file()]
-        names = {path.as_posix() for path in here if not any(part.startswith(".") for part in path.parts)}
-        record, files = self._record(), stores.listing(self.name)
-        changed = sorted(names - record.keys(), key=lambda name: (name.endswith(last), name))
+        names = self._visible_files(below)
+        recorded = self._recorded()
+        files = stores.listing(self.name)
+        changed = sorted(names - recorded.keys(), key=lambda name: (name.endswith(last), name))
         for name in changed:
             stores.upload(self.path / name, f"{self.name}/{name}")
         folders = {PurePosixPath(name).parent for name in changed}
         for name in files.keys() - names:
             if PurePosixPath(name).parent in folders:
                 stores.delete(f"{self.name}/{name}")
-        kept = stores.listing(self.name)
-        self._note({name: file for name, file in kept.items() if name in names or name in record})
+        files = stores.listing(self.name)
+        self._note({name: file for name, file in files.items() if name in names or name in recorded})
+
+    def _visible_files(self, below: str) -> set[str]:
+        """Return the relative names of the files below a folder of the copy that are not hidden."""
+        names: set[str] = set()
+        for path in (self.path / below).rglob("*"):
+            relative = path.relative_to(self.path)
+            if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+                names.add(relative.as_posix())
+        return names
+
+
+def _outside(folder: str, files: dict[str, RemoteFile]) -> dict[str, RemoteFile]:
+    """Return the files that are not below a folder."""
+    return {name: file for name, file in files.items() if not name.startswith(f"{folder}/")}
 
 
 def _placeable(address: str, files: dict[str, RemoteFile]) -> dict[str, RemoteFile]:
@@ -233,10 +260,12 @@ def _placeable(address: str, files: dict[str, RemoteFile]) -> dict[str, RemoteFi
     Raises:
         InputError: if a file has the name of a folder, which no disk can hold.
     """
-    folders = {parent.as_posix() for name in files for parent in PurePosixPath(name).parents}
-    twins = [name for name in files if name in folders]
-    if full := [name for name in twins if files[name].size]:
-        raise InputError(
-            f"{address} has a file and a folder of the name {full[0]!r}, which a disk cannot hold: rename one"
-        )
-    return {name: file for name, file in files.items() if name not in twins}
+    folders: set[str] = set()
+    for name in files:
+        folders.update(parent.as_posix() for parent in PurePosixPath(name).parents)
+    for name, file in files.items():
+        if name in folders and file.size:
+            raise InputError(
+                f"{address} has a file and a folder of the name {name!r}, which a disk cannot hold: rename one"
+            )
+    return {name: file for name, file in files.items() if name not in folders}

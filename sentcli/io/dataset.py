@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
+from operator import add
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -47,10 +48,11 @@ class ShardShare:
             InputError: for any other text.
         """
         numbers = re.fullmatch(r"(\d+)/(\d+)", text.strip())
-        share = cls(*map(int, numbers.groups())) if numbers else cls(0, 0)
-        if not 1 <= share.number <= share.of:
-            raise InputError(f"--shard {text}: give I/N with I from 1 to N, for example 1/4")
-        return share
+        if numbers:
+            share = cls(int(numbers[1]), int(numbers[2]))
+            if 1 <= share.number <= share.of:
+                return share
+        raise InputError(f"--shard {text}: give I/N with I from 1 to N, for example 1/4")
 
     def shards(self, total: int) -> range:
         """Return the numbers of the shards in this share, given the number of all shards."""
@@ -83,7 +85,7 @@ class Counts:
     """The tokens that the model ran, which count once for each distinct text."""
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
+        return Counts(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,13 @@ class Shard:
 
     def __post_init__(self) -> None:
         """Refuse a shard without the checksums of its files."""
-        if not {self.vectors, self.rows} <= self.sha256.keys():
+        if not set(self.files) <= self.sha256.keys():
             raise ValueError(f"sha256 lacks {self.vectors} or {self.rows}")
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """The names of both files: vectors and rows."""
+        return self.vectors, self.rows
 
     @property
     def counts(self) -> Counts:
@@ -118,8 +125,9 @@ class Shard:
 
     def damage(self, folder: Path) -> str | None:
         """Return what is wrong with the files, or None if they are whole."""
-        for name in (self.vectors, self.rows):
-            if problem := damage(folder / name, self.sha256.get(name)):
+        for name in self.files:
+            problem = damage(folder / name, self.sha256.get(name))
+            if problem:
                 return f"{name} {problem}"
         return None
 
@@ -200,16 +208,32 @@ def remedy(folder: Path) -> str:
     return f"sentcli encode --check {folder} says how it is made again"
 
 
+def is_manifest(name: str) -> bool:
+    """Tell whether a file of a directory is a manifest, be it that of a part."""
+    return name == MANIFEST or PART.fullmatch(name) is not None
+
+
 def holds_manifest(names: Iterable[str]) -> bool:
     """Tell whether a folder with files of these names was written by `encode`, be it finished or not."""
-    return any(name == MANIFEST or PART.fullmatch(name) for name in names)
+    return any(map(is_manifest, names))
+
+
+def final_name(name: str) -> str:
+    """Return the name that a file gets when it is complete; that of a complete file is the same."""
+    partial = PARTIAL.fullmatch(name)
+    return partial[1] if partial else name
+
+
+def shard_number(name: str) -> int | None:
+    """Return the number of the shard that a file is one of the two of; None for other files."""
+    match = SHARD_FILE.fullmatch(name)
+    return int(match[1] or match[2]) if match else None
 
 
 def is_own(name: str) -> bool:
     """Tell whether a file of a directory is one of those that `encode` writes: a shard, a manifest or a lock."""
-    partial = PARTIAL.fullmatch(name)
-    name = partial[1] if partial else name
-    return name == MANIFEST or any(form.fullmatch(name) for form in (PART, SHARD_FILE, MANIFEST_LOCK))
+    name = final_name(name)
+    return is_manifest(name) or shard_number(name) is not None or MANIFEST_LOCK.fullmatch(name) is not None
 
 
 def load_manifest(folder: Path | Place, file: str = MANIFEST) -> Manifest:
@@ -218,20 +242,21 @@ def load_manifest(folder: Path | Place, file: str = MANIFEST) -> Manifest:
     Raises:
         InputError: if it is missing or damaged.
     """
-    place, remedy = Place.of(folder), "encode again with --overwrite"
-    missing, name = f"{place} was not written by 'sentcli encode': it has no {file}", f"{place}/{file}"
+    place = Place.of(folder)
+    name, advice = f"{place}/{file}", "encode again with --overwrite"
+    missing = f"{place} was not written by 'sentcli encode': it has no {file}"
     if place.path.is_dir():
         refuse_links(place.path)
-    manifest = read_json_form(Manifest, place.path / file, missing=missing, remedy=remedy, name=name)
+    manifest = read_json_form(Manifest, place.path / file, missing=missing, remedy=advice, name=name)
     if manifest.shards_before(manifest.groups) > MOST_SHARDS:
-        raise InputError(f"{name} is damaged (it claims more than {MOST_SHARDS:,} shards); {remedy}")
+        raise InputError(f"{name} is damaged (it claims more than {MOST_SHARDS:,} shards); {advice}")
     return manifest
 
 
 def refuse_links(folder: Path) -> None:
     """Refuse a folder of shards in which a shard or a manifest is a link."""
     for path in folder.iterdir():
-        if path.name == MANIFEST or PART.fullmatch(path.name) or SHARD_FILE.fullmatch(path.name):
+        if is_manifest(path.name) or SHARD_FILE.fullmatch(path.name):
             refuse_link(path)
 
 
@@ -246,22 +271,33 @@ def read_manifest(folder: Path | Place) -> Manifest:
     if not names or (place.path / MANIFEST).exists():
         return load_manifest(place)
     parts = [load_manifest(place, name) for name in names]
-    first, count = parts[0], parts[0].part.of
-    for share in (ShardShare(number, count) for number in range(1, count + 1)):
-        if share.manifest not in names:
-            raise InputError(f"{place} lacks part {share.number} of {count}: there is no {share.manifest}")
+    count = parts[0].part.of
+    for number in range(1, count + 1):
+        manifest = ShardShare(number, count).manifest
+        if manifest not in names:
+            raise InputError(f"{place} lacks part {number} of {count}: there is no {manifest}")
+    expected = _common_facts(parts[0])
+    shards: list[Shard] = []
     for name, part in zip(names, parts, strict=True):
-        for key, expected in _common_facts(first).items():
-            if (value := _common_facts(part)[key]) != expected:
-                raise InputError(f"{place}: {name} is of another dataset, {key} differ: {difference(expected, value)}")
-    return replace(first, part=ShardShare()).with_shards(shard for part in parts for shard in part.shards)
+        for key, value in _common_facts(part).items():
+            if value != expected[key]:
+                differs = difference(expected[key], value)
+                raise InputError(f"{place}: {name} is of another dataset, {key} differ: {differs}")
+        shards += part.shards
+    return replace(parts[0], part=ShardShare()).with_shards(shards)
 
 
 def _common_facts(manifest: Manifest) -> dict[str, Any]:
     """Return the facts that all parts of a dataset share."""
-    keys = ("groups", "shard_rows", "columns", "dimension", "dtype")
-    settings = {key: value for key, value in manifest.settings.items() if key != CANARIES}
-    return {"part": manifest.part.of, "settings": settings, **{key: getattr(manifest, key) for key in keys}}
+    return {
+        "part": manifest.part.of,
+        "settings": {key: value for key, value in manifest.settings.items() if key != CANARIES},
+        "groups": manifest.groups,
+        "shard_rows": manifest.shard_rows,
+        "columns": manifest.columns,
+        "dimension": manifest.dimension,
+        "dtype": manifest.dtype,
+    }
 
 
 def difference(old: Any, new: Any) -> str:

@@ -1,36 +1,25 @@
-"""Write directories of shards, the files of each shard and then the manifest, and check them."""
+"""Write directories of shards, the files of each shard and then the manifest."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.errors import DataError, InputError, SentcliError, one_line
+from sentcli.errors import InputError
 from sentcli.io import dataset
 from sentcli.io.atomic import replacing
-from sentcli.io.dataset import (
-    CANARIES,
-    MANIFEST,
-    SHARD_FILE,
-    Counts,
-    InputGroup,
-    Manifest,
-    Shard,
-    ShardShare,
-    check_rows,
-    read_manifest,
-)
+from sentcli.io.blocks import Block
+from sentcli.io.dataset import CANARIES, Counts, InputGroup, Manifest, Shard, ShardShare, read_manifest
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import Folder
 from sentcli.io.forms import write_json
-from sentcli.io.readers import Block
-from sentcli.io.writers import OutputPlan, Vectors, mapped_array, npy_writer, parquet_writer
+from sentcli.io.writers import OutputPlan, Vectors, npy_writer, parquet_writer
 
 
 @dataclass(frozen=True)
@@ -52,14 +41,16 @@ class ShardWriter:
             place: where the shard stands in it.
             plan: the output for the rows of the shard.
         """
-        self.folder, self.place, self.plan, self.counts = folder, place, plan, Counts()
+        self.folder, self.place, self.plan = folder, place, plan
+        self.counts = Counts()
         self.names = dataset.shard_names(place.number)
+        vectors, rows = self.names
         with ExitStack() as stack:
-            rows_path = stack.enter_context(replacing(folder.path / self.names[1]))
+            rows_path = stack.enter_context(replacing(folder.path / rows))
             write_rows = stack.enter_context(parquet_writer(rows_path, plan, with_vectors=False))
-            vectors_path = stack.enter_context(replacing(folder.path / self.names[0]))
-            handle = stack.enter_context(vectors_path.open("wb"))
-            self.open_files = npy_writer(handle, plan), write_rows
+            vectors_path = stack.enter_context(replacing(folder.path / vectors))
+            write_vectors = stack.enter_context(npy_writer(vectors_path, plan))
+            self.open_files = write_vectors, write_rows
             self.stack = stack.pop_all()
 
     @property
@@ -79,9 +70,9 @@ class ShardWriter:
         vectors, rows = self.names
         digests = {name: file_digest(self.folder.path / name) for name in self.names}
         self.folder.publish(*self.names)
-        facts = asdict(self.counts)
-        count = facts.pop("rows")
-        return Shard(self.place.number, vectors, rows, self.place.first_row, count, **facts, sha256=digests)
+        counts = asdict(self.counts)
+        count = counts.pop("rows")
+        return Shard(self.place.number, vectors, rows, self.place.first_row, count, **counts, sha256=digests)
 
     def __enter__(self) -> ShardWriter:
         return self
@@ -154,58 +145,80 @@ class DatasetWriter:
 
     def _continue(self, inputs: InputGroup, *, append: bool) -> None:
         """Take over the finished shards of the existing dataset, if it was made from the same inputs and settings."""
-        path = self.folder.path / self.part.manifest
-        files = self.folder.path.iterdir() if append and self.folder.path.is_dir() else ()
-        if not path.exists() and not any(dataset.PART.fullmatch(file.name) for file in files):
-            if append:
-                raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
+        old = self._old_manifest(append=append)
+        if old is None:
             return
-        old = dataset.load_manifest(self.folder, path.name) if path.exists() else read_manifest(self.folder)
         self._require_same(old, "settings", "shard_rows", "dimension", "dtype", append=append)
-        if old.settings.get(CANARIES) is not None:  # those of the first rows stay
-            self.manifest = replace(
-                self.manifest, settings={**self.manifest.settings, CANARIES: old.settings[CANARIES]}
-            )
-        same = old.groups[-1].inputs == inputs.inputs
-        if not same and not append:
+        canaries = old.settings.get(CANARIES)
+        if canaries is not None:  # those of the first rows stay
+            self.manifest = replace(self.manifest, settings={**self.manifest.settings, CANARIES: canaries})
+        same_inputs = old.groups[-1].inputs == inputs.inputs
+        if not same_inputs and not append:
             changed = _inputs_difference(old.groups[-1].inputs, inputs.inputs)
             raise InputError(
                 f"{self.folder} cannot be resumed, inputs differ: {changed}; --append adds rows, another -o keeps "
                 "both, --overwrite replaces what is there"
             )
         self._require_same(old, "columns", append=append)
-        if not same:
-            self._refuse_known(old, inputs)
-        if not same and old.rows_done != old.rows_total:
-            raise InputError(
-                f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "
-                "that began it and --resume, then append"
-            )
-        problems = {shard.number: problem for shard in old.shards if (problem := self.folder.damage(shard, old))}
-        last = old.shards_before(old.groups[:-1])
-        for number, problem in problems.items():
-            if not same or number < last:
-                raise InputError(
-                    f"{self.folder}: {problem}; it was made from earlier inputs: encode all inputs into another -o, or "
-                    "with --overwrite"
-                )
-        self.damaged = list(problems.values())
-        groups = old.groups if same else [*old.groups, inputs]
-        whole = [shard for shard in old.shards if shard.number not in problems]
+        if not same_inputs:
+            self._check_appended(old, inputs)
+        groups = old.groups if same_inputs else [*old.groups, inputs]
+        whole = self._whole_shards(old, groups[:-1])
         self.manifest = replace(self.manifest, groups=groups).with_shards(whole)
 
-    def _refuse_known(self, old: Manifest, inputs: InputGroup) -> None:
-        """Refuse to append a file that the dataset was made of, and warn of one with the bytes of such a file."""
-        known = [(entry["name"], entry.get("sha256")) for group in old.groups for entry in group.inputs]
-        names = {digest: name for name, digest in known if digest is not None}
-        again = [entry["name"] for entry in inputs.inputs if (entry["name"], entry.get("sha256")) in known]
+    def _old_manifest(self, *, append: bool) -> Manifest | None:
+        """Return the manifest of the existing dataset, or None if there is none and nothing has to be."""
+        path = self.folder.path / self.part.manifest
+        if path.exists():
+            return dataset.load_manifest(self.folder, path.name)
+        if not append:
+            return None
+        files = self.folder.path.iterdir() if self.folder.path.is_dir() else ()
+        if any(dataset.PART.fullmatch(file.name) for file in files):
+            return read_manifest(self.folder)
+        raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
+
+    def _check_appended(self, old: Manifest, inputs: InputGroup) -> None:
+        """Refuse to append to an unfinished dataset, or a file that it was made of; warn of one with the same bytes."""
+        entries = chain.from_iterable(group.inputs for group in old.groups)
+        encoded = [(entry["name"], entry.get("sha256")) for entry in entries]
+        again = [entry["name"] for entry in inputs.inputs if (entry["name"], entry.get("sha256")) in encoded]
         if again:
             others = [entry["name"] for entry in inputs.inputs if entry["name"] not in again]
             advice = f"append {', '.join(others)} alone" if others else "there is nothing to append"
             raise InputError(f"{self.folder} has the rows of {', '.join(again)} already, with the same bytes: {advice}")
+        names = {digest: name for name, digest in encoded}
         for entry in inputs.inputs:
-            if (earlier := names.get(entry.get("sha256"))) is not None:
-                console.warn(f"{entry['name']} has the bytes of {earlier}, whose rows {self.folder} has: both are kept")
+            digest = entry.get("sha256")
+            if digest is not None and digest in names:
+                same = names[digest]
+                console.warn(f"{entry['name']} has the bytes of {same}, whose rows {self.folder} has: both are kept")
+        if old.rows_done != old.rows_total:
+            raise InputError(
+                f"{self.folder} is unfinished ({old.rows_done} of {old.rows_total} rows): finish it with the command "
+                "that began it and --resume, then append"
+            )
+
+    def _whole_shards(self, old: Manifest, earlier: list[InputGroup]) -> list[Shard]:
+        """Return the finished shards that are whole, and note what is wrong with the others.
+
+        Raises:
+            InputError: for a damaged shard of earlier inputs, which cannot be made again from those of this run.
+        """
+        whole: list[Shard] = []
+        first_own = old.shards_before(earlier)
+        for shard in old.shards:
+            problem = self.folder.damage(shard, old)
+            if not problem:
+                whole.append(shard)
+                continue
+            self.damaged.append(problem)
+            if shard.number < first_own:
+                raise InputError(
+                    f"{self.folder}: {problem}; it was made from earlier inputs: encode all inputs into another -o, or "
+                    "with --overwrite"
+                )
+        return whole
 
     def known_ids(self, hashes: npt.NDArray[np.int64]) -> int:
         """Return how many of some ids rows of earlier inputs have, which stand on this machine.
@@ -215,44 +228,57 @@ class DatasetWriter:
         """
         import pyarrow.parquet as pq
 
-        earlier = [shard for shard in self.manifest.shards if shard.number < self.first_shard]
-        there = np.zeros(len(hashes), bool)
-        for shard in earlier if len(hashes) else ():
-            column = pq.read_table(self.folder.path / shard.rows, columns=["id"])["id"].to_pylist()
-            there |= np.isin(hashes, np.fromiter(map(hash, column), np.int64, len(column)))
-        return int(there.sum())
+        if not len(hashes):
+            return 0
+        is_known = np.zeros(len(hashes), bool)
+        for shard in self.manifest.shards:
+            if shard.number < self.first_shard:
+                ids = pq.read_table(self.folder.path / shard.rows, columns=["id"])["id"].to_pylist()
+                is_known |= np.isin(hashes, np.fromiter(map(hash, ids), np.int64, len(ids)))
+        return int(is_known.sum())
 
     def _require_same(self, old: Manifest, *keys: str, append: bool) -> None:
         """Refuse to continue a dataset whose manifest has other values of these keys."""
-        settings = self.plan.settings
-        told_otherwise = {key: settings.get(key) for key in (CANARIES, "revision", "weights")}  # by the fingerprint
-        old = replace(old, settings={**old.settings, **told_otherwise})
-        if "model_fingerprint" in settings and old.settings.get("model_fingerprint") == settings["model_fingerprint"]:
-            old = replace(old, settings={**old.settings, "model": settings["model"]})  # its path may be another one
+        now, before = self.manifest, self._comparable(old)
         for key in keys:
-            before, now = getattr(old, key), getattr(self.manifest, key)
-            if isinstance(before, dict):  # a setting of another version that was not used
-                before, now = ({name: v for name, v in d.items() if v is not None} for d in (before, now))
-            if before != now:
-                changed = dataset.difference(before, now)
+            old_value, new_value = getattr(before, key), getattr(now, key)
+            if isinstance(old_value, dict):  # a setting that is null is one of another version that was not used
+                old_value, new_value = _without_nulls(old_value), _without_nulls(new_value)
+            if old_value != new_value:
+                changed = dataset.difference(old_value, new_value)
                 problem = f"{self.folder} cannot be {'added to' if append else 'resumed'}, {key} differ: {changed}"
                 replaces = "" if append else " (--overwrite replaces it)"
                 raise InputError(f"{problem}; give what is there, or another -o{replaces}")
 
+    def _comparable(self, old: Manifest) -> Manifest:
+        """Return an old manifest with the settings of this run where a difference does not mean other vectors."""
+        new = self.plan.settings
+        settings = {**old.settings}
+        for key in (CANARIES, "revision", "weights"):  # the fingerprint of the model says it
+            settings[key] = new.get(key)
+        if "model_fingerprint" in new and old.settings.get("model_fingerprint") == new["model_fingerprint"]:
+            settings["model"] = new["model"]  # its path may be another one
+        return replace(old, settings=settings)
+
     def clear(self) -> None:
         """Delete files that an interrupted or replaced run of this share has left, and manifests that were joined."""
-        share = {self.first_shard + number for number in self.share}
         finished = {shard.number for shard in self.manifest.shards}
-        whole = self.part.of == 1
         for file in self.folder.names():
-            partial = dataset.PARTIAL.fullmatch(file)
-            name = partial[1] if partial else file
-            shard = SHARD_FILE.fullmatch(name)
-            number = int(shard[1] or shard[2]) if shard else None
-            own = number in share or (whole and number is not None) or name == self.part.manifest
-            stale = whole and dataset.PART.fullmatch(name) is not None
-            if stale or (own and (partial or (number is not None and number not in finished))):
+            if self._is_left_over(file, finished):
                 self.folder.remove(file)
+
+    def _is_left_over(self, file: str, finished: set[int]) -> bool:
+        """Tell whether a file belongs to no shard of those that are finished, and to no other machine."""
+        name = dataset.final_name(file)
+        is_partial = name != file
+        makes_all = self.part.of == 1
+        if makes_all and dataset.PART.fullmatch(name):
+            return True
+        number = dataset.shard_number(name)
+        if number is None:
+            return is_partial and name == self.part.manifest
+        is_own = makes_all or number - self.first_shard in self.share
+        return is_own and (is_partial or number not in finished)
 
     def write(self, block: Block, vectors: Vectors, counts: Counts) -> None:
         """Append rows to their shard, and finish the shard when it is full."""
@@ -260,7 +286,8 @@ class DatasetWriter:
             self.current = ShardWriter(self.folder, self.shard_place(block.shard), self.shard_plan(block.shard))
         self.current.write(block, vectors, counts)
         if self.current.full:
-            shard, self.current = self.current.publish(), None
+            shard = self.current.publish()
+            self.current = None
             self.add(shard)
 
     def shard_place(self, number: int) -> ShardPlace:
@@ -295,116 +322,17 @@ class DatasetWriter:
             self.current.__exit__(*error)
 
 
+def _without_nulls(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 def _inputs_difference(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> str:
+    """Describe how two lists of inputs differ: by the facts of the first other one, or by their names."""
     for before, now in zip(old, new, strict=False):
         if before != now:
             return f"{now.get('name')}: {dataset.difference(before, now)}"
-    return f"{', '.join(i['name'] for i in old)} there, {', '.join(i['name'] for i in new)} now"
+    return f"{_names(old)} there, {_names(new)} now"
 
 
-@dataclass(frozen=True)
-class DatasetCheck:
-    """The result of `check_dataset`."""
-
-    rows: int
-    rows_total: int
-    shards: int
-    dimension: int
-    dtype: str
-    bytes: int
-    model: str
-    counts: Counts
-    problems: list[str]
-    remedy: str | None
-    """How a damaged dataset can be repaired."""
-
-
-def check_dataset(place: Folder) -> DatasetCheck:
-    """Read a whole dataset, and compare every file with its checksum and every shard with the manifest.
-
-    The shards of a directory in a store are copied one after the other.
-    """
-    if not place.exists:
-        raise InputError(f"no such directory: {place}")
-    manifest = read_manifest(place)
-    expected, size = _expected_shards(manifest), 0
-    finished = {shard.number for shard in manifest.shards}
-    broken = {
-        number: f"shard {number} (rows {first} to {first + count - 1}) is not there"
-        for number, (first, count) in enumerate(expected)
-        if number not in finished
-    }
-    for shard in manifest.shards:
-        rows = expected[shard.number] if shard.number < len(expected) else None
-        with place.held(shard) as folder:
-            problem = shard.damage(folder) or _misfit(folder, shard, manifest.dimension, rows)
-            if problem is not None:
-                broken[shard.number] = problem
-            else:
-                size += sum((folder / name).stat().st_size for name in (shard.vectors, shard.rows))
-    listed = {name for shard in manifest.shards for name in (shard.vectors, shard.rows)}
-    strays = sorted(name for name in place.names() if SHARD_FILE.fullmatch(name) and name not in listed)
-    problems = [*broken.values(), *(f"{name} belongs to no shard of the manifest" for name in strays)]
-    return DatasetCheck(
-        rows=manifest.rows_done,
-        rows_total=manifest.rows_total,
-        shards=len(manifest.shards),
-        dimension=manifest.dimension,
-        dtype=manifest.dtype,
-        bytes=size,
-        model=manifest.settings.get("model", ""),
-        counts=manifest.counts,
-        problems=problems,
-        remedy=_remedy(place, manifest, min(broken, default=len(expected))) if problems else None,
-    )
-
-
-def require_whole(checked: DatasetCheck, folder: object) -> None:
-    """Raise an error with the first problems of a check, if there are any."""
-    if checked.problems:
-        more = f" (and {len(checked.problems) - 5} more)" if len(checked.problems) > 5 else ""
-        raise SentcliError(f"{folder}: {'; '.join(checked.problems[:5])}{more}; {checked.remedy}")
-
-
-def _remedy(place: Folder, manifest: Manifest, first_broken: int) -> str:
-    """Return how a dataset whose first broken shard has this number can be repaired."""
-    *earlier, _ = manifest.groups
-    if MANIFEST not in place.names():
-        return "encode that part again with --shard and --resume"
-    if not earlier:
-        return "encode with --resume makes what is missing"
-    if first_broken >= manifest.shards_before(earlier):
-        return "encode the input that was appended last again with --append"
-    return "it was made from earlier inputs: encode all inputs again, with --overwrite or into another -o"
-
-
-def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
-    """Return the first row and the number of rows of every shard."""
-    expected: list[tuple[int, int]] = []
-    first, size = 0, manifest.shard_rows
-    for group in manifest.groups:
-        expected += [(first + start, min(size, group.rows - start)) for start in range(0, group.rows, size)]
-        first += group.rows
-    return expected
-
-
-def _misfit(folder: Path, shard: Shard, dimension: int, expected: tuple[int, int] | None) -> str | None:
-    """Return how the files of a shard differ from the manifest, or None if they agree."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if expected != (shard.first_row, shard.count):
-        return f"shard {shard.number} says rows {shard.first_row} and {shard.count}, expected {expected}"
-    try:
-        shape = mapped_array(folder / shard.vectors).shape
-    except (OSError, DataError) as error:
-        return f"{shard.vectors} is damaged ({error})"
-    if shape != (shard.count, dimension):
-        return f"{shard.vectors} has the shape {list(shape)}"
-    try:
-        metadata = pq.read_metadata(folder / shard.rows)
-        check_rows(folder / shard.rows, metadata)
-    except (pa.ArrowException, OSError, DataError) as error:
-        return f"{shard.rows} is damaged ({one_line(error)})"
-    count = metadata.num_rows
-    return None if count == shard.count else f"{shard.rows} has {count} rows"
+def _names(inputs: list[dict[str, Any]]) -> str:
+    return ", ".join(entry["name"] for entry in inputs)

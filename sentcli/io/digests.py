@@ -43,8 +43,10 @@ def damage(path: Path, sha256: str | None, *, known: bool = False) -> str | None
         return "is missing"
     if not path.is_file():
         return "is no regular file"
-    found = known_digest(path) if known else file_digest(path)
-    return "is damaged (its SHA-256 differs)" if found != sha256 else None
+    digest = known_digest(path) if known else file_digest(path)
+    if digest != sha256:
+        return "is damaged (its SHA-256 differs)"
+    return None
 
 
 @cache
@@ -89,8 +91,8 @@ def cache_folder(kind: str) -> Path:
 
 
 def _cache() -> Path:
-    if chosen := os.environ.get(CACHE):
-        return Path(chosen)
+    if own_cache := os.environ.get(CACHE):
+        return Path(own_cache)
     if user_cache := os.environ.get("XDG_CACHE_HOME"):
         return Path(user_cache) / "sentcli"
     try:
@@ -134,12 +136,15 @@ def least_recently_used(
         limit: the size of the cache in bytes.
         used: returns the file whose time of change is the last use of a path.
     """
-    entries = []
+    entries: list[tuple[float, int, Path]] = []
     for path in paths:
         with suppress(OSError):
             size = folder_bytes(path) if path.is_dir() else path.stat().st_size
-            entries.append((used(path).stat().st_mtime if used(path).exists() else 0.0, size, path))
-    total, to_delete = sum(size for _, size, _ in entries), []
+            use = used(path)
+            last_use = use.stat().st_mtime if use.exists() else 0.0
+            entries.append((last_use, size, path))
+    total = sum(size for _, size, _ in entries)
+    to_delete: list[Path] = []
     for _, size, path in sorted(entries):
         if total > limit and path != keep:
             total -= size

@@ -7,23 +7,29 @@ and then deleted; the manifest is copied after it. So the store never has a mani
 from __future__ import annotations
 
 import hashlib
-import io
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import copies, stores
-from sentcli.io.atomic import check_output, succeed, successor
+from sentcli.io.atomic import check_output, link, succeed, successor
 from sentcli.io.copies import FolderCopy
-from sentcli.io.dataset import MANIFEST, PART, Manifest, Shard, ShardShare, is_own, read_manifest
+from sentcli.io.dataset import (
+    PART,
+    Manifest,
+    Shard,
+    ShardShare,
+    holds_manifest,
+    is_manifest,
+    is_own,
+    read_manifest,
+)
 from sentcli.io.digests import cache_folder
-from sentcli.io.places import STORES, Place, is_remote, scheme_of
+from sentcli.io.places import STORE_SCHEMES, STORES, Place, is_remote, scheme_of
+from sentcli.io.writers import npy_bytes
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,9 @@ class Folder(Place):
 
     def names(self) -> list[str]:
         """Return the names of the files and folders in the directory."""
-        return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
+        if not self.path.is_dir():
+            return []
+        return [file.name for file in self.path.iterdir()]
 
     def holds(self, part: ShardShare) -> bool:
         """Tell whether there is a manifest of a part, or for all parts, of any."""
@@ -67,7 +75,7 @@ class Folder(Place):
         yield self.path
 
     def publish(self, *names: str) -> None:
-        """Put finished files where the directory lies; on a disk they are there."""
+        """Put finished files where the directory lies; on a disk they are in their place already."""
 
     def remove(self, name: str) -> None:
         """Delete a file of the directory, if it is there."""
@@ -83,23 +91,16 @@ class Folder(Place):
         Raises:
             OSError: if it cannot be: both directories are whole.
         """
+        new = successor(self.path)
         for name in self.names():
-            source, target = self.path / name, self.successor().path / name
+            source, target = self.path / name, new / name
             if is_own(name) or target.exists():
                 continue
             if source.is_dir():
-                shutil.copytree(source, target, copy_function=_link)
+                shutil.copytree(source, target, copy_function=link)
             else:
-                _link(source, target)
+                link(source, target)
         succeed(self.path)
-
-
-def _link(source: str | Path, target: str | Path) -> None:
-    """Give a file a second name, or copy it where the disk has no such thing."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,13 @@ class RemoteFolder(Folder):
             SentcliError: if the store fails.
         """
         if scheme_of(address) not in STORES:
-            schemes = ", ".join(f"{scheme}://" for scheme in STORES)
-            raise InputError(f"{address}: a directory of vectors lies on a disk or in an object store ({schemes})")
+            raise InputError(
+                f"{address}: a directory of vectors lies on a disk or in an object store ({STORE_SCHEMES})"
+            )
         address = address.rstrip("/")
         files, path = stores.listing(address), copies.scratch()
         for name in files:
-            if name == MANIFEST or PART.fullmatch(name):
+            if is_manifest(name):
                 stores.download(f"{address}/{name}", path / name)
         return cls(address, path, {name: file.size for name, file in files.items()})
 
@@ -139,7 +141,8 @@ class RemoteFolder(Folder):
 
     def names(self) -> list[str]:
         """Return the names of the files and folders in the directory."""
-        return list(dict.fromkeys(name.partition("/")[0] for name in self.sizes if not name.startswith(stores.PROBE)))
+        names = (name.partition("/")[0] for name in self.sizes if not name.startswith(stores.PROBE))
+        return list(dict.fromkeys(names))
 
     def check_writable(self, *, overwrite: bool = False) -> None:
         """Refuse a directory that cannot be written, after writing and deleting a small file."""
@@ -156,21 +159,19 @@ class RemoteFolder(Folder):
 
         An object appears whole and before the manifest that lists it, so that its size tells enough to go on.
         """
-        header = io.BytesIO()
-        shape, dtype = (shard.count, manifest.dimension), np.dtype(manifest.dtype).newbyteorder("<")
-        np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-        size = header.tell() + shape[0] * shape[1] * dtype.itemsize
-        for name in (shard.vectors, shard.rows):
+        expected = npy_bytes(shard.count, manifest.dimension, manifest.dtype)
+        for name in shard.files:
             if name not in self.sizes:
                 return f"{name} is missing"
-            if self.sizes[name] == 0 or (name == shard.vectors and self.sizes[name] != size):
-                return f"{name} is damaged (it has {self.sizes[name]:,} bytes)"
+            size = self.sizes[name]
+            if size == 0 or (name == shard.vectors and size != expected):
+                return f"{name} is damaged (it has {size:,} bytes)"
         return None
 
     @contextmanager
     def held(self, shard: Shard) -> Iterator[Path]:
         """Yield a folder with copies of the files of a shard, which are deleted afterwards."""
-        names = [name for name in (shard.vectors, shard.rows) if name in self.sizes]
+        names = [name for name in shard.files if name in self.sizes]
         try:
             for name in names:
                 stores.download(f"{self.name}/{name}", self.path / name)
@@ -186,7 +187,7 @@ class RemoteFolder(Folder):
             stores.upload(path, f"{self.name}/{name}")
             self.sizes[name] = path.stat().st_size
         for name in names:
-            if name != MANIFEST and not PART.fullmatch(name):
+            if not is_manifest(name):
                 (self.path / name).unlink()
 
     def remove(self, name: str) -> None:
@@ -209,14 +210,15 @@ class RemoteFolder(Folder):
             SentcliError: if the store fails.
         """
         new = self.successor()
-        manifests = [name for name in new.sizes if name == MANIFEST or PART.fullmatch(name)]
-        for name in [name for name in self.sizes if name == MANIFEST or PART.fullmatch(name)]:
-            self.remove(name)
-        for name in sorted(new.sizes, key=lambda name: name in manifests):
+        for name in list(self.sizes):
+            if is_manifest(name):
+                self.remove(name)
+        for name in sorted(new.sizes, key=is_manifest):
             stores.copy(f"{new.name}/{name}", f"{self.name}/{name}")
-        for name in [name for name in self.sizes if is_own(name) and name not in new.sizes]:
-            self.remove(name)
-        for name in [*new.sizes]:
+        for name in list(self.sizes):
+            if is_own(name) and name not in new.sizes:
+                self.remove(name)
+        for name in list(new.sizes):
             new.remove(name)
 
 
@@ -227,7 +229,9 @@ def open_folder(name: str | Path) -> Folder:
         InputError: if a name with a scheme is of no store, or there is no right to read it.
         SentcliError: if the store fails.
     """
-    return RemoteFolder.open(str(name)) if is_remote(str(name)) else Folder(str(name), Path(name))
+    if is_remote(str(name)):
+        return RemoteFolder.open(str(name))
+    return Folder(str(name), Path(name))
 
 
 def join_folder(name: str, manifest: str) -> Folder:
@@ -268,10 +272,13 @@ def local_place(name: str | Path) -> Place:
     if scheme_of(name) not in STORES or not stores.listing(name):
         return copies.local_file(name)
     copy = FolderCopy.open(name)
-    manifests = [path.name for path in copy.path.iterdir() if path.name == MANIFEST or PART.fullmatch(path.name)]
-    for shard in read_manifest(copy).shards if manifests else []:
-        if copy.copied & {shard.vectors, shard.rows} and (problem := shard.damage(copy.path)):
-            for file in (shard.vectors, shard.rows):
+    if not holds_manifest(path.name for path in copy.path.iterdir()):
+        return copy
+    for shard in read_manifest(copy).shards:
+        is_new = not copy.copied.isdisjoint(shard.files)
+        problem = shard.damage(copy.path) if is_new else None
+        if problem:
+            for file in shard.files:
                 (copy.path / file).unlink(missing_ok=True)
             raise SentcliError(f"{name}: {problem}; encode with --resume makes it again")
     return copy

@@ -24,27 +24,24 @@ from sentcli.io.arrow_tables import BATCH_ROWS, arrow_batches
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sheets import SheetError, sheet_names_and_rows
-from sentcli.io.sources import BOM, OF_BINARY, Cursor, Source, binary_kind
+from sentcli.io.sources import OF_BINARY, Cursor, Source
+from sentcli.io.text_lines import line_batches, lines_of
 
-LONGEST_LINE = 2**28
-"""The most bytes of a line; a few bytes of gzip may become a line without end."""
-FIRST_BYTES, CHUNK_BYTES = 2**16, 2**18
-"""How many bytes are read at a time: few at first, since some callers want the first record alone."""
-_UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
-"""The bytes that are no character of cp1252."""
-_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
+_NUMBER = re.compile(r"-?\d+([.,]\d+)?")
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+"""What may separate csv: semicolons where numbers have decimal commas."""
 
-
-Batch = tuple[Sequence[int], list[dict[str, Any]]]
+Record = dict[str, Any]
+Batch = tuple[Sequence[int], list[Record]]
 """Some records with their line or row numbers, from 1."""
 
 
-def records(source: Source, cursor: Cursor | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def records(source: Source) -> Iterator[tuple[int, Record]]:
     """Yield the records of one file with their line or row numbers, from 1; see `record_batches`."""
-    for lines, found in record_batches(source, cursor):
-        yield from zip(lines, found, strict=True)
+    for lines, batch in record_batches(source):
+        yield from zip(lines, batch, strict=True)
 
 
 def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Batch]:
@@ -61,24 +58,28 @@ def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Bat
         "parquet": arrow_batches,
         "arrow": arrow_batches,
         "txt": _text,
-        "csv": lambda source, cursor: _in_batches(_csv(source, cursor)),
-        "tsv": lambda source, cursor: _in_batches(_csv(source, cursor)),
+        "csv": _csv,
+        "tsv": _csv,
         "jsonl": _jsonl,
-        "sheet": lambda source, cursor: _in_batches(_sheet(source, cursor)),
+        "sheet": _sheet,
     }
     try:
         yield from readers[source.format](source, cursor or Cursor())
     except DAMAGED as error:
-        raise DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})") from error
+        raise _damaged(source, error) from error
 
 
-def _in_batches(found: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[Batch]:
+def _damaged(source: Source, error: BaseException) -> DataError:
+    return DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})")
+
+
+def _in_batches(numbered: Iterator[tuple[int, Record]]) -> Iterator[Batch]:
     """Yield records together, those before an error first."""
     while True:
-        lines, batch = list[int](), list[dict[str, Any]]()
+        lines, batch = list[int](), list[Record]()
         problem: Exception | None = None
         try:
-            for line, record in islice(found, BATCH_ROWS):
+            for line, record in islice(numbered, BATCH_ROWS):
                 lines.append(line)
                 batch.append(record)
         except (DataError, *DAMAGED) as error:
@@ -89,83 +90,6 @@ def _in_batches(found: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[Batch]:
             raise problem
         if len(batch) < BATCH_ROWS:
             return
-
-
-def _lines(source: Source, cursor: Cursor) -> Iterator[str]:
-    """Yield the decoded lines, split at line feeds only, without a byte-order mark at the start."""
-    with source.open() as handle:
-        handle.seek(cursor.byte)
-        while raw := handle.readline(LONGEST_LINE + 1):
-            _refuse_longest(source, len(raw), cursor.line + 1)
-            line = raw if cursor.byte else raw.removeprefix(BOM)
-            cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + 1
-            yield _decoded(line, source, cursor.line)
-
-
-def _line_batches(source: Source, cursor: Cursor) -> Iterator[list[str]]:
-    """Yield the same lines without their line feeds, many at a time; the cursor is moved behind them."""
-    size = FIRST_BYTES
-    with source.open() as handle:
-        handle.seek(cursor.byte)
-        while raw := handle.read(size):
-            if not raw.endswith(b"\n"):
-                raw += handle.readline(LONGEST_LINE + 1)
-            text = raw if cursor.byte else raw.removeprefix(BOM)
-            try:
-                lines = [] if b"\0" in text or len(raw) > LONGEST_LINE else text.decode("utf-8").split("\n")
-            except UnicodeDecodeError:
-                lines = []
-            if not lines:
-                yield from _doubtful_lines(raw, source, cursor)
-            else:
-                if len(lines) > 1 and not lines[-1]:
-                    lines.pop()  # behind the last line feed
-                cursor.byte, cursor.line = cursor.byte + len(raw), cursor.line + len(lines)
-                yield lines
-            size = CHUNK_BYTES
-
-
-def _doubtful_lines(raw: bytes, source: Source, cursor: Cursor) -> Iterator[list[str]]:
-    """Yield lines one by one, those before a broken one first."""
-    for piece in _LINE.findall(raw):
-        _refuse_longest(source, len(piece), cursor.line + 1)
-        line = piece if cursor.byte else piece.removeprefix(BOM)
-        cursor.byte, cursor.line = cursor.byte + len(piece), cursor.line + 1
-        yield [_decoded(line, source, cursor.line).removesuffix("\n")]
-
-
-def _refuse_longest(source: Source, size: int, number: int) -> None:
-    if size > LONGEST_LINE:
-        problem = f"it is longer than {LONGEST_LINE // 2**20} MB: no line of a text"
-        raise DataError(source.name, problem, line=number)
-
-
-def _decoded(raw: bytes, source: Source, number: int) -> str:
-    if b"\0" in raw and _is_wide(raw.rstrip(b"\r\n")):
-        problem = "every other byte is 0, as in UTF-16 without a byte-order mark; convert the file first"
-        source.refuse(DataError(source.name, f"{problem}: iconv -f utf-16le -t utf-8", line=number))
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if number == 1 and not source.packed and (kind := binary_kind(source.path)) is not None:
-            raise DataError(source.name, f"no text: it is {kind}") from error
-        problem = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8"
-        advice = f"convert the file first, for example: iconv -f {_other_encoding(raw)} -t utf-8"
-        source.refuse(DataError(source.name, f"{problem}; {advice}", line=number))
-        return raw.decode("latin1" if _UNDEFINED.search(raw) else "cp1252")
-
-
-def _is_wide(line: bytes) -> bool:
-    """Tell whether nearly all bytes at even places are 0 and none at odd ones, or the other way round."""
-    few, most = sorted(line[first::2].count(b"\0") for first in (0, 1))
-    return few == 0 and most >= 3 and most >= 3 * len(line) // 8
-
-
-def _other_encoding(raw: bytes) -> str:
-    """Return the encoding that a line which is no UTF-8 probably has; cp1252 is latin1 with more quotation marks."""
-    if b"\0" in raw:
-        return "utf-16"
-    return "ENCODING" if _UNDEFINED.search(raw) else "cp1252"
 
 
 def without_broken_lines(source: Source) -> tuple[Source, list[DataError]]:
@@ -179,19 +103,8 @@ def without_broken_lines(source: Source) -> tuple[Source, list[DataError]]:
     return lenient, list(broken.values())
 
 
-def lines_and_places(source: Source) -> Iterator[tuple[int, int, str]]:
-    """Yield the first byte, the number of bytes and the text of each line of a plain text file, without line ends."""
-    place = 0
-    with source.open() as handle:
-        for number, raw in enumerate(handle, 1):
-            mark = len(BOM) if number == 1 and raw.startswith(BOM) else 0
-            line = raw[mark:].removesuffix(b"\n").removesuffix(b"\r")
-            yield place + mark, len(line), _decoded(line, source, number)
-            place += len(raw)
-
-
 def _text(source: Source, cursor: Cursor) -> Iterator[Batch]:
-    for lines in _line_batches(source, cursor):
+    for lines in line_batches(source, cursor):
         first = cursor.line - len(lines) + 1
         yield range(first, first + len(lines)), [{"text": line.removesuffix("\r")} for line in lines]
 
@@ -202,43 +115,50 @@ def header(source: Source) -> list[str]:
     Raises:
         DataError: if it names a column twice.
     """
-    names: list[str] = []
-    try:
-        if source.format in ("csv", "tsv"):
-            names = next(_csv_reader(source, Cursor()), [])
-    except csv.Error as error:
-        raise DataError(source.name, f"broken {source.format}: {error}", line=1) from error
-    except DAMAGED as error:
-        raise DataError(source.name, f"damaged {source.packed or 'compressed'} file ({error})") from error
-    if source.format == "sheet":
+    if source.format in ("csv", "tsv"):
+        names = named = _csv_header(source)
+    elif source.format == "sheet":
         names = next(_sheet_rows(source), [])
-    named = [name for name in names if name or source.format != "sheet"]
+        named = list(filter(None, names))
+    else:
+        return []
     if len(set(named)) != len(named):
         problem = "line 1 seems to be a row and no header" if headless(names) else "the header names a column twice"
         raise DataError(source.name, f"{problem}: {', '.join(names)}", line=1)
     return names
 
 
+def _csv_header(source: Source) -> list[str]:
+    try:
+        return next(_csv_reader(source, Cursor()), [])
+    except csv.Error as error:
+        raise source.error(f"broken {source.format}: {error}", 1) from error
+    except DAMAGED as error:
+        raise _damaged(source, error) from error
+
+
 def headless(names: Iterable[str]) -> bool:
     """Tell whether names of columns are rather the values of a row: numbers, or sentences of more than four words."""
-    return any(re.fullmatch(r"-?\d+([.,]\d+)?", name.strip()) or len(name.split()) > 4 for name in names)
+    return any(_NUMBER.fullmatch(name.strip()) or len(name.split()) > 4 for name in names)
 
 
 def _csv_reader(source: Source, cursor: Cursor) -> Any:
     """Return the reader of the rows of csv or tsv; what separates csv is told from the first line of the file."""
     csv.field_size_limit(2**31 - 1)  # its default of 128 KiB is too small for a long document
-    lines = _lines(source, cursor)
+    lines = lines_of(source, cursor)
     if source.format == "tsv":  # as registered with IANA, without quoting: a quotation mark is a normal character
         return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    is_start = not cursor.byte
-    first = next(lines if is_start else _lines(source, Cursor()), "")
-    names = re.sub(r'"[^"]*"', "", first)
-    separators = {",": "commas", ";": "semicolons", "\t": "tabs"}  # semicolons where numbers have decimal commas
-    separator = max(separators, key=names.count)
+    if cursor.byte:
+        first = next(lines_of(source, Cursor()), "")
+    else:
+        first = next(lines, "")
+        if first:
+            lines = chain([first], lines)
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    separator = max(_SEPARATORS, key=unquoted.count)
     if separator != ",":
-        say_once(f"{source.name}: the first line is separated by {separators[separator]}, so all lines are read so")
-    begin = [first] if is_start and first else []
-    return csv.reader(chain(begin, lines), delimiter=separator, strict=True)
+        say_once(f"{source.name}: the first line is separated by {_SEPARATORS[separator]}, so all lines are read so")
+    return csv.reader(lines, delimiter=separator, strict=True)
 
 
 @cache
@@ -255,14 +175,19 @@ def say_quoted(source: Source, text: str) -> None:
     if source.format != "tsv" or not text.startswith('"'):
         return
     is_open = text.count('"') % 2 == 1
-    if is_open or (len(text) > 2 and text.endswith('"') and '""' in text[1:-1]):
+    has_doubled_marks = len(text) > 2 and text.endswith('"') and '""' in text[1:-1]
+    if is_open or has_doubled_marks:
         say_once(
             f"{source.name}: a text begins with a quotation mark, as if a program had quoted it. In TSV such marks "
             "belong to the text, and a line end between them ends the row: save the table as .csv if they do not"
         )
 
 
-def _csv(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv(source: Source, cursor: Cursor) -> Iterator[Batch]:
+    return _in_batches(_csv_records(source, cursor))
+
+
+def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
     names, before = header(source), cursor.line
     reader = _csv_reader(source, cursor)
     if not before:
@@ -271,24 +196,30 @@ def _csv(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]
         try:
             row = next(reader, None)
         except csv.Error as error:
-            source.refuse(DataError(source.name, f"broken {source.format}: {error}", line=before + reader.line_num))
+            source.refuse(source.error(f"broken {source.format}: {error}", before + reader.line_num))
             continue
         if row is None:
             return
+        line = before + reader.line_num
         if len(row) > len(names):
             problem = f"{len(row)} fields, but the header names {len(names)}"
-            source.refuse(DataError(source.name, problem, line=before + reader.line_num))
+            source.refuse(source.error(problem, line))
         elif row:  # it is no blank line
-            yield before + reader.line_num, dict(zip(names, row, strict=False))
+            yield line, dict(zip(names, row, strict=False))
 
 
-def _sheet(source: Source, cursor: Cursor) -> Iterator[tuple[int, dict[str, Any]]]:
+def _sheet(source: Source, cursor: Cursor) -> Iterator[Batch]:
+    return _in_batches(_sheet_records(source, cursor))
+
+
+def _sheet_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
     names = header(source)
-    rows = islice(_sheet_rows(source), max(cursor.line, 1), None)
-    for number, row in enumerate(rows, max(cursor.line, 1) + 1):
+    before = max(cursor.line, 1)  # the header is a row, too
+    for number, row in enumerate(islice(_sheet_rows(source), before, None), before + 1):
         cursor.line = number
         if any(cell is not None for cell in row):
-            yield number, {name: cell for name, cell in zip(names, row, strict=False) if name}
+            cells = zip(names, row, strict=False)
+            yield number, {name: cell for name, cell in cells if name}
 
 
 def _sheet_rows(source: Source) -> Iterator[list[Any]]:
@@ -300,8 +231,11 @@ def _sheet_rows(source: Source) -> Iterator[list[Any]]:
         names = next(rows)
         if len(names) > 1:
             say_once(f"{source.name}: of {len(names)} sheets the first is read, {names[0]!r}")
-        for number, row in enumerate(rows):
-            yield [_cell(value) if number else str(_cell(value) or "") for value in row]
+        first = next(rows, None)
+        if first is not None:
+            yield [str(_cell(value) or "") for value in first]
+        for row in rows:
+            yield list(map(_cell, row))
     except SheetError as error:
         raise DataError(source.name, f"not a readable spreadsheet ({error})") from error
 
@@ -314,24 +248,24 @@ def _cell(value: Any) -> Any:
 
 
 def _jsonl(source: Source, cursor: Cursor) -> Iterator[Batch]:
-    for lines in _line_batches(source, cursor):
-        numbers, found = list[int](), list[dict[str, Any]]()
+    for lines in line_batches(source, cursor):
+        numbers, batch = list[int](), list[Record]()
         problem: DataError | None = None
         try:
             for number, line in enumerate(lines, cursor.line - len(lines) + 1):
                 record = _json_record(line, source, number)
                 if record is not None:
                     numbers.append(number)
-                    found.append(record)
+                    batch.append(record)
         except DataError as error:
             problem = error
-        if found:
-            yield numbers, found
+        if batch:
+            yield numbers, batch
         if problem is not None:
             raise problem
 
 
-def _json_record(line: str, source: Source, number: int) -> dict[str, Any] | None:
+def _json_record(line: str, source: Source, number: int) -> Record | None:
     """Return the object in a line; None for a blank line, or a broken one of a source that is read to its end."""
     if not line or line.isspace():
         return None
@@ -342,11 +276,11 @@ def _json_record(line: str, source: Source, number: int) -> dict[str, Any] | Non
         if "\\u" in line and _ESCAPED_SURROGATE.search(line):
             record = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(record, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
-        source.refuse(DataError(source.name, f"broken JSON: {error}", line=number))
+        source.refuse(source.error(f"broken JSON: {error}", number))
         return None
     if isinstance(record, dict):
         return record
-    source.refuse(DataError(source.name, f"expected a JSON object, found {kind_of(record)}", line=number))
+    source.refuse(source.error(f"expected a JSON object, found {kind_of(record)}", number))
     return None
 
 
@@ -356,7 +290,9 @@ def _json_value(line: str) -> Any:
         value, end = _SCAN(line, 0)
     except StopIteration:
         return _JSON.decode(line)
-    return value if end == len(line) else _JSON.decode(line)
+    if end == len(line):
+        return value
+    return _JSON.decode(line)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -367,7 +303,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     record = dict(pairs)
     if len(record) != len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key in counts if counts[key] > 1)
         raise ValueError(f"the key {twice!r} stands twice")
     return record
 
@@ -387,13 +324,15 @@ def id_of(value: object) -> str:
     """
     if isinstance(value, str):
         return value
+    if value is None:
+        raise ValueError("is missing or null")
     if is_null(value):
-        raise ValueError("is missing or null" if value is None else "is NaN, which stands for a missing value")
+        raise ValueError("is NaN, which stands for a missing value")
     if isinstance(value, float) and (value.is_integer() or math.isinf(value)):
         raise ValueError(f"is {value!r}, a floating-point number: write ids as texts or whole numbers")
     if isinstance(value, list | dict | bool):
         raise ValueError(f"is {kind_of(value)}, not an id")
-    return str(as_text(value))
+    return str(decode_bytes(value))
 
 
 def is_null(value: object) -> bool:
@@ -401,7 +340,7 @@ def is_null(value: object) -> bool:
     return value is None or (isinstance(value, float) and value != value)
 
 
-def as_text(value: Any) -> Any:
+def decode_bytes(value: Any) -> Any:
     """Return a value with bytes as the text that they are in UTF-8, also inside of lists and objects.
 
     Raises:
@@ -414,19 +353,21 @@ def as_text(value: Any) -> Any:
             problem = f"is bytes that are no text in UTF-8 ({value[:8]!r}); write it as text, or leave the column out"
             raise ValueError(problem) from None
     if isinstance(value, list):
-        return [as_text(item) for item in value]
+        return list(map(decode_bytes, value))
     if isinstance(value, dict):
-        return {key: as_text(item) for key, item in value.items()}
+        return {key: decode_bytes(item) for key, item in value.items()}
     return value
+
+
+_KIND_NAMES: dict[type, str] = {
+    list: "a list", dict: "an object", str: "a string", bool: "a boolean", type(None): "null", int: "a number",
+    float: "a number", bytes: "bytes (a binary column; cast it to strings)", Decimal: "a decimal number",
+    date: "a date", datetime: "a date with a time", time: "a time", timedelta: "a duration",
+}  # fmt: skip
 
 
 def kind_of(value: object) -> str:
     """Name the type of a value of JSON, Arrow or a spreadsheet in words."""
     if isinstance(value, float) and value != value:
         return "NaN"
-    names = {
-        list: "a list", dict: "an object", str: "a string", bool: "a boolean", type(None): "null", int: "a number",
-        float: "a number", bytes: "bytes (a binary column; cast it to strings)", Decimal: "a decimal number",
-        date: "a date", datetime: "a date with a time", time: "a time", timedelta: "a duration",
-    }  # fmt: skip
-    return names.get(type(value), f"a value of the type {type(value).__name__}")
+    return _KIND_NAMES.get(type(value), f"a value of the type {type(value).__name__}")

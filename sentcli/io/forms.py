@@ -24,6 +24,8 @@ from sentcli.redaction import without_secrets
 
 DEEPEST = 100
 """The most levels of lists and objects in each other."""
+LARGEST_FILE = 2**28
+"""The most bytes that a JSON or TOML file may have."""
 
 
 def contents(path: Path) -> str:
@@ -34,8 +36,7 @@ def contents(path: Path) -> str:
         UnicodeDecodeError: if it is no UTF-8.
     """
     size = regular(path).st_size
-    # The most bytes that a JSON or TOML file may have
-    if size > 256 * 2**20:
+    if size > LARGEST_FILE:
         raise OSError(errno.EFBIG, f"it has {size:,} bytes, which is too large", str(path))
     return path.read_text("utf-8")
 
@@ -65,8 +66,13 @@ def refuse_deep(value: Any) -> None:
     """
     level = [value]
     for _ in range(DEEPEST + 1):
-        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
-        level = [item for items in inner for item in items]
+        inner: list[Any] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner.extend(part.values())
+            elif isinstance(part, list):
+                inner.extend(part)
+        level = inner
     if level:
         raise ValueError("it is nested too deeply")
 
@@ -117,8 +123,10 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return list(map(finite, value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 LARGEST_NUMBER = 1e100
@@ -126,9 +134,13 @@ LARGEST_NUMBER = 1e100
 
 def _plain(value: Any) -> Any:
     """Refuse numbers with which sums, squares and axes of figures would overflow, and those that are not finite."""
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _plain(item)
-    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+    if isinstance(value, dict):
+        for item in value.values():
+            _plain(item)
+    elif isinstance(value, list):
+        for item in value:
+            _plain(item)
+    elif isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
         raise ValueError(f"{value:.3g} is no number that a run gives")
     return value
 
@@ -188,12 +200,13 @@ def read_json_form(kind: type[Declared], path: Path, *, missing: str, remedy: st
         raise InputError(missing) from error
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} is damaged (it is not UTF-8 text); {remedy}") from error
-    except ValidationError as error:
-        raise InputError(f"{name} is damaged ({problem_of(kind, error)}); {remedy}") from error
     except ValueError as error:
-        raise InputError(f"{name} is damaged ({error}); {remedy}") from error
+        problem = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            problem = "it is not UTF-8 text"
+        elif isinstance(error, ValidationError):
+            problem = problem_of(kind, error)
+        raise InputError(f"{name} is damaged ({problem}); {remedy}") from error
 
 
 def checked(kind: type[Declared], value: Any, file: Path | str) -> Declared:
@@ -219,17 +232,19 @@ def problem_of(kind: Any, error: ValidationError) -> str:
     """Return a message about the first problem: its place in the file, and what was expected there."""
     problems = error.errors()
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    *parents, last = first["loc"] or ("",)
-    place = ".".join(map(str, first["loc"]))
+    parts = first["loc"]
+    place = ".".join(map(str, parts))
     match first["type"]:
-        case "extra_forbidden" if not parents:
+        case "extra_forbidden" if len(parts) == 1:
             keys = [field.alias or name for name, field in kind.model_fields.items()]
-            return f"unknown key {last!r}{nearest(str(last), keys)}; one of: {', '.join(keys)}"
+            return f"unknown key {parts[0]!r}{nearest(str(parts[0]), keys)}; one of: {', '.join(keys)}"
         case "missing":
             return f"{place} is missing"
         case "value_error":
-            return f"{place}: {first['ctx']['error']}" if place else str(first["ctx"]["error"])
+            problem = str(first["ctx"]["error"])
+            return f"{place}: {problem}" if place else problem
     expected = first["msg"].replace("Input should be", "must be").partition(" or instance of ")[0]
     for pydantic_name, name in TYPE_NAMES.items():
         expected = expected.replace(f"valid {pydantic_name}", name)
-    return f"{place + ':' if place else 'it'} {expected}, not {without_secrets(repr(first['input']), of_host=True):.60}"
+    subject = f"{place}:" if place else "it"
+    return f"{subject} {expected}, not {without_secrets(repr(first['input']), of_host=True):.60}"

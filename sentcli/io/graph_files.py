@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 ONNX, OPENVINO = "model.onnx", "openvino.xml"
@@ -66,8 +67,8 @@ def weights_file(graph: Path) -> Path:
     """Return the file that has the weights of a graph, if they are not in it; others know it by its name."""
     if graph.suffix == ".xml":
         return graph.with_suffix(".bin")
-    of_hub, own = DATA_ENDINGS
-    ending = of_hub if graph.parent.name in HUB_FOLDERS else own
+    hub_ending, own_ending = DATA_ENDINGS
+    ending = hub_ending if graph.parent.name in HUB_FOLDERS else own_ending
     return graph.with_name(graph.name + ending)
 
 
@@ -93,10 +94,10 @@ def named_graphs(folder: Path) -> list[NamedGraph]:
 
     They come in the order of precision, for onnxruntime first; of several names the first of `NAMES` is taken.
     """
-    found: dict[tuple[str, str], NamedGraph] = {}
-    for graph in (*_of_runtime(folder, "onnx", NAMES), *_of_runtime(folder, "openvino", OPENVINO_NAMES)):
-        found.setdefault((graph.precision, graph.runtime), graph)
-    return sorted(found.values(), key=lambda graph: rank(graph.precision, graph.runtime))
+    graphs: dict[tuple[str, str], NamedGraph] = {}
+    for graph in chain(_of_runtime(folder, "onnx", NAMES), _of_runtime(folder, "openvino", OPENVINO_NAMES)):
+        graphs.setdefault((graph.precision, graph.runtime), graph)
+    return sorted(graphs.values(), key=lambda graph: rank(graph.precision, graph.runtime))
 
 
 def rank(precision: str, runtime: str, runtimes: Sequence[str] = RUNTIMES) -> tuple[int, int]:
@@ -106,19 +107,21 @@ def rank(precision: str, runtime: str, runtimes: Sequence[str] = RUNTIMES) -> tu
 
 def _of_runtime(folder: Path, runtime: str, names: Mapping[str, tuple[str, ...]]) -> Iterator[NamedGraph]:
     """Yield the graphs of a folder for one runtime, whose names are given by precision."""
-    for stated, patterns in names.items():
+    for stated_precision, patterns in names.items():
         for path in _named(folder, patterns):
-            precision = "int8" if stated == "fp32" and _is_quantised(path) else stated
+            precision = stated_precision
+            if precision == "fp32" and _is_quantised(path):
+                precision = "int8"
             yield NamedGraph(str(path.relative_to(folder)), precision, runtime)
 
 
 def _named(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     """Return the files of a folder, or of those inside it, that have one of some names."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for pattern in patterns:
         for place in PLACES:
-            found += sorted((folder / place).glob(pattern))
-    return found
+            paths += sorted((folder / place).glob(pattern))
+    return paths
 
 
 def _is_quantised(path: Path) -> bool:
@@ -126,7 +129,7 @@ def _is_quantised(path: Path) -> bool:
     if path.suffix != ".onnx":
         return False
     with _content(path) as content:
-        return any(content.find(name) >= 0 for name in QUANTISED)
+        return any(content.find(operator) >= 0 for operator in QUANTISED)
 
 
 @contextmanager

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.io import copies
-from sentcli.io.formats import as_text
+from sentcli.io.formats import decode_bytes, is_null
 from sentcli.io.places import is_remote
 from sentcli.io.sources import FORMATS, IN_MEMORY, is_in_memory
 
@@ -41,24 +42,31 @@ def in_files(value: Any, name: str, *, is_list: bool) -> Any:
     Raises:
         InputError: for a table with several columns of one name, or a dictionary of data sets.
     """
-    if (file := _file(value, name, sure=False)) is not None:
+    file = _file(value, name, sure=False)
+    if file is not None:
         return file
-    if is_list and isinstance(value, list | tuple):
-        numbers = [f"{name}-{number}" if len(value) > 1 else name for number in range(1, len(value) + 1)]
-        files = [_file(item, title, sure=True) for item, title in zip(value, numbers, strict=True)]
-        return [item if file is None else file for item, file in zip(value, files, strict=True)]
-    if isinstance(value, list | tuple) and len(value) == 1:
+    if not isinstance(value, list | tuple):
+        return value
+    if is_list:
+        files: list[Any] = []
+        for number, item in enumerate(value, 1):
+            title = f"{name}-{number}" if len(value) > 1 else name
+            file = _file(item, title, sure=True)
+            files.append(item if file is None else file)
+        return files
+    if len(value) == 1:
         file = _file(value[0], name, sure=True)
-        return value if file is None else file
-    return value
+    return value if file is None else file
 
 
 def index_of(file: str) -> pd.Index | None:
     """Return the index of the pandas frame or series that a file holds; None for any other file."""
     import pandas as pd
 
-    kept = Path(file).with_suffix(INDEX)
-    return pd.read_pickle(kept) if is_in_memory(kept) and kept.exists() else None
+    index = Path(file).with_suffix(INDEX)
+    if not is_in_memory(index) or not index.exists():
+        return None
+    return pd.read_pickle(index)
 
 
 def texts_of(value: Any, column: str = "text") -> Any:
@@ -75,30 +83,37 @@ def texts_of(value: Any, column: str = "text") -> Any:
     _refuse_several(value, "the data")
     if isinstance(value, Mapping):
         raise TypeError("a dictionary is no table: give a frame, a list of dicts, or a list of texts")
-    of_dicts = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], Mapping)
-    names = list(map(str, value[0])) if of_dicts else _names(value)
-    if names is None:
-        return _values(value)
-    if column not in names:
-        of_texts = _column_of_strings(_inferred(value) if of_dicts else value, names)
-        choice = f"[row[{of_texts!r}] for row in rows]" if of_dicts else f"frame[{of_texts!r}]"
-        has = ", ".join(names) or "none"
-        raise InputError(f"the table has no column {column!r}; it has: {has}. Give the column of the texts: {choice}")
-    return [row.get(column) for row in value] if of_dicts else _values(value[column])
+    if isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
+        names = list(map(str, value[0]))
+        if column in names:
+            return [row.get(column) for row in value]
+        text_column = _column_of_strings(_inferred(value), names)
+        choice = f"[row[{text_column!r}] for row in rows]"
+    else:
+        columns = _names(value)
+        if columns is None:
+            return _values(value)
+        if column in columns:
+            return _values(value[column])
+        names = columns
+        choice = f"frame[{_column_of_strings(value, names)!r}]"
+    has = ", ".join(names) or "none"
+    raise InputError(f"the table has no column {column!r}; it has: {has}. Give the column of the texts: {choice}")
 
 
 def _column_of_strings(table: Any, names: Sequence[str]) -> str:
     """Return the name of the first column that begins with a string; a table may be read once, or have no names."""
-    for name in names if hasattr(table, "__len__") else ():
-        with suppress(KeyError):  # of a frame whose columns have numbers
-            if any(isinstance(item, str) for item in _values(table[name][:1])):
-                return name
+    if hasattr(table, "__len__"):
+        for name in names:
+            with suppress(KeyError):  # of a frame whose columns have numbers
+                if any(isinstance(item, str) for item in _values(table[name][:1])):
+                    return name
     return "NAME"
 
 
 def _refuse_several(value: Any, name: str) -> None:
     """Refuse a dictionary of data sets, such as the splits of one."""
-    if type(value).__module__.partition(".")[0] == "datasets" and isinstance(value, dict):
+    if _package(value) == "datasets" and isinstance(value, dict):
         choices = ", ".join(f"{name}[{split!r}]" for split in value)
         raise InputError(f"{name} is a dictionary of data sets: choose one, {choices}")
 
@@ -109,15 +124,22 @@ def _names(value: Any) -> list[str] | None:
         names = getattr(value, "column_names", None)  # of a data set
     else:
         names = getattr(value, "column_names", None) or value.columns
-    return None if names is None else list(map(str, names))
+    if names is None:
+        return None
+    return list(map(str, names))
 
 
 def _values(column: Any) -> Any:
     """Return the values of a column of a frame, of Arrow or of a data set as a list; anything else as it is."""
-    method = next((name for name in ("tolist", "to_pylist", "to_list") if hasattr(column, name)), None)
-    if method is not None:
-        return getattr(column, method)()
-    return list(column) if type(column).__module__.startswith("datasets.") else column
+    for method in ("tolist", "to_pylist", "to_list"):
+        if hasattr(column, method):
+            return getattr(column, method)()
+    return list(column) if _package(column) == "datasets" else column
+
+
+def _package(value: Any) -> str:
+    """Return the name of the package that the type of a value is from."""
+    return type(value).__module__.partition(".")[0]
 
 
 def _file(value: Any, name: str, *, sure: bool) -> str | None:
@@ -125,15 +147,17 @@ def _file(value: Any, name: str, *, sure: bool) -> str | None:
     table = _table(value, name)
     if table is None or not _is_plain(table):
         rows = _rows(value, sure=sure)
-        table = None if rows is None or not _needs_types(rows) else _inferred(rows)
+        if rows is None:
+            return None
+        table = _inferred(rows) if _needs_types(rows) else None
         if table is None:
-            return None if rows is None else _with_index(_write_rows(rows, name), value)
+            return _with_index(_write_rows(rows, name), value)
     return _with_index(_write_arrow(table, name), value)
 
 
 def _with_index(file: str, value: Any) -> str:
     """Keep the index of a frame or series of pandas beside its file, for the rows of results."""
-    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "index"):
+    if _package(value) == "pandas" and hasattr(value, "index"):
         import pandas as pd
 
         pd.to_pickle(value.index, Path(file).with_suffix(INDEX))
@@ -145,11 +169,11 @@ def _table(value: Any, name: str) -> Any:
 
     A frame whose columns mix values of several types is no table of Arrow; `_rows` gives its rows.
     """
-    package = type(value).__module__.partition(".")[0]
     _refuse_several(value, name)
-    if package == "datasets" and hasattr(value, "with_format"):
-        # IterableDataset has no length and is read through
-        return value.with_format("arrow")[:] if hasattr(value, "__len__") else _inferred(list(value))
+    if _package(value) == "datasets" and hasattr(value, "with_format"):
+        if hasattr(value, "__len__"):
+            return value.with_format("arrow")[:]
+        return _inferred(list(value))  # an IterableDataset is read through
     if not hasattr(value, "columns"):
         return None
     repeated = [column for column, count in Counter(_names(value)).items() if count > 1]
@@ -158,11 +182,13 @@ def _table(value: Any, name: str) -> Any:
     import pyarrow as pa
 
     try:
-        if package == "pandas":
+        if _package(value) == "pandas":
             return pa.Table.from_pandas(value, preserve_index=False)
-        return pa.table(value) if hasattr(value, "__arrow_c_stream__") else None
+        if hasattr(value, "__arrow_c_stream__"):
+            return pa.table(value)
     except (pa.ArrowException, TypeError, ValueError):  # of a column with values of several types
-        return None
+        pass
+    return None
 
 
 def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
@@ -178,8 +204,10 @@ def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
     if not isinstance(value, list | tuple) or not value:
         return None
     if all(isinstance(item, Mapping) for item in value):
-        return [dict(item) for item in value]
-    if all(isinstance(item, str) for item in value) and (sure or all(map(_is_sentence, value))):
+        return list(map(dict, value))
+    if not all(isinstance(item, str) for item in value):
+        return None
+    if sure or all(map(_is_sentence, value)):
         return [{"text": text} for text in value]
     return None
 
@@ -188,22 +216,25 @@ def _is_sentence(text: str) -> bool:
     """Tell whether a string is a text and not the name of a file: it has blanks, no suffix of a file, and is none."""
     try:
         path = Path(text)
-        return " " in text.strip() and not is_remote(text) and path.suffix not in FORMATS and not path.exists()
+        is_name = is_remote(text) or path.suffix in FORMATS or path.exists()
+        return " " in text.strip() and not is_name
     except (OSError, ValueError):  # longer than a name can be
         return True
 
 
 def _needs_types(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether rows with the same keys hold values that JSON does not have."""
-    same = all(row.keys() == rows[0].keys() for row in rows)
-    return same and any(isinstance(value, NOT_IN_JSON) for row in rows for value in row.values())
+    if any(row.keys() != rows[0].keys() for row in rows):
+        return False
+    values = chain.from_iterable(row.values() for row in rows)
+    return any(isinstance(value, NOT_IN_JSON) for value in values)
 
 
 def _inferred(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return rows as a table of Arrow, or None if a column has values of several types."""
     import pyarrow as pa
 
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys(chain.from_iterable(rows))
     try:
         return pa.table({str(name): [row.get(name) for row in rows] for name in names})
     except (pa.ArrowException, TypeError, ValueError):
@@ -226,7 +257,8 @@ def _new_file(name: str) -> Path:
 def _write_arrow(table: Any, name: str) -> str:
     import pyarrow as pa
 
-    path, table = _new_file(f"{name}.arrow"), table.unify_dictionaries()
+    path = _new_file(f"{name}.arrow")
+    table = table.unify_dictionaries()
     with pa.OSFile(str(path), "wb") as handle, pa.ipc.new_file(handle, table.schema) as writer:
         writer.write_table(table)
     return str(path)
@@ -246,7 +278,9 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], name: str) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON holds it: missing ones as null, numbers of NumPy as numbers, dates as text."""
-    value = value.tolist() if hasattr(value, "tolist") else as_text(value)
-    if type(value).__name__ in ("NaTType", "NAType") or (isinstance(value, float) and value != value):
+    value = value.tolist() if hasattr(value, "tolist") else decode_bytes(value)
+    if type(value).__name__ in ("NaTType", "NAType") or is_null(value):
         return None
-    return value if value is None or isinstance(value, str | int | float | list | dict) else str(value)
+    if isinstance(value, str | int | float | list | dict):
+        return value
+    return str(value)

@@ -1,33 +1,22 @@
 """Tables of labelled text: pairs with a score, 0/1 or a class, anchors and positives, triplets, and texts with a class.
 
 Training, evaluation and every command that takes ``--pair-fields`` read them here, from csv, tsv, jsonl, parquet and
-spreadsheets. `labelled_kinds` tells what a table holds.
+spreadsheets. `table_layout` tells what a table holds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io.formats import as_text, headless, is_null, kind_of, say_quoted
-from sentcli.io.labelled_kinds import (
-    COLUMNS,
-    IN_WORDS,
-    Kind,
-    Layout,
-    columns_of,
-    kinds_of,
-    labelled_records,
-    tell,
-    text_columns,
-)
-from sentcli.io.labelled_values import number_of, sure_label
+from sentcli.io.formats import decode_bytes, headless, is_null, kind_of, say_quoted
+from sentcli.io.labelled_kinds import KINDS, Kind, Layout
+from sentcli.io.labelled_records import columns_of, labelled_records
 from sentcli.io.sources import Source, open_source
-
-__all__ = ["COLUMNS", "Kind", "LabelledTable", "columns_of", "kinds_of", "read_table", "tell"]
+from sentcli.io.table_layout import tell
 
 OnEmpty = Literal["keep", "error", "skip"]
 SCORE_RANGES = ((0.0, 1.0), (0.0, 5.0), (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
@@ -66,28 +55,41 @@ class LabelledTable:
 
     def of_rows(self, rows: Sequence[int]) -> LabelledTable:
         """Return the table with some of its rows, given by their positions from 0."""
-        texts = tuple([column[row] for row in rows] for column in self.texts)
-        values: Any = None if self.values is None else [self.values[row] for row in rows]
-        groups = None if self.groups is None else [self.groups[row] for row in rows]
-        return replace(self, texts=texts, values=values, lines=[self.lines[row] for row in rows], groups=groups)
+
+        def of(column: Any) -> Any:
+            return None if column is None else [column[row] for row in rows]
+
+        texts = tuple(map(of, self.texts))
+        return replace(self, texts=texts, values=of(self.values), lines=of(self.lines), groups=of(self.groups))
 
     @property
-    def taken(self) -> str:
+    def reading(self) -> str:
         """What the table was taken for, with its first row: ``0/1 pairs: a, b, label; 149 of 400 are 1; line 2:``."""
-        facts, values = f"{len(self):,} rows", self.values or []
-        if self.kind == "binary":
-            duplicates = "duplicate" in f"{self.columns[-1]} {self.positive_word}".casefold()
-            count = sum(value == 1 for value in values)
-            facts = f"{count:,} of {len(self):,} are {'duplicates' if duplicates else self.positive_word}"
-        elif self.kind == "scored":
-            facts = f"{len(self):,} pairs, scores from {min(map(float, values)):g} to {max(map(float, values)):g}"
-        elif self.kind in ("labels", "classed-pairs"):
-            what = "texts" if self.kind == "labels" else "pairs"
-            facts = f"{len(self):,} {what} of {len(set(values)):,} classes"
-        first = [repr(texts[0][:60]) for texts in self.texts]
-        first += [value if isinstance(value, str) else f"{value:g}" for value in values[:1]]
-        example = f"{self.unit} {self.lines[0]}: {' | '.join(first)}"
-        return f"{IN_WORDS[self.kind]}: {', '.join(name.strip() for name in self.columns)}; {facts}; {example}"
+        cells = [repr(texts[0][:60]) for texts in self.texts]
+        if self.values is not None:
+            value = self.values[0]
+            cells.append(value if isinstance(value, str) else f"{value:g}")
+        words = KINDS[self.kind].words
+        columns = ", ".join(map(str.strip, self.columns))
+        return f"{words}: {columns}; {self._facts()}; {self.unit} {self.lines[0]}: {' | '.join(cells)}"
+
+    def _facts(self) -> str:
+        """Return how many rows there are, and what their values are."""
+        count, values = f"{len(self):,}", self.values or []
+        match self.kind:
+            case "binary":
+                is_duplicates = "duplicate" in f"{self.columns[-1]} {self.positive_word}".casefold()
+                word = "duplicates" if is_duplicates else self.positive_word
+                return f"{sum(value == 1 for value in values):,} of {count} are {word}"
+            case "scored":
+                scores = list(map(float, values))
+                return f"{count} pairs, scores from {min(scores):g} to {max(scores):g}"
+            case "labels":
+                return f"{count} texts of {len(set(values)):,} classes"
+            case "classed-pairs":
+                return f"{count} pairs of {len(set(values)):,} classes"
+            case _:
+                return f"{count} rows"
 
     @property
     def skipped(self) -> int:
@@ -96,15 +98,23 @@ class LabelledTable:
 
     def contradictions(self) -> list[list[int]]:
         """Return the rows, from 0, of equal texts whose labels, scores, classes or positives differ."""
-        by_texts: dict[Any, dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
+        if self.kind == "pairs":
+            return []
+        rows: dict[Hashable, list[int]] = defaultdict(list)
+        values: dict[Hashable, set[Hashable]] = defaultdict(set)
         for row, texts in enumerate(zip(*self.texts, strict=True)):
-            key = (texts[0], *sorted(texts[1:])) if self.kind == "triplets" else tuple(sorted(texts))
-            if self.kind == "classed-pairs":  # one text may follow from the other, and not the other from it
-                key = texts
-            value = texts[1] if self.values is None else self.values[row]
-            by_texts[key][value].append(row)
-        groups = by_texts.values() if self.kind != "pairs" else ()
-        return [sorted(row for rows in group.values() for row in rows) for group in groups if len(group) > 1]
+            key = self._key(texts)
+            rows[key].append(row)
+            values[key].add(texts[1] if self.values is None else self.values[row])
+        return [group for key, group in rows.items() if len(values[key]) > 1]
+
+    def _key(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the texts of a row in the order that all rows of the same texts have."""
+        if self.kind == "classed-pairs":  # one text may follow from the other, and not the other from it
+            return texts
+        if self.kind == "triplets":
+            return (texts[0], *sorted(texts[1:]))
+        return tuple(sorted(texts))
 
     def error(self, row: int, problem: str) -> DataError:
         """Return the error that names the file and the line of a row, which is given by its position from 0."""
@@ -140,67 +150,129 @@ def read_table(
     """
     source = open_source(file) if isinstance(file, str) else file
     layout = tell(source, kind=kind, fields=fields)
-    kind, names, present = layout.kind, layout.columns, columns_of(source, fields)
-    texts: list[list[str]] = [[] for _ in range(text_columns(kind, names))]
-    values: list[Any] | None = [] if len(texts) < len(names) else None
-    lines: list[int] = []
-    groups: list[str] = []
-    empty: list[tuple[int, str]] = []
+    reader = _TableReader(source, layout, columns_of(source, fields), on_empty, group_by)
     for line, record in labelled_records(source, fields):
         try:
-            row = _row(record, names, present, source)
-            if on_empty != "keep" and (lacking := [n for n, cell in zip(names, row, strict=True) if is_empty(cell)]):
-                empty += [(line, name) for name in lacking]
-                continue
-            cells = [_text(cell, name, source) for name, cell in zip(names, row[: len(texts)], strict=False)]
-            label = None if values is None else _label(row[-1], names[-1], layout)
-            group = _group(record, group_by)
+            reader.add(line, record)
         except ValueError as error:
-            problem = DataError(source.name, str(error), line=line, unit=source.unit)
+            problem = source.error(str(error), line)
             if problems is None:
                 raise problem from None
             problems.append(problem)
-            continue
-        for column, cell in zip(texts, cells, strict=True):
-            column.append(cell)
-        if values is not None:
-            values.append(label)
-        if group is not None:
-            groups.append(group)
-        lines.append(line)
-    if not lines and not empty:
-        raise DataError(source.name, "no row can be read")
-    if not lines or (empty and on_empty == "error"):
-        raise empty_cells(source, empty)
-    word = next((word for word, value in layout.words.items() if value == 1), "1")
-    of_rows = (tuple(texts), values, lines, source.unit)
-    table = LabelledTable(source.name, kind, names, *of_rows, positive_word=word, empty=tuple(empty))
-    return table if group_by is None else replace(table, groups=groups, group_by=group_by)
+    return reader.table()
 
 
-def _text(cell: Any, name: str, source: Source) -> str:
-    """Return a cell that has to be a text."""
-    if not isinstance(cell, str):
-        raise ValueError(f"{name} is {_shown(cell)}, expected a text")
-    say_quoted(source, cell)
-    return cell
+class _TableReader:
+    """Takes the rows of a table one by one."""
+
+    def __init__(
+        self, source: Source, layout: Layout, present: Sequence[str], on_empty: OnEmpty, group_by: str | None
+    ) -> None:
+        """Begin a table, `present` being the names of all its columns."""
+        self.source, self.layout, self.present = source, layout, present
+        self.on_empty, self.group_by = on_empty, group_by
+        self.read_value = KINDS[layout.kind].read_value
+        text_count = KINDS[layout.kind].text_columns(layout.columns)
+        self.texts: list[list[str]] = [[] for _ in range(text_count)]
+        self.values: list[Any] = []
+        self.lines: list[int] = []
+        self.groups: list[str] = []
+        self.empty: list[tuple[int, str]] = []
+
+    def add(self, line: int, record: dict[str, Any]) -> None:
+        """Take a row.
+
+        Raises:
+            ValueError: if a column is missing, or a cell holds something else.
+        """
+        cells = self._cells(record)
+        columns = self.layout.columns
+        if self.on_empty != "keep":
+            empty = [(line, name) for name, cell in zip(columns, cells, strict=True) if is_empty(cell)]
+            if empty:
+                self.empty += empty
+                return
+        texts = cells[: len(self.texts)]
+        for name, cell in zip(columns, texts, strict=False):
+            self._check_text(name, cell)
+        value = self._value(columns[-1], cells[-1])
+        if self.group_by is not None:
+            self.groups.append(_group(record, self.group_by))
+        for column, text in zip(self.texts, texts, strict=True):
+            column.append(text)
+        self.values.append(value)
+        self.lines.append(line)
+
+    def _cells(self, record: dict[str, Any]) -> list[Any]:
+        """Return the cells of a row; an empty one of a spreadsheet is an empty text, as in csv."""
+        try:
+            cells = [record[name] for name in self.layout.columns]
+        except KeyError as error:
+            raise ValueError(self._lacks(error.args[0], record)) from None
+        if self.source.format == "sheet":
+            return ["" if cell is None else cell for cell in cells]
+        return cells
+
+    def _lacks(self, name: str, record: dict[str, Any]) -> str:
+        """Return what is wrong with a row that lacks a column."""
+        names, present = list(record), list(self.present)
+        if name in present and names == present[: len(names)]:
+            return f"no column {name!r}: this row has {len(names)} of {len(present)} columns"
+        has = f"this row has {', '.join(names) or 'none'}"
+        needed = f"the columns {', '.join(self.layout.columns)} are read; --pair-fields names others"
+        problem = f"no column {name!r}{nearest(name, names)}; {has}; {needed}"
+        if headless(names):
+            problem += "; the table seems to have no header line"
+        return problem
+
+    def _check_text(self, name: str, cell: Any) -> None:
+        if not isinstance(cell, str):
+            shown = kind_of(cell)
+            if not is_null(cell) and not isinstance(cell, bytes):
+                shown = f"{cell!r:.60}, {shown}"
+            raise ValueError(f"{name} is {shown}, expected a text")
+        say_quoted(self.source, cell)
+
+    def _value(self, name: str, cell: Any) -> float | str | None:
+        """Return the score, the label or the class of a row; None if it has texts alone."""
+        if self.read_value is None:
+            return None
+        if is_null(cell):
+            raise ValueError(f"{name} is {kind_of(cell)}")
+        return self.read_value(cell, name, self.layout.words)
+
+    def table(self) -> LabelledTable:
+        """Return the rows that were taken.
+
+        Raises:
+            DataError: if there are none, or a cell is empty where that is an error.
+        """
+        if not self.lines and not self.empty:
+            raise DataError(self.source.name, "no row can be read")
+        if not self.lines or (self.empty and self.on_empty == "error"):
+            raise empty_cells(self.source, self.empty)
+        return LabelledTable(
+            self.source.name,
+            self.layout.kind,
+            self.layout.columns,
+            tuple(self.texts),
+            None if self.read_value is None else self.values,
+            self.lines,
+            self.source.unit,
+            positive_word=next((word for word, value in self.layout.words.items() if value == 1), "1"),
+            empty=tuple(self.empty),
+            groups=None if self.group_by is None else self.groups,
+            group_by=self.group_by or "",
+        )
 
 
-def _row(record: dict[str, Any], names: Sequence[str], present: Sequence[str], source: Source) -> list[Any]:
-    """Return the cells of a row; an empty one of a spreadsheet is an empty text, as in csv."""
-    row = [_value(record, name, names, present) for name in names]
-    return ["" if cell is None else cell for cell in row] if source.format == "sheet" else row
-
-
-def _group(record: dict[str, Any], name: str | None) -> str | None:
-    """Return the value of the column of groups as text, if there is one."""
-    if name is None:
-        return None
+def _group(record: dict[str, Any], name: str) -> str:
+    """Return the value of the column of groups as text."""
     if name not in record:
         raise ValueError(f"no column {name!r} of groups{nearest(name, list(record))}; it has {', '.join(record)}")
     if is_null(record[name]):
         raise ValueError(f"{name} is {kind_of(record[name])}, and names the group of the row")
-    return str(as_text(record[name]))
+    return str(decode_bytes(record[name]))
 
 
 def is_empty(value: Any) -> bool:
@@ -211,10 +283,13 @@ def is_empty(value: Any) -> bool:
 def empty_cells(source: Source, empty: list[tuple[int, str]]) -> DataError:
     """Return the error of empty cells, given their lines and columns; it names the first ten."""
     (first, column), *others = empty
-    places = ", ".join(f"{source.unit} {line} ({name})" for line, name in others[: NAMED_ROWS - 1])
-    more = f", and {len(others):,} more cells: {places}{', ...' if len(others) >= NAMED_ROWS else ''}" if others else ""
-    problem = f"{column} is empty{more}; evaluate --skip-empty leaves such rows out"
-    return DataError(source.name, problem, line=first, unit=source.unit)
+    problem = f"{column} is empty"
+    if others:
+        places = [f"{source.unit} {line} ({name})" for line, name in others[: NAMED_ROWS - 1]]
+        if len(others) >= NAMED_ROWS:
+            places.append("...")
+        problem += f", and {len(others):,} more cells: {', '.join(places)}"
+    return source.error(f"{problem}; evaluate --skip-empty leaves such rows out", first)
 
 
 def range_of(scores: Sequence[float]) -> tuple[float, float]:
@@ -224,52 +299,9 @@ def range_of(scores: Sequence[float]) -> tuple[float, float]:
         InputError: if the lowest and the highest are equal and lie outside of the usual ranges.
     """
     lowest, highest = min(scores), max(scores)
-    usual = next(((low, high) for low, high in SCORE_RANGES if low <= lowest and highest <= high), (lowest, highest))
-    if usual[0] == usual[1]:
+    for low, high in SCORE_RANGES:
+        if low <= lowest and highest <= high:
+            return low, high
+    if lowest == highest:
         raise InputError(f"all scores are {lowest:g}: there is nothing to learn from them")
-    return usual
-
-
-def _value(record: dict[str, Any], name: str, names: Sequence[str], present: Sequence[str]) -> Any:
-    if name not in record:
-        if name in present and list(record) == list(present[: len(record)]):
-            raise ValueError(f"no column {name!r}: this row has {len(record)} of {len(present)} columns")
-        has = f"this row has {', '.join(record) or 'none'}"
-        needed = f"the columns {', '.join(names)} are read; --pair-fields names others"
-        no_header = "; the table seems to have no header line" if headless(list(record)) else ""
-        raise ValueError(f"no column {name!r}{nearest(name, list(record))}; {has}; {needed}{no_header}")
-    return record[name]
-
-
-def _shown(cell: Any) -> str:
-    """Return a cell that is no text in words: its value and its kind."""
-    return kind_of(cell) if is_null(cell) or isinstance(cell, bytes) else f"{cell!r:.60}, {kind_of(cell)}"
-
-
-def _label(value: Any, name: str, layout: Layout) -> float | str:
-    """Return a score, a label 0 or 1, or the name of a class."""
-    if is_null(value):
-        raise ValueError(f"{name} is {kind_of(value)}")
-    if layout.kind in ("labels", "classed-pairs"):
-        if isinstance(value, list | dict):
-            raise ValueError(f"{name} is {kind_of(value)}, not the name of a class")
-        try:
-            return str(as_text(value))
-        except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
-    number = number_of(value)
-    if layout.kind == "scored":
-        if number is None:
-            hint = "; --kind binary takes labels" if sure_label(value) is not None else ""
-            raise ValueError(f"the score {value!r} is not a number{hint}")
-        return number
-    known = layout.words.get(str(value).strip())
-    label = sure_label(value) if known is None else known
-    if label is None:
-        scored = (
-            "; --kind scored takes any numbers, --kind classed-pairs classes"
-            if number is not None
-            else f"; correct or remove this {name}"
-        )
-        raise ValueError(f"the label {value!r} is neither 0 nor 1{scored}")
-    return label
+    return lowest, highest

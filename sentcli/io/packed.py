@@ -27,7 +27,8 @@ class Unpacked(io.RawIOBase):
     def _begin(self) -> None:
         import pyarrow as pa
 
-        self._stream, self._place = pa.CompressedInputStream(pa.OSFile(str(self._path)), self._codec), 0
+        self._stream = pa.CompressedInputStream(pa.OSFile(str(self._path)), self._codec)
+        self._place = 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -49,9 +50,9 @@ class Unpacked(io.RawIOBase):
             data = self._stream.read(len(buffer))
         except (pa.ArrowException, OSError) as error:
             problem = " ".join(str(error).split())
-            # The long windows of archives that are packed with --long
-            hint = ": unpack it with zstd -d --long=31" if "memory" in problem or "window" in problem else ""
-            raise EOFError(problem + hint) from error
+            if "memory" in problem or "window" in problem:  # the long windows of archives that are packed with --long
+                problem += ": unpack it with zstd -d --long=31"
+            raise EOFError(problem) from error
         buffer[: len(data)] = data
         self._place += len(data)
         return len(data)
@@ -68,10 +69,18 @@ class Unpacked(io.RawIOBase):
             self._begin()
         skipped = bytearray(2**20)
         while self._place < offset:
-            wanted = min(offset - self._place, len(skipped))
-            if not self.readinto(memoryview(skipped)[:wanted]):
+            count = min(offset - self._place, len(skipped))
+            if not self.readinto(memoryview(skipped)[:count]):
                 break
         return self._place
+
+
+def unpacked_name(name: str) -> str:
+    """Return the name of a file without the end that says how it is compressed."""
+    for end in PACKED:
+        if name.endswith(end):
+            return name.removesuffix(end)
+    return name
 
 
 def open_packed(path: Path, packed: str) -> BinaryIO:
@@ -81,5 +90,6 @@ def open_packed(path: Path, packed: str) -> BinaryIO:
     if packed == "xz":
         return cast(BinaryIO, lzma.open(path, "rb"))
     if packed:
-        return io.BufferedReader(Unpacked(path, "bz2" if packed == "bzip2" else packed), 2**20)
+        codec = "bz2" if packed == "bzip2" else packed
+        return io.BufferedReader(Unpacked(path, codec), 2**20)
     return path.open("rb")

@@ -8,11 +8,12 @@ error that a store or a host gives becomes one short message, without secrets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import ALIASES, SCHEMES, scheme_of_path
@@ -20,6 +21,10 @@ from sentcli.redaction import remember, without_secrets
 
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
+STORE_SCHEMES = ", ".join(f"{scheme}://" for scheme in STORES)
+"""The same for messages."""
+WEB = ("http", "https")
+"""The schemes of web addresses."""
 COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --recursive FOLDER {}"}
 """The commands that copy a folder of this machine to a store, by scheme."""
 _SCHEME = re.compile(rf"({'|'.join((*SCHEMES, *ALIASES))})://", re.IGNORECASE)
@@ -90,7 +95,7 @@ class Address(str):
     Copies that are pickled have the public part alone.
     """
 
-    whole: str
+    full_url: str
     """The address with user, password and query."""
 
     def __new__(cls, name: str) -> Address:
@@ -101,33 +106,17 @@ class Address(str):
         """
         if isinstance(name, Address):
             return name
-        scheme, rest = scheme_of(name), name.partition("://")[2]
+        scheme = scheme_of(name)
+        rest = name.partition("://")[2]
         if rest.startswith("/") or not rest:
             raise InputError(f"{scheme}://: a name goes on with a bucket, a host or datasets/owner/name")
-        if scheme in ("http", "https"):
-            try:
-                parts = urlsplit(name)
-            except ValueError as error:
-                raise InputError(f"{scheme}://...: no web address ({error})") from None
-            public = urlunsplit((scheme, parts.netloc.rpartition("@")[2], parts.path, "", parts.fragment))
-            _remember_secrets(parts)
-        elif scheme == "az" and "@" in rest.partition("/")[0]:
-            container, _, path = rest.partition("/")
-            raise InputError(
-                f"{scheme}://{rest}: the account comes from AZURE_STORAGE_ACCOUNT_NAME; the name is "
-                f"az://{container.partition('@')[0]}/{path}"
-            )
-        elif ":" in rest.partition("/")[0]:
-            raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
-        elif version := _VERSION.search(rest):
-            raise InputError(
-                f"{scheme}://{rest}: {version[0]!r} asks for a version, and the current one of an object is read: copy "
-                "that version to a name of its own first"
-            )
+        if scheme in WEB:
+            public, whole = _without_secrets(name, scheme), name
         else:
-            public = name = f"{scheme}://{rest}"
+            _check_object(scheme, rest)
+            public = whole = f"{scheme}://{rest}"
         address = super().__new__(cls, public)
-        address.whole = name
+        address.full_url = whole
         return address
 
     def __str__(self) -> str:
@@ -137,15 +126,48 @@ class Address(str):
         return str, (str.__str__(self),)
 
 
-def _remember_secrets(parts: SplitResult) -> None:
-    """Note the user of a web address and the secrets in its query, so that nothing that comes back shows them."""
+def _without_secrets(name: str, scheme: str) -> str:
+    """Return a web address without its user and query.
+
+    These are noted, so that nothing that comes back from a host shows them.
+
+    Raises:
+        InputError: if it is no web address.
+    """
+    try:
+        parts = urlsplit(name)
+    except ValueError as error:
+        raise InputError(f"{scheme}://...: no web address ({error})") from None
     user, _, host = parts.netloc.rpartition("@")
     if host and user:
         for value in (user, unquote(user), unquote(user.partition(":")[2])):
             remember(value)
-    for name, value in parse_qsl(parts.query):
-        if _SECRET_QUERY.search(name):
+    for key, value in parse_qsl(parts.query):
+        if _SECRET_QUERY.search(key):
             remember(value)
+    return urlunsplit((scheme, host, parts.path, "", parts.fragment))
+
+
+def _check_object(scheme: str, name: str) -> None:
+    """Refuse the name of an object in a store that holds an account, a password or a version."""
+    bucket, _, path = name.partition("/")
+    if scheme == "az" and "@" in bucket:
+        raise InputError(
+            f"{scheme}://{name}: the account comes from AZURE_STORAGE_ACCOUNT_NAME; the name is "
+            f"az://{bucket.partition('@')[0]}/{path}"
+        )
+    if ":" in bucket:
+        raise InputError(f"{scheme}://...: keys and passwords do not stand in a name; they are set in variables")
+    if version := _VERSION.search(name):
+        raise InputError(
+            f"{scheme}://{name}: {version[0]!r} asks for a version, and the current one of an object is read: copy "
+            "that version to a name of its own first"
+        )
+
+
+def whole_name(name: str) -> str:
+    """Return a name with user, password and query, if it is a web address that has them."""
+    return name.full_url if isinstance(name, Address) else name
 
 
 def is_remote(name: str) -> bool:
@@ -171,20 +193,33 @@ def public_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     def public(argument: str, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [public(argument, item) for item in value]
-        if isinstance(value, Path) and (scheme := scheme_of_path(value)):
-            copy = COPYING.get(scheme, "").format(name := str(value).replace(":/", "://", 1))
-            how = f": {copy}" if copy and argument == "output" else ""
-            option = f"--{argument.replace('_', '-')}"
-            raise InputError(f"{option} takes a path on this machine, which {name} is not; copy the files{how}")
+        if isinstance(value, Path):
+            _check_path(argument, value)
         if not isinstance(value, str) or not is_remote(value):
             return value
-        return addresses.setdefault(value, Address(value))
+        if value not in addresses:
+            addresses[value] = Address(value)
+        return addresses[value]
 
     arguments = {argument: public(argument, value) for argument, value in values.items()}
-    names = list(addresses.values())
-    if twin := next((name for name in names if names.count(name) > 1), None):
-        raise InputError(f"{twin}: two addresses differ only in their queries or users; download one of them first")
+    names = Counter(addresses.values())
+    for name, count in names.items():
+        if count > 1:
+            raise InputError(f"{name}: two addresses differ only in their queries or users; download one of them first")
     return arguments if addresses else dict(values)
+
+
+def _check_path(argument: str, path: Path) -> None:
+    """Refuse a name with a scheme where an argument takes a path on this machine."""
+    scheme = scheme_of_path(path)
+    if scheme is None:
+        return
+    name = str(path).replace(":/", "://", 1)
+    how = ""
+    if argument == "output" and scheme in COPYING:
+        how = f": {COPYING[scheme].format(name)}"
+    option = f"--{argument.replace('_', '-')}"
+    raise InputError(f"{option} takes a path on this machine, which {name} is not; copy the files{how}")
 
 
 def without_address_secrets(text: str) -> str:
@@ -208,10 +243,12 @@ def is_temporary(error: BaseException, *, hopeful: bool) -> bool:
         error: of a library.
         hopeful: whether to wait again for a host that was too slow; the libraries of stores have done that already.
     """
-    kinds = {type(link).__name__ for link in causes(error)}
+    kinds = _classes(error)
     if not hopeful and any("Timeout" in kind for kind in kinds):
         return False
-    return not kinds & {*_SILENT} and (bool(kinds & {*_BROKEN}) or (status_of(error) or 0) in (408, 425, 429, *_5XX))
+    if _first_of(_SILENT, kinds):
+        return False
+    return bool(_first_of(_BROKEN, kinds)) or status_of(error) in (408, 425, 429, *_5XX)
 
 
 def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
@@ -222,46 +259,54 @@ def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
         name: the public name of the file or folder.
         doing: what was done with it.
     """
-    status, code = status_of(error), _code(error)
-    kinds = [type(link).__name__ for link in causes(error)]
-    scheme = scheme_of(name)
-    host = urlsplit(name).hostname if scheme in ("http", "https") else f"the store of {name}"
-    how = CREDENTIALS.get(scheme, CREDENTIALS["https"])
-    with_code = f" ({code or status})" if code or status else ""
+    status, code, kinds = status_of(error), _code(error), _classes(error)
     if code in _REFUSED:
         return InputError(f"{name}: the store refuses the credentials ({code})")
     if status == 401 or any("Credential" in kind for kind in kinds):
+        how = CREDENTIALS.get(scheme_of(name), CREDENTIALS["https"])
         return InputError(f"{name}: there are no credentials for it; {how}")
     if status == 403 or "PermissionError" in kinds:
+        with_code = f" ({code or status})" if code or status else ""
         return InputError(f"no right to {doing} {name} with the credentials of this environment{with_code}")
     if code == "NoSuchBucket" or "bucket does not exist" in str(error):
         return InputError(f"{name}: there is no bucket {urlsplit(name).netloc!r}")
-    if failed := [kind for kind in kinds if kind in _SILENT]:
-        return SentcliError(f"{host} does not answer: no connection could be made ({failed[0]})")
-    if failed := [kind for kind in kinds if kind in _BROKEN]:
-        return SentcliError(f"{host} is too slow or breaks off ({failed[0]}), again after several attempts")
-    if status in _5XX or status == 429:
-        return SentcliError(f"{host} answers {status}, again after several attempts")
-    if failed := [kind for kind in kinds if kind in _GARBAGE]:
-        return SentcliError(f"{host} gives no valid answer of HTTP ({failed[0]})")
-    if scheme in ("http", "https") and status not in (None, 404, 410):
-        return SentcliError(f"{host} answers {status} {_reason(error)}".rstrip())
+    problem = _failure(error, name, kinds, status)
+    if problem is not None:
+        return SentcliError(problem)
     return _last(error, name, doing)
+
+
+def _failure(error: BaseException, name: str, kinds: list[str], status: int | None) -> str | None:
+    """Return in what way a host failed, given the classes of an error and its causes, or None if it did not."""
+    is_web = scheme_of(name) in WEB
+    host = urlsplit(name).hostname if is_web else f"the store of {name}"
+    if silent := _first_of(_SILENT, kinds):
+        return f"{host} does not answer: no connection could be made ({silent})"
+    if broken := _first_of(_BROKEN, kinds):
+        return f"{host} is too slow or breaks off ({broken}), again after several attempts"
+    if status in _5XX or status == 429:
+        return f"{host} answers {status}, again after several attempts"
+    if garbage := _first_of(_GARBAGE, kinds):
+        return f"{host} gives no valid answer of HTTP ({garbage})"
+    if is_web and status not in (None, 404, 410):
+        return f"{host} answers {status} {_reason(error)}".rstrip()
+    return None
 
 
 def _last(error: BaseException, name: str, doing: Doing) -> SentcliError:
     """Return the error for what is none of the known failures of a host."""
-    kinds = [type(link).__name__ for link in causes(error)]
+    kinds = _classes(error)
     if status_of(error) in (404, 410) or "FileNotFoundError" in kinds:
         return InputError(f"no such file: {name}")
     words = " ".join(str(error).split())
-    if scheme_of(name) in ("http", "https"):  # of the web, the text may hold the whole address
+    if scheme_of(name) in WEB:  # of the web, the text may hold the whole address
         words = ""
     reason = without_address_secrets(words)[:300] or type(error).__name__
     done = "read" if doing == "read" else "written"
-    bad_name = isinstance(error, ValueError | NotImplementedError) or "ParamValidationError" in kinds
-    kind = InputError if bad_name else SentcliError
-    return kind(f"{name} cannot be {done}: {reason}")
+    problem = f"{name} cannot be {done}: {reason}"
+    if isinstance(error, ValueError | NotImplementedError) or "ParamValidationError" in kinds:
+        return InputError(problem)
+    return SentcliError(problem)
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -272,6 +317,16 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
+def _classes(error: BaseException) -> list[str]:
+    """Return the names of the classes of an error and of what it was raised from."""
+    return [type(link).__name__ for link in causes(error)]
+
+
+def _first_of(names: Sequence[str], classes: Sequence[str]) -> str | None:
+    """Return the first of an error's classes that has one of some names, or None."""
+    return next((name for name in classes if name in names), None)
+
+
 def status_of(error: BaseException) -> int | None:
     """Return the status of the HTTP response that an error tells of."""
     for link in causes(error):
@@ -280,16 +335,19 @@ def status_of(error: BaseException) -> int | None:
             return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         for holder in (link, response):
             for attribute in ("status", "status_code", "code"):
-                if isinstance(status := getattr(holder, attribute, None), int):
+                status = getattr(holder, attribute, None)
+                if isinstance(status, int):
                     return status
     return None
 
 
 def _reason(error: BaseException) -> str:
     """Return the words of a web server behind its status."""
-    messages = (getattr(link, "message", None) for link in causes(error))
-    words = next((message for message in messages if isinstance(message, str)), "")
-    return without_address_secrets(" ".join(words.split()))[:100]
+    for link in causes(error):
+        message = getattr(link, "message", None)
+        if isinstance(message, str):
+            return without_address_secrets(" ".join(message.split()))[:100]
+    return ""
 
 
 def _code(error: BaseException) -> str | None:

@@ -70,14 +70,17 @@ class DistinctTexts(Generic[Facts]):
         return Sample(len(self.kept), len(self.seen), self.seed)
 
 
-def drawn(texts: Iterable[str], count: int) -> tuple[list[str], int]:
+def reservoir_sample(texts: Iterable[str], count: int) -> tuple[list[str], int]:
     """Draw at most `count` of some texts, the same each time, and count all of them (Vitter's algorithm R)."""
-    random, sample, seen = np.random.default_rng(0), list[str](), 0
+    random = np.random.default_rng(0)
+    sample: list[str] = []
+    seen = 0
     for text in texts:
-        place = seen if seen < count else int(random.integers(0, seen + 1))
         seen += 1
-        if place < len(sample):
-            sample[place] = text
-        elif place < count:
+        if seen <= count:
             sample.append(text)
+            continue
+        place = int(random.integers(0, seen))
+        if place < count:
+            sample[place] = text
     return sample, seen

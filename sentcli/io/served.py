@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.forms import decode
-from sentcli.io.places import Address, without_address_secrets
+from sentcli.io.places import WEB, Address, whole_name, without_address_secrets
 from sentcli.redaction import remember, value_without_secrets, without_secrets
 
 KEY = "SENTCLI_API_KEY"
@@ -52,10 +52,10 @@ class Served:
         Raises:
             InputError: if the address does not name a model, or has a user or a query.
         """
-        whole = name.whole if isinstance(name, Address) else name
-        if urlsplit(whole).scheme.lower() not in ("http", "https"):
-            return None
+        whole = whole_name(name)
         parts = urlsplit(whole)
+        if parts.scheme.lower() not in WEB:
+            return None
         if parts.username or parts.password or parts.query:
             raise InputError(f"{Address(whole)}: no user, password or query; a key comes from the variable {KEY}")
         if not parts.hostname or not parts.fragment:
@@ -90,7 +90,8 @@ class Served:
         remaining = iter(requests)
         while group := list(islice(remaining, 4 * AT_A_TIME)):
             for answer in sync(get_loop(), self._answers, path, group):
-                if isinstance(answer, BaseException) and not (refusals and isinstance(answer, RefusedError)):
+                is_refusal = refusals and isinstance(answer, RefusedError)
+                if isinstance(answer, BaseException) and not is_refusal:
                     raise answer
                 yield answer
 
@@ -106,7 +107,8 @@ class Served:
         if key:
             remember(key)
             headers["Authorization"] = f"Bearer {key}"
-        timeout, gate = aiohttp.ClientTimeout(total=REQUEST_SECONDS), asyncio.Semaphore(AT_A_TIME)
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        gate = asyncio.Semaphore(AT_A_TIME)
         options: dict[str, Any] = {"timeout": timeout, "headers": headers, "trust_env": True}
         async with aiohttp.ClientSession(auto_decompress=False, **options) as session:
 
@@ -149,7 +151,9 @@ class Served:
 def seconds_to_wait(asked: str, usual: float) -> float:
     """Return how long to wait before the next attempt: what the host asks for in ``Retry-After``, up to a minute."""
     seconds = whole_number(asked)
-    return usual if seconds is None else min(float(seconds), LONGEST_WAIT)
+    if seconds is None:
+        return usual
+    return min(float(seconds), LONGEST_WAIT)
 
 
 class _UnusableError(Exception):
@@ -183,7 +187,7 @@ async def _body(response: Any, limit: int) -> bytes:
     packed = response.headers.get("Content-Encoding", "").strip().lower()
     if packed not in ("", "identity", "gzip", "x-gzip", "deflate"):
         raise _UnusableError(f"is packed with {packed[:20]}, which was not asked for")
-    unpacking = None if packed in ("", "identity") else zlib.decompressobj(47)  # which takes gzip and zlib
+    unpacking = zlib.decompressobj(47) if packed not in ("", "identity") else None  # 47 takes gzip and zlib
     body = bytearray()
     try:
         async for chunk in response.content.iter_chunked(2**16):

@@ -58,7 +58,8 @@ def _most_memory(data: bytes) -> int:
             unpacked = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, ValueError, struct.error):
         unpacked = len(data)
-    most, left = BASE + TIMES * unpacked, memory_left()
+    most = BASE + TIMES * unpacked
+    left = memory_left()
     return most if left is None else min(most, left)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import codecs
 import glob
 import io
+import math
 import shutil
 import sys
-from collections.abc import Iterable
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -22,7 +23,7 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.io import copies, stores, table_folders
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
-from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed
+from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed, unpacked_name
 from sentcli.io.places import Place, is_remote
 from sentcli.machine import memory_left
 
@@ -54,8 +55,8 @@ FIRST_BYTES = {
     b"7z\xbc\xaf\x27\x1c": "an archive of 7-Zip: unpack it first",
 }
 """What a file is whose first bytes are these."""
-PRINTABLE = [first for first in FIRST_BYTES if first.decode("latin1").isprintable() and first.isascii()]
-"""Those with which a text may begin as well."""
+PRINTABLE = {kind for first, kind in FIRST_BYTES.items() if first.isascii() and first.decode().isprintable()}
+"""What a file may seem to be that is a text nevertheless, since its first bytes are letters."""
 OF_BINARY = ("parquet", "arrow", "sheet")
 """The formats that are no text."""
 BOM = b"\xef\xbb\xbf"
@@ -92,6 +93,10 @@ class Source(Place):
     """Receives the errors of lines by their message, while reading goes on: what is no UTF-8 is taken for what it
     probably is, and other broken lines are left out. None raises the first one."""
 
+    def error(self, problem: str, line: int) -> DataError:
+        """Return the error of a line, or of a row where these are counted."""
+        return DataError(self.name, problem, line=line, unit=self.unit)
+
     def refuse(self, error: DataError) -> None:
         """Keep the error of a line that is left out, or raise it."""
         if self.broken is None:
@@ -101,7 +106,8 @@ class Source(Place):
     @property
     def unit(self) -> Literal["line", "row"]:
         """What the numbers of `records` count; all tables in memory have lines."""
-        return "row" if self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})") else "line"
+        is_file_of_rows = self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})")
+        return "row" if is_file_of_rows else "line"
 
     def open(self) -> BinaryIO:
         """Open the file, unpacked if it is compressed, and as UTF-8 if it is UTF-16 or UTF-32 with a byte-order mark.
@@ -123,11 +129,13 @@ class Source(Place):
         Raises:
             DataError: if they are too many for this machine, as a few bytes of gzip may become.
         """
-        left, content = memory_left(), bytearray()
+        left = memory_left()
+        most = math.inf if left is None else left // 4
+        content = bytearray()
         with self._bytes() as handle:
             while chunk := handle.read(2**20):
                 content += chunk
-                if left is not None and len(content) > left // 4:
+                if len(content) > most:
                     size = f"{len(content) / 1e6:,.0f} MB or more, unpacked"
                     raise DataError(self.name, f"it has {size}, which is too much to be read at once")
         return bytes(content)
@@ -139,17 +147,19 @@ class Source(Place):
         """Return ``utf-16`` or ``utf-32`` for a text file with such a byte-order mark, else None."""
         if self.format in OF_BINARY:
             return None
-        with suppress(*DAMAGED):  # damage is reported by who reads on
-            with self._bytes() as handle:
-                first = handle.read(4)
-            return next((encoding for mark, encoding in WIDE.items() if first.startswith(mark)), None)
+        with suppress(*DAMAGED), self._bytes() as handle:  # damage is reported by who reads on
+            return _by_first_bytes(handle, WIDE)
         return None
 
     def identity(self) -> dict[str, Any]:
         """Return the facts that identify the file: name, format, size and SHA-256."""
-        size, digest = self.path.stat().st_size, file_digest(self.path)
         name = Path(self.name).name.encode("utf-8", "backslashreplace").decode("utf-8")  # it may be no UTF-8
-        return {"name": name, "format": self.format, "bytes": size, "sha256": digest}
+        return {
+            "name": name,
+            "format": self.format,
+            "bytes": self.path.stat().st_size,
+            "sha256": file_digest(self.path),
+        }
 
 
 def open_source(name: str, file_format: str | None = None) -> Source:
@@ -166,36 +176,47 @@ def open_source(name: str, file_format: str | None = None) -> Source:
     """
     place = copies.local_file(name) if is_remote(name) else Place(name, Path(name))
     path = place.path
-    is_pipe = path.exists() and not path.is_file() and not path.is_dir()
-    if name == "-" or is_pipe:
-        if not is_pipe:
-            console.refuse_closed("stdin", name)
-        copy = copies.scratch() / "input"
-        with path.open("rb") if is_pipe else nullcontext(sys.stdin.buffer) as stream, copy.open("wb") as handle:
-            shutil.copyfileobj(stream, handle)
-        with copy.open("rb") as handle:
-            first = handle.read(16)
-        packed = next((packed for start, packed in PACKED_BYTES.items() if first.startswith(start)), "")
-        return Source(name if is_pipe else "standard input", copy, file_format or "txt", packed)
-    if path.is_dir() and table_folders.is_table(path):
-        return Source(name, table_folders.as_file(path, name), "arrow")
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe
+        with path.open("rb") as pipe:
+            return _of_stream(pipe, name, file_format)
+    if name == "-":
+        console.refuse_closed("stdin", name)
+        return _of_stream(sys.stdin.buffer, "standard input", file_format)
     if path.is_dir():
+        if table_folders.is_table(path):
+            return Source(name, table_folders.as_file(path, name), "arrow")
         several = f"where several are taken a pattern, such as '{path}/*.jsonl'"
         raise InputError(f"{path} is a folder, and files are read here: name one, or {several}")
     if not path.exists():
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        if "://" in name:
-            raise InputError(f"{name}: unknown scheme; {', '.join(SCHEMES)} are read")
-        raise InputError(f"no such file: {path}{nearest(path.name, siblings)}")
+        raise _no_such_file(name, path)
     packed = PACKED.get(path.suffix.lower(), "")
-    suffix = (path.with_suffix("") if packed else path).suffix.lower()
+    suffix = Path(path.stem).suffix.lower() if packed else path.suffix.lower()
     if suffix == ".json" and file_format is None:
         raise InputError(f"{place}: a .json file is one document, not rows; use JSON Lines (.jsonl)")
     refuse_pointer(path)
-    chosen = file_format or FORMATS.get(suffix)
-    if not packed and chosen not in OF_BINARY:
-        _refuse_binary(place, suffix, is_text=chosen is not None)
-    return Source(title_of(place.name, path), path, chosen or "txt", packed)
+    known_format = file_format or FORMATS.get(suffix)
+    if not packed and known_format not in OF_BINARY:
+        _refuse_binary(place, suffix, is_text=known_format is not None)
+    return Source(title_of(place.name, path), path, known_format or "txt", packed)
+
+
+def _of_stream(stream: BinaryIO, name: str, file_format: str | None) -> Source:
+    """Return a temporary copy of what comes through a pipe, which may be compressed."""
+    copy = copies.scratch() / "input"
+    with copy.open("wb") as handle:
+        shutil.copyfileobj(stream, handle)
+    with copy.open("rb") as handle:
+        packed = _by_first_bytes(handle, PACKED_BYTES)
+    return Source(name, copy, file_format or "txt", packed or "")
+
+
+def _no_such_file(name: str, path: Path) -> InputError:
+    if "://" in name:
+        return InputError(f"{name}: unknown scheme; {', '.join(SCHEMES)} are read")
+    siblings: list[str] = []
+    if path.parent.is_dir():
+        siblings = [sibling.name for sibling in path.parent.iterdir()]
+    return InputError(f"no such file: {path}{nearest(path.name, siblings)}")
 
 
 def title_of(name: str, path: Path | None = None) -> str:
@@ -223,15 +244,21 @@ def input_files(names: Iterable[str]) -> list[str]:
         InputError: if there is no file for a pattern.
         SentcliError: if the store fails.
     """
-    return [file for name in names for file in (stores.matching(name) if is_remote(name) else _matching(name))]
+    files: list[str] = []
+    for name in names:
+        if is_remote(name):
+            files += stores.matching(name)
+        else:
+            files += _matching(name)
+    return files
 
 
 def _matching(name: str) -> list[str]:
     """Return the files on this machine that a pattern stands for, in order; else the name."""
     if not glob.has_magic(name) or Path(name).exists():
         return [name]
-    found = glob.glob(name, recursive=True)  # noqa: PTH207 -- that of pathlib takes hidden files, too
-    files = sorted(file for file in found if Path(file).is_file())
+    paths = glob.glob(name, recursive=True)  # noqa: PTH207 -- that of pathlib takes hidden files, too
+    files = sorted(path for path in paths if Path(path).is_file())
     if not files:
         raise InputError(f"no file matches {name}")
     return files
@@ -251,12 +278,46 @@ def _refuse_binary(place: Place, suffix: str, *, is_text: bool) -> None:
     kind = binary_kind(place.path)
     if suffix == ".safetensors":
         kind = "a file of tensors"
-    if kind is not None and not (is_text and kind in map(FIRST_BYTES.get, PRINTABLE)):
-        raise InputError(f"{place} holds no texts: it is {kind}")
+    if kind is None or (is_text and kind in PRINTABLE):
+        return
+    raise InputError(f"{place} holds no texts: it is {kind}")
 
 
 def binary_kind(path: Path) -> str | None:
     """Return what a file is by its first bytes, or None if that is not known."""
     with path.open("rb") as handle:
-        first = handle.read(16)
-    return next((kind for start, kind in FIRST_BYTES.items() if first.startswith(start)), None)
+        return _by_first_bytes(handle, FIRST_BYTES)
+
+
+def _by_first_bytes(handle: BinaryIO, kinds: Mapping[bytes, str]) -> str | None:
+    """Return what a file is by its first bytes, given what begins with which, or None if that is not known."""
+    first = handle.read(16)
+    for start, kind in kinds.items():
+        if first.startswith(start):
+            return kind
+    return None
+
+
+def pair_files(name: str) -> list[str]:
+    """Return the tables in a folder of pairs in the order of their names, or the name itself if it is a file.
+
+    Raises:
+        InputError: if the folder holds no table.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        return [name]
+    suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
+    tables = [str(path) for path in sorted(folder.iterdir()) if unpacked_name(path.name).endswith(suffixes)]
+    if not tables:
+        raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
+    return tables
+
+
+def task_name(name: str) -> str:
+    """Return the name of a table's task, which is its file name without suffixes."""
+    name = unpacked_name(Path(name).name)
+    for suffix in FORMATS:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name

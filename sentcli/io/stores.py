@@ -26,12 +26,13 @@ from sentcli.io.places import (
     CREDENTIALS,
     STORE_LIBRARIES,
     STORES,
-    Address,
+    WEB,
     Doing,
     is_temporary,
     of_library,
     scheme_of,
     store_error,
+    whole_name,
 )
 
 T = TypeVar("T")
@@ -62,15 +63,18 @@ STORE_MODULES = {
 class TooSlowError(Exception):
     """A host sends fewer bytes than it has to, and would be waited for without end; the message says how many."""
 
-    def __init__(self, sent: str = "") -> None:
-        super().__init__(f"sent {sent or f'no whole headers in {SLOW_SECONDS:,.0f} seconds'}, which is too slow")
+    def __init__(self, received: str = "") -> None:
+        received = received or f"no whole headers in {SLOW_SECONDS:,.0f} seconds"
+        super().__init__(f"sent {received}, which is too slow")
 
 
 class Pace:
     """Watches the bytes of one file as they come."""
 
     def __init__(self) -> None:
-        self.since, self.then = time.monotonic(), 0
+        self.since = time.monotonic()
+        self.size_then = 0
+        """The number of bytes that had come at that time."""
 
     def check(self, size: int) -> None:
         """Look at the number of bytes that have come so far, whenever some have.
@@ -79,10 +83,12 @@ class Pace:
             TooSlowError: if in the last `SLOW_SECONDS` fewer came than `LEAST_BYTES` a second.
         """
         passed = time.monotonic() - self.since
-        if passed >= SLOW_SECONDS:
-            if size - self.then < LEAST_BYTES * passed:
-                raise TooSlowError(f"{size - self.then:,} bytes in {passed:,.0f} seconds")
-            self.since, self.then = time.monotonic(), size
+        if passed < SLOW_SECONDS:
+            return
+        received = size - self.size_then
+        if received < LEAST_BYTES * passed:
+            raise TooSlowError(f"{received:,} bytes in {passed:,.0f} seconds")
+        self.since, self.size_then = time.monotonic(), size
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,12 @@ class RemoteFile:
     @classmethod
     def of(cls, facts: dict[str, Any]) -> RemoteFile:
         """Read what fsspec returns about a file."""
-        known = next((facts[key] for key in VERSION_KEYS if facts.get(key) is not None), "")
-        return cls(facts.get("size"), str(known))
+        version = ""
+        for key in VERSION_KEYS:
+            if facts.get(key) is not None:
+                version = str(facts[key])
+                break
+        return cls(facts.get("size"), version)
 
 
 @cache
@@ -111,24 +121,10 @@ def _filesystem(scheme: str) -> Any:
     """
     for library in STORE_LIBRARIES:  # what they log would come between our messages, and may hold what is secret
         logging.getLogger(library).addHandler(logging.NullHandler())
-    options: dict[str, Any] = {}
     try:
         import fsspec
 
-        if scheme == "s3":
-            retries = {"mode": "standard", "total_max_attempts": 3}
-            options["config_kwargs"] = {"connect_timeout": 10, "read_timeout": 20, "retries": retries}
-        elif scheme in ("http", "https"):
-            import aiohttp
-
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=20)
-            options["client_kwargs"] = {"timeout": timeout, "trust_env": True, "raise_for_status": _refuse_status}
-            options["client_kwargs"]["middlewares"] = (_in_time,)
-            options |= {"encoded": True, "headers": {"Accept-Encoding": "identity"}}
-        system = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **options)
-        if scheme == "s3":
-            system.retries = 2  # around those of botocore: a store that hangs has failed after two minutes, not ten
-        return system
+        system = fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True, **_options(scheme))
     except ImportError as error:
         module, library = STORE_MODULES.get(scheme, ("aiohttp", "fsspec[http]"))
         required(module, library, "remote", f"{scheme}://")
@@ -136,6 +132,27 @@ def _filesystem(scheme: str) -> Any:
         raise MissingExtraError(library, "remote", f"{scheme}://", problem=problem) from error
     except ValueError:  # of adlfs
         raise InputError(f"{scheme}://: there are no credentials; {CREDENTIALS.get(scheme)}") from None
+    if scheme == "s3":
+        system.retries = 2  # around those of botocore: a store that hangs has failed after two minutes, not ten
+    return system
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Return what the file system of a scheme is opened with, so that it waits for a host for a while only."""
+    if scheme == "s3":
+        retries = {"mode": "standard", "total_max_attempts": 3}
+        return {"config_kwargs": {"connect_timeout": 10, "read_timeout": 20, "retries": retries}}
+    if scheme not in WEB:
+        return {}
+    import aiohttp
+
+    client = {
+        "timeout": aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=20),
+        "trust_env": True,
+        "raise_for_status": _refuse_status,
+        "middlewares": (_in_time,),
+    }
+    return {"client_kwargs": client, "encoded": True, "headers": {"Accept-Encoding": "identity"}}
 
 
 async def _in_time(request: Any, send: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -169,12 +186,13 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
     Raises:
         SentcliError: as for `store_error`.
     """
-    address = name.whole if isinstance(name, Address) else name
-    if scheme_of(name) in ("http", "https"):
+    address = whole_name(name)
+    scheme = scheme_of(name)
+    if scheme in WEB:
         address = quote(address, safe="%/:?#[]@!$&'()*+,;=~-._")
     for pause in (*PAUSES, None):
         try:
-            return request(_filesystem(scheme_of(name)), address)
+            return request(_filesystem(scheme), address)
         except SentcliError:
             raise
         except TooSlowError as error:
@@ -182,7 +200,7 @@ def _ask(name: str, doing: Doing, request: Callable[[Any, str], T]) -> T:
         except Exception as error:
             if not of_library(error) or getattr(error, "errno", None) in DISK_FULL:
                 raise
-            if pause is None or not is_temporary(error, hopeful=scheme_of(name) not in STORES):
+            if pause is None or not is_temporary(error, hopeful=scheme not in STORES):
                 raise store_error(error, name, doing) from None
             console.detail(f"{name}: {type(error).__name__}; trying again")
         time.sleep(pause)
@@ -225,10 +243,14 @@ def listing(folder: str) -> dict[str, RemoteFile]:
 
     def find(fs: Any, address: str) -> dict[str, RemoteFile]:
         root = fs._strip_protocol(address).rstrip("/") + "/"
-        found = fs.find(address, detail=True)
-        return {path.removeprefix(root): RemoteFile.of(facts) for path, facts in found.items() if path.startswith(root)}
+        files: dict[str, RemoteFile] = {}
+        for path, facts in fs.find(address, detail=True).items():
+            name = path.removeprefix(root)
+            if path.startswith(root) and name and not name.endswith("/"):
+                files[name] = RemoteFile.of(facts)
+        return files
 
-    files = {name: file for name, file in _ask(folder, "read", find).items() if name and not name.endswith("/")}
+    files = _ask(folder, "read", find)
     for name in files:
         if "\\" in name or ".." in PurePosixPath(name).parts or name.startswith("/"):
             raise InputError(f"{folder} has a file {name!r}, whose name leads out of the folder")
@@ -278,15 +300,14 @@ def download(
         NoRoomError: if the disk has no room.
         SentcliError: if the host fails, or the file has another size or, without `size`, changes meanwhile.
     """
-    from fsspec.callbacks import Callback
-
     file = state(name)
     expected = file.size if size is None else size
     if file.size not in (None, expected):
         raise SentcliError(f"{name} has {file.size:,} bytes, not {expected:,}")
-    require_room(path.parent, expected or 0, name)
-    if (expected or 0) > ANNOUNCED_BYTES and not quiet:
-        console.note(f"{name}: {(expected or 0) / 1e6:,.0f} MB are copied to {path.parent} first")
+    stated_size = expected or 0
+    require_room(path.parent, stated_size, name)
+    if stated_size > ANNOUNCED_BYTES and not quiet:
+        console.note(f"{name}: {stated_size / 1e6:,.0f} MB are copied to {path.parent} first")
     advice = f"it is copied to {path.parent}; make room there (TMPDIR is the disk of temporary copies)"
     with (
         room_explained(name, advice),
@@ -295,31 +316,45 @@ def download(
     ):
         if size is None and expected is not None:
             bar.total(expected)
-        received = 0
-
-        def get(fs: Any, address: str) -> None:
-            pace = Pace()
-
-            def show(_: int | None, value: int, **__: Any) -> None:
-                nonlocal received
-                bar.advance(value - received)
-                received = value
-                pace.check(value)
-                if expected is not None and value > expected:
-                    raise SentcliError(f"{name} gives more than {expected:,} bytes")
-
-            fs.get_file(address, str(partial), callback=Callback(hooks={"bar": show}))
-
+        transfer = _Transfer(name, partial, bar, expected)
         try:
-            _ask(name, "read", get)
-            if expected not in (None, partial.stat().st_size) or (size is None and state(name) != file):
+            _ask(name, "read", transfer.attempt)
+            copied = partial.stat().st_size
+            if expected not in (None, copied) or (size is None and state(name) != file):
                 raise SentcliError(f"{name} has changed while it was copied; run the command again")
-            if not partial.stat().st_size and scheme_of(name) in ("http", "https"):
+            if not copied and scheme_of(name) in WEB:
                 raise SentcliError(f"{name}: the host answers with an empty file")
         except BaseException:
-            bar.advance(-received)
+            bar.advance(-transfer.received)
             raise
     return file
+
+
+@dataclass
+class _Transfer:
+    """A file on its way to a path, whose bytes a bar shows."""
+
+    name: str
+    path: Path
+    bar: Any
+    expected: int | None
+    """The number of bytes that may come; None if it is not known."""
+    received: int = 0
+
+    def attempt(self, fs: Any, address: str) -> None:
+        """Copy the file, from its start."""
+        from fsspec.callbacks import Callback
+
+        pace = Pace()
+
+        def show(_: int | None, size: int, **__: Any) -> None:
+            self.bar.advance(size - self.received)
+            self.received = size
+            pace.check(size)
+            if self.expected is not None and size > self.expected:
+                raise SentcliError(f"{self.name} gives more than {self.expected:,} bytes")
+
+        fs.get_file(address, str(self.path), callback=Callback(hooks={"bar": show}))
 
 
 def upload(path: Path, name: str) -> None:
@@ -357,7 +392,7 @@ def check_writable(folder: str) -> bool:
     probe = f"{folder.rstrip('/')}/{PROBE}{os.getpid()}"
     _ask(folder, "write", lambda fs, _: fs.pipe_file(probe, b""))
     try:
-        _ask(probe, "write", lambda fs, address: fs.rm_file(address))
+        delete(probe)
     except InputError as error:
         console.detail(str(error))
         return False

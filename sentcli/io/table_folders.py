@@ -21,7 +21,7 @@ OF_ROWS = ("_indices_data_files", "_indices_files")
 
 def is_table(folder: Path) -> bool:
     """Tell whether a folder holds one table, or several of which one has to be named."""
-    return _is_lance(folder) or any((folder / name).is_file() for name in (STATE, SPLITS))
+    return _is_lance(folder) or (folder / STATE).is_file() or (folder / SPLITS).is_file()
 
 
 def _is_lance(folder: Path) -> bool:
@@ -47,7 +47,8 @@ def as_file(folder: Path, name: str) -> Path:
         raise InputError(f"{name} holds several data sets: name one of them, {choices}")
     path = copies.scratch() / "table.arrow"
     with library_errors(lambda why: DataError(name, f"not a readable table ({why})"), InputError, OSError):
-        batches = _of_lance(folder, name) if _is_lance(folder) else _of_datasets(folder, name)
+        batch_source = _of_lance if _is_lance(folder) else _of_datasets
+        batches = batch_source(folder, name)
         first = next(batches, None)
         if first is None:
             raise DataError(name, "the table is empty")

@@ -36,7 +36,7 @@ TITLES = {
 
 
 @dataclass
-class Found:
+class Occurrences:
     """How often something was found, and where first."""
 
     count: int = 0
@@ -58,7 +58,7 @@ class Found:
 class TextChecks:
     """The texts in which each of `CHECKS` finds something."""
 
-    found: dict[str, Found] = field(default_factory=lambda: {what: Found() for what in CHECKS})
+    found: dict[str, Occurrences] = field(default_factory=lambda: {what: Occurrences() for what in CHECKS})
 
     def look(self, text: str, place: Any) -> None:
         """Look at a text, which stands at a place."""
@@ -67,10 +67,10 @@ class TextChecks:
                 self.found[what].add(place)
 
 
-def repeated(keys: Iterable[tuple[Hashable, Any]]) -> Found:
+def repeated(keys: Iterable[tuple[Hashable, Any]]) -> Occurrences:
     """Return the places of keys that came before, each with the place of the first."""
     first: dict[Hashable, Any] = {}
-    found = Found()
+    found = Occurrences()
     for key, place in keys:
         if key in first:
             found.add([first[key], place])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from sentcli.errors import InputError
 from sentcli.io.dataset import holds_manifest, read_manifest
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.formats import say_once
-from sentcli.io.packed import PACKED
+from sentcli.io.packed import unpacked_name
 from sentcli.io.places import STORES, is_remote, scheme_of
 from sentcli.io.sources import FORMATS, Source, input_files, open_source
 from sentcli.io.table_folders import is_table
@@ -33,7 +34,9 @@ def text_sources(names: Iterable[str], file_format: str | None = None) -> list[S
         InputError: if there is no such file, or a folder holds no texts.
         SentcliError: if a host fails.
     """
-    sources = [open_source(file, file_format) for name in input_files(names) for file in _files(name)]
+    sources: list[Source] = []
+    for name in input_files(names):
+        sources.extend(open_source(file, file_format) for file in _files(name))
     for source in sources:
         if source.path.suffix.lower() in MARKDOWN_SUFFIXES:
             say_once(
@@ -48,9 +51,10 @@ def _files(name: str) -> list[str]:
     if name == "-" or not (is_remote(name) or Path(name).is_dir()):
         return [name]
     if is_remote(name):
-        is_folder = scheme_of(name) in STORES and not Path(name).suffix
-        folder = open_folder(name) if is_folder else None
-        return [name] if folder is None or not holds_manifest(folder.names()) else _of_shards(folder)
+        if scheme_of(name) not in STORES or Path(name).suffix:
+            return [name]
+        folder = open_folder(name)
+        return _of_shards(folder) if holds_manifest(folder.names()) else [name]
     if is_table(Path(name)):
         return [name]
     folder = open_folder(name)
@@ -69,7 +73,8 @@ def _of_shards(folder: Folder) -> list[str]:
         raise InputError(f"{folder} is unfinished ({counts}): finish it with --resume first")
     files = [f"{str(folder).rstrip('/')}/{shard.rows}" for shard in manifest.shards]
     if files and "text" not in _columns(open_source(files[0])):
-        names = ", ".join(str(entry.get("name")) for group in manifest.groups for entry in group.inputs)
+        inputs = chain.from_iterable(group.inputs for group in manifest.groups)
+        names = ", ".join(str(entry.get("name")) for entry in inputs)
         raise InputError(f"{folder} kept no texts: encode what it was made of, {names}")
     return files
 
@@ -90,24 +95,24 @@ def _of_folder(folder: Path) -> list[str]:
         raise InputError(f"{folder} is the folder of a model, not of texts; -m takes models")
     if (folder / "queries.jsonl").is_file():
         raise InputError(f"{folder} is a retrieval set: name its documents, {folder}/corpus.jsonl")
+    read_suffixes = (*FORMATS, *MARKDOWN_SUFFIXES)
     files = visible_files(folder)
-    texts = [str(path) for path in files if _suffix(path) in (*FORMATS, *MARKDOWN_SUFFIXES)]
+    texts = [str(path) for path in files if _suffix(path) in read_suffixes]
     if not texts:
-        known = ", ".join((*FORMATS, *MARKDOWN_SUFFIXES))
         not_encoded = "'sentcli encode' did not write it (it has no manifest.json)"
-        raise InputError(f"{folder} holds no texts: {not_encoded}, and it has no files {known}")
-    others = Counter(path.suffix or "without suffix" for path in files if str(path) not in texts)
-    left_out = ", ".join(f"{suffix} {count:,}" for suffix, count in others.most_common())
-    more = f"; others are left out ({left_out})" if left_out else ""
-    say_once(f"{folder}: {len(texts):,} files are read{more}")
+        raise InputError(f"{folder} holds no texts: {not_encoded}, and it has no files {', '.join(read_suffixes)}")
+    message = f"{folder}: {len(texts):,} files are read"
+    suffixes = Counter(path.suffix or "without suffix" for path in files if str(path) not in texts)
+    if suffixes:
+        left_out = ", ".join(f"{suffix} {count:,}" for suffix, count in suffixes.most_common())
+        message += f"; others are left out ({left_out})"
+    say_once(message)
     return texts
 
 
 def _suffix(path: Path) -> str:
     """Return the suffix that tells the format of a file, in front of one of compression."""
-    name = path.name.lower()
-    packed = next((end for end in PACKED if name.endswith(end)), "")
-    return Path(name.removesuffix(packed)).suffix
+    return Path(unpacked_name(path.name.lower())).suffix
 
 
 def visible_files(folder: Path) -> list[Path]:
@@ -125,4 +130,6 @@ def _walk(folder: Path) -> Iterator[Path]:
 
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(place, name) for name in names if not name.startswith("."))
+        for name in names:
+            if not name.startswith("."):
+                yield Path(place, name)

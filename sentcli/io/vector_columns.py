@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, library_errors
+from sentcli.io.arrow_tables import open_arrow, read_from_end
 from sentcli.io.formats import records, say_once
 from sentcli.io.packed import DAMAGED
 from sentcli.io.sources import Source
@@ -43,6 +43,8 @@ def vector_column(source: Source, field: str | None = None) -> str | None:
                 f"--vector-field goes with Parquet, Arrow, JSON Lines and Lance; {source.name} is another file"
             )
         return field
+    import pyarrow as pa
+
     kinds = dict(schema_of(source))
     lists = [name for name, kind in kinds.items() if is_list_of_numbers(kind)]
     if field is not None:
@@ -52,7 +54,7 @@ def vector_column(source: Source, field: str | None = None) -> str | None:
         return field
     if EMBEDDING in lists:
         return EMBEDDING
-    fixed = [name for name in lists if kinds[name].id == _fixed_size_list()]
+    fixed = [name for name in lists if pa.types.is_fixed_size_list(kinds[name])]
     if fixed:
         say_once(f"{source.name}: its column {fixed[0]!r} is taken for the vectors (--vector-field names another one)")
         return fixed[0]
@@ -62,12 +64,6 @@ def vector_column(source: Source, field: str | None = None) -> str | None:
             f"same: --vector-field {lists[0]} takes them for vectors"
         )
     return None
-
-
-def _fixed_size_list() -> int:
-    import pyarrow as pa
-
-    return int(pa.list_(pa.float32(), 1).id)
 
 
 def is_list_of_numbers(kind: Any) -> bool:
@@ -84,7 +80,7 @@ def schema_of(source: Source) -> list[tuple[str, Any]]:
     Raises:
         DataError: if it cannot be read.
     """
-    with _opened(source, None) as (_, schema):
+    with _opened(source) as (schema, _):
         return [(field.name, field.type) for field in schema]
 
 
@@ -94,7 +90,7 @@ def metadata_of(source: Source) -> dict[bytes, bytes]:
     Raises:
         DataError: if it cannot be read.
     """
-    with _opened(source, None) as (_, schema):
+    with _opened(source) as (schema, _):
         return dict(schema.metadata or {})
 
 
@@ -110,13 +106,13 @@ def read_vectors(source: Source, column: str) -> list[Array]:
 
     arrays: list[Array] = []
     first = 0
-    with _opened(source, column) as (chunks, schema):
+    with _opened(source, column) as (schema, chunks):
         for chunk in chunks:
             if chunk.null_count:
                 row = first + pc.index(chunk.is_null(), True).as_py() + 1
                 raise DataError(source.name, f"{column!r} is null", line=row, unit="row")
-            sizes = pc.unique(pc.list_value_length(chunk)).to_pylist()
-            widths = {*sizes, *(array.shape[1] for array in arrays)}
+            widths = set(pc.unique(pc.list_value_length(chunk)).to_pylist())
+            widths.update(array.shape[1] for array in arrays)
             numbers = pc.list_flatten(chunk)
             if len(widths) > 1 or numbers.null_count:
                 raise DataError(
@@ -134,52 +130,38 @@ def _of_records(source: Source, column: str) -> list[Array]:
     rows: list[Array] = []
     for line, record in records(source):
         values = record.get(column)
-        if not _are_numbers(values):
-            raise DataError(source.name, f"{column!r} is no list of numbers", line=line)
+        if not isinstance(values, list) or not set(map(type, values)) <= {int, float}:
+            raise source.error(f"{column!r} is no list of numbers", line)
         row = np.array(values, np.float32)
         if rows and len(row) != len(rows[0]):
-            raise DataError(source.name, f"{column!r} has {len(row)} numbers, and {len(rows[0])} before", line=line)
+            raise source.error(f"{column!r} has {len(row)} numbers, and {len(rows[0])} before", line)
         rows.append(row)
-    return [np.stack(rows)] if rows else [np.empty((0, 0), np.float32)]
-
-
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) in (int, float) for value in values)
+    if not rows:
+        return [np.empty((0, 0), np.float32)]
+    return [np.stack(rows)]
 
 
 @contextmanager
-def _opened(source: Source, column: str | None) -> Iterator[tuple[Iterator[Any], Any]]:
-    """Open a table, and yield the chunks of one column, or none, and the schema."""
+def _opened(source: Source, column: str | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Open a table, and yield the schema, and the chunks of one column or none."""
     title = source.format.capitalize()
-    kept = (*DAMAGED, FileNotFoundError)
-    reading = library_errors(lambda why: DataError(source.name, f"not a readable {title} file: {why}"), *kept)
+    passed_on = (*DAMAGED, FileNotFoundError)
+    reading = library_errors(lambda why: DataError(source.name, f"not a readable {title} file: {why}"), *passed_on)
     with reading, source.open() as handle:
-        yield _of_parquet(handle, column) if source.format == "parquet" else _of_arrow(handle, column)
+        if source.format == "parquet":
+            yield _of_parquet(read_from_end(source, handle), column)
+            return
+        schema, batches = open_arrow(source, handle)
+        if column is None:
+            yield schema, iter(())
+        else:
+            yield schema, (batch[column] for batch in batches)
 
 
-def _of_parquet(handle: BinaryIO, column: str | None) -> tuple[Iterator[Any], Any]:
+def _of_parquet(handle: BinaryIO, column: str | None) -> tuple[Any, Iterator[Any]]:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(handle)
-    chunks = [] if column is None else file.read(columns=[column]).column(0).chunks
-    return iter(chunks), file.schema_arrow
-
-
-def _of_arrow(handle: BinaryIO, column: str | None) -> tuple[Iterator[Any], Any]:
-    """Read a file or a stream of Arrow, or the first version of Feather."""
-    import pyarrow as pa
-    import pyarrow.feather as feather
-
-    first = handle.read(6)
-    handle.seek(0)
-    if first.startswith(b"FEA1"):
-        table = feather.read_table(io.BytesIO(handle.read()))
-        return iter([] if column is None else table[column].chunks), table.schema
-    if first.startswith(b"ARROW1"):
-        file = pa.ipc.open_file(handle)
-        batches = (file.get_batch(number) for number in range(file.num_record_batches))
-        schema = file.schema
-    else:  # as the datasets library keeps its tables
-        stream = pa.ipc.open_stream(handle)
-        batches, schema = iter(stream), stream.schema
-    return (batch[column] for batch in batches) if column is not None else iter([]), schema
+    if column is None:
+        return file.schema_arrow, iter(())
+    return file.schema_arrow, iter(file.read(columns=[column]).column(0).chunks)

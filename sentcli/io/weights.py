@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     StateDict = dict[str, torch.Tensor]
 
-WEIGHT_FILES = [name + end for name in ("model.safetensors", "pytorch_model.bin") for end in ("", ".index.json")]
+WEIGHT_FILES = [
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+]
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def weight_files(folder: Path) -> list[Path]:
         if path.suffix != ".json":
             return [path]
         index = read_json_form(WeightIndex, path, missing=f"{path} is missing", remedy="fetch the model again")
-        return [folder / shard for shard in sorted({*index.weight_map.values()})]
+        return [folder / shard for shard in sorted(set(index.weight_map.values()))]
     raise InputError(f"{folder} holds no weights: looked for {', '.join(WEIGHT_FILES)}{_instead(folder)}")
 
 
@@ -57,9 +62,10 @@ SERVE_IT = "run it in a server, such as llama.cpp's or Ollama, and name that: -m
 
 def _instead(folder: Path) -> str:
     """Return what a folder has in place of weights, and what to do with it."""
-    if found := next(folder.glob("*.gguf"), None):
-        return f"; it has {found.name}: {SERVE_IT}"
-    graphs = sorted(path.name for place in (folder, folder / "onnx") for path in place.glob("*.onnx"))
+    gguf = next(folder.glob("*.gguf"), None)
+    if gguf is not None:
+        return f"; it has {gguf.name}: {SERVE_IT}"
+    graphs = sorted(path.name for path in (*folder.glob("*.onnx"), *folder.glob("onnx/*.onnx")))
     if graphs:
         return (
             f"; of its graphs ({', '.join(graphs[:3])}), those in fp32, fp16 and int8 run with --backend onnx, and "
@@ -154,8 +160,9 @@ def load_weights(path: Path) -> StateDict:
 
 
 def _first_line(error: Exception) -> str:
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    return next((line.strip() for line in plain.splitlines() if line.strip()), type(error).__name__)[:200]
+    """Return the first line of a message, without the colours of a terminal; the name of the error if there is none."""
+    message = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip() or type(error).__name__
+    return message.splitlines()[0].rstrip()[:200]
 
 
 def save_weights(module: torch.nn.Module, path: Path) -> None:
@@ -184,7 +191,8 @@ def write_tensors(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[s
 
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata=metadata)
-        os.umask(mask := os.umask(0))
+        mask = os.umask(0)
+        os.umask(mask)
         temporary.chmod(0o666 & ~mask)  # safetensors makes its files private
 
 
@@ -198,4 +206,6 @@ def distinct_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def _float32(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous().clone()
+    if tensor.is_floating_point():
+        tensor = tensor.float()
+    return tensor.contiguous().clone()

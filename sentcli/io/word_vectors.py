@@ -49,10 +49,11 @@ def word_vector_folder(path: Path) -> Path:
 
         words, table = read_word_vectors(path)
         folder.parent.mkdir(parents=True, exist_ok=True)
+        is_lowercase = all(word == word.lower() for word in words)
+        normalizer = normalizers.Lowercase() if is_lowercase else normalizers.NFC()
         with replacing(folder) as temporary:
             temporary.mkdir()
-            lowercase = all(word == word.lower() for word in words)
-            write_static_folder(temporary, words, table, normalizers.Lowercase() if lowercase else normalizers.NFC())
+            write_static_folder(temporary, words, table, normalizer)
         for old in least_recently_used(filter(Path.is_dir, folder.parent.iterdir()), folder, MODEL_BYTES):
             shutil.rmtree(old, ignore_errors=True)
     with suppress(OSError):  # notes the use
@@ -71,30 +72,38 @@ def read_word_vectors(path: Path) -> tuple[list[str], npt.NDArray[np.float32]]:
     """
     vectors: dict[str, npt.NDArray[np.float32]] = {}
     dimension = 0
+    no_model = f"{path} is a file; a model is a folder, or a text file of word vectors"
     with working(f"reading the word vectors of {path.name} (once)") as say, _opened(path) as handle:
         try:
             for number, line in enumerate(handle, 1):
                 fields = line.rstrip().split(" ")
                 if number == 1:
-                    counts = [whole_number(field) for field in fields]
-                    if len(fields) == 2 and None not in counts:
-                        dimension = counts[1] or 0
-                        continue
                     dimension = len(fields) - 1
-                word, vector = _parsed(fields, dimension)
+                    stated = _stated_dimension(fields)
+                    if stated is not None:
+                        dimension = stated
+                        continue
+                word = " ".join(fields[: len(fields) - dimension])
+                vector = _vector(fields, dimension)
                 if not word or vector is None:
                     if number == 1:
-                        raise InputError(f"{path} is a file; a model is a folder, or a text file of word vectors")
+                        raise InputError(no_model)
                     raise DataError(path, f"expected a word and {dimension} numbers", line=number)
                 vectors.setdefault(word, vector)
                 if number % 20_000 == 0:
                     say(f"{number:,} words")
         except (UnicodeDecodeError, *DAMAGED) as error:
-            message = f"{path} is a file; a model is a folder, or a text file of word vectors in UTF-8"
-            raise InputError(message) from error
+            raise InputError(f"{no_model} in UTF-8") from error
     if not vectors:
         raise InputError(f"{path} holds no word vectors")
     return list(vectors), np.stack(list(vectors.values()))
+
+
+def _stated_dimension(fields: Sequence[str]) -> int | None:
+    """Return the dimension that the first line of word2vec states, behind the number of words; None for other lines."""
+    if len(fields) != 2 or whole_number(fields[0]) is None:
+        return None
+    return whole_number(fields[1])
 
 
 def _opened(path: Path) -> IO[str]:
@@ -103,14 +112,15 @@ def _opened(path: Path) -> IO[str]:
     return io.TextIOWrapper(open_packed(path, packed), encoding="utf-8-sig", newline="\n")
 
 
-def _parsed(fields: Sequence[str], dimension: int) -> tuple[str, npt.NDArray[np.float32] | None]:
-    """Return the word, which may hold spaces, and its vector; None if these are no numbers."""
+def _vector(fields: Sequence[str], dimension: int) -> npt.NDArray[np.float32] | None:
+    """Return the vector in the last fields of a line, or None if these are no finite numbers or too few."""
+    if not dimension:
+        return None
     try:
-        vector = np.array(fields[-dimension:] if dimension else [], np.float32)
+        vector = np.array(fields[-dimension:], np.float32)
     except ValueError:
-        vector = np.empty(0, np.float32)
-    fits = dimension > 0 and len(vector) == dimension and bool(np.isfinite(vector).all())
-    return " ".join(fields[: len(fields) - dimension]), vector if fits else None
+        return None
+    return vector if len(vector) == dimension and np.isfinite(vector).all() else None
 
 
 def write_static_folder(
@@ -129,10 +139,12 @@ def write_static_folder(
     from safetensors.numpy import save_file
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    known = [word for word in words if word != UNKNOWN]
-    rows = np.zeros((len(known) + 1, table.shape[1]), np.float32)
-    rows[1:] = table[[word != UNKNOWN for word in words]]
-    vocabulary = {word: number for number, word in enumerate([UNKNOWN, *known])}
+    kept_rows = [row for row, word in enumerate(words) if word != UNKNOWN]
+    rows = np.zeros((len(kept_rows) + 1, table.shape[1]), np.float32)
+    rows[1:] = table[kept_rows]
+    vocabulary = {UNKNOWN: 0}
+    for number, row in enumerate(kept_rows, 1):
+        vocabulary[words[row]] = number
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.BertPreTokenizer()

@@ -1,17 +1,16 @@
-"""Write vectors to npy, parquet, jsonl and safetensors files and to standard output, and map npy files again.
+"""Write vectors to npy, parquet, jsonl and safetensors files and to standard output, and read them back.
 
-Every writer streams, so that memory does not grow with the number of rows. A file gets its final name when it is
-complete.
+Every writer streams, so that memory does not grow with the number of rows.
 """
 
 from __future__ import annotations
 
+import io
 import json
-import re
 import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,19 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.console import escaped
-from sentcli.errors import DataError, InputError, library_errors, nearest
-from sentcli.io.atomic import regular, replacing
+from sentcli.errors import DataError, InputError, library_errors
+from sentcli.io.atomic import regular
+from sentcli.io.blocks import Block
 from sentcli.io.places import Place
-from sentcli.io.readers import Block
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Vectors = npt.NDArray[Any]
 """``[rows, dim]`` of one of the types of DTYPES."""
-SUFFIXES = (".npy", ".parquet", ".jsonl", ".safetensors")
-VERSION = re.compile(r"\.v?\d(?!z$)")
-"""The end of a version such as ``.0`` or ``.v2``, which is part of the name of a directory; ``.7z`` is an archive."""
+TENSOR = "embeddings"
+"""The tensor of the vectors in a safetensors file."""
 DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "uint8": "U8"}
 """The element types, with their names in safetensors."""
 
@@ -55,51 +53,31 @@ Write = Callable[[Block, Vectors], None]
 """Appends the rows of a block with their vectors ``[rows, dim]``."""
 
 
-def output_kind(target: str) -> str:
-    """Return ``stdout``, ``directory`` or a suffix of SUFFIXES; ``v2.0`` is the name of a directory.
+@contextmanager
+def npy_writer(path: Path, plan: OutputPlan) -> Iterator[Write]:
+    """Yield a function that appends vectors to an ``.npy`` file."""
+    dtype = np.dtype(plan.dtype).newbyteorder("<")
+    with path.open("wb") as handle:
+        _write_npy_header(handle, (plan.rows, plan.dimension), dtype)
+        yield partial(_write_raw, handle, dtype)
 
-    Raises:
-        InputError: for the suffix of another format, or one that is mistyped.
-    """
-    if target == "-":
-        return "stdout"
-    suffix = Path(target).suffix.lower()
-    if suffix in SUFFIXES:
-        return suffix
-    if suffix and not VERSION.match(suffix):
-        hint = nearest(suffix, list(SUFFIXES))
-        raise InputError(f"{target}: unknown output format {suffix!r}{hint}; use {', '.join(SUFFIXES)} or no suffix")
-    return "directory"
+
+def npy_bytes(rows: int, dimension: int, dtype: str) -> int:
+    """Return the size of an ``.npy`` file of vectors of one of DTYPES."""
+    stored = np.dtype(dtype).newbyteorder("<")
+    header = io.BytesIO()
+    _write_npy_header(header, (rows, dimension), stored)
+    return header.tell() + rows * dimension * stored.itemsize
+
+
+def _write_npy_header(handle: IO[bytes], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(handle, header)
 
 
 @contextmanager
-def open_writer(target: str, plan: OutputPlan) -> Iterator[Write]:
-    """Yield a function that writes to a file or to standard output; the file is complete after the block."""
-    kind = output_kind(target)
-    if kind == "stdout":
-        yield partial(_write_jsonl, lambda line: sys.stdout.write(escaped(line)))
-        sys.stdout.flush()
-        return
-    with replacing(Path(target)) as temporary, ExitStack() as stack:
-        if kind == ".jsonl":
-            yield partial(_write_jsonl, stack.enter_context(temporary.open("w", encoding="utf-8")).write)
-        elif kind == ".parquet":
-            yield stack.enter_context(parquet_writer(temporary, plan))
-        else:
-            handle = stack.enter_context(temporary.open("wb"))
-            yield npy_writer(handle, plan) if kind == ".npy" else safetensors_writer(handle, plan)
-
-
-def npy_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
-    """Begin an ``.npy`` file."""
-    dtype = np.dtype(plan.dtype).newbyteorder("<")
-    header = {"descr": dtype.str, "fortran_order": False, "shape": (plan.rows, plan.dimension)}
-    np.lib.format.write_array_header_1_0(handle, header)
-    return partial(_write_raw, handle, dtype)
-
-
-def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
-    """Begin a file with one tensor ``embeddings``, and the settings in the metadata of its header.
+def safetensors_writer(path: Path, plan: OutputPlan) -> Iterator[Write]:
+    """Yield a function that appends vectors to the one tensor of a file, with the settings in the metadata of its head.
 
     The safetensors library can only write whole arrays from memory. Its format, an 8-byte length, a JSON header and raw
     row-major data, can be streamed.
@@ -108,10 +86,26 @@ def safetensors_writer(handle: IO[bytes], plan: OutputPlan) -> Write:
     size = plan.rows * plan.dimension * dtype.itemsize
     tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
     metadata = {"settings": json.dumps(plan.settings, ensure_ascii=False)}
-    header = json.dumps({"__metadata__": metadata, "embeddings": tensor}).encode()
+    header = json.dumps({"__metadata__": metadata, TENSOR: tensor}).encode()
     header += b" " * (-len(header) % 8)
-    handle.write(struct.pack("<Q", len(header)) + header)
-    return partial(_write_raw, handle, dtype)
+    with path.open("wb") as handle:
+        handle.write(struct.pack("<Q", len(header)))
+        handle.write(header)
+        yield partial(_write_raw, handle, dtype)
+
+
+@contextmanager
+def jsonl_writer(path: Path, _: OutputPlan) -> Iterator[Write]:
+    """Yield a function that appends an object for each row to a file of JSON Lines."""
+    with path.open("w", encoding="utf-8") as handle:
+        yield partial(_write_jsonl, handle.write)
+
+
+@contextmanager
+def stdout_writer() -> Iterator[Write]:
+    """Yield a function that writes an object of JSON for each row to standard output."""
+    yield partial(_write_jsonl, lambda line: sys.stdout.write(escaped(line)))
+    sys.stdout.flush()
 
 
 def _write_raw(handle: IO[bytes], dtype: np.dtype[Any], _: Block, vectors: Vectors) -> None:
@@ -123,7 +117,8 @@ def _write_jsonl(write: Callable[[str], object], block: Block, vectors: Vectors)
     """Append an object with ``id``, ``text``, the other columns and ``embedding`` for each row."""
     for i, vector in enumerate(vectors):
         row = {"id": block.ids[i], "text": block.texts[i]}
-        row.update((name, values[i]) for name, values in block.columns.items())
+        for name, values in block.columns.items():
+            row[name] = values[i]
         numbers = ",".join(vector.astype("U"))  # the shortest text of each float32 that gives the same bits again
         write(f'{as_json(row)[:-1]}, "embedding": [{numbers}]}}\n')
 
@@ -145,12 +140,14 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
     if with_vectors:
         fields.append(("embedding", pa.list_(element, plan.dimension)))
     settings = json.dumps(plan.settings, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    schema = pa.schema(fields, metadata={"sentcli": settings})
     # Arrow opens no file whose name is no UTF-8
-    with path.open("wb") as file, pq.ParquetWriter(file, pa.schema(fields, metadata={"sentcli": settings})) as writer:
+    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
 
         def write(block: Block, vectors: Vectors) -> None:
             arrays = [pa.array(block.ids, pa.string()), pa.array(block.texts, pa.string())]
-            arrays += [arrow_column(block.columns[name], kind) for name, kind in plan.column_types.items()]
+            for name, kind in plan.column_types.items():
+                arrays.append(arrow_column(block.columns[name], kind))
             if with_vectors:
                 flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), element)
                 arrays.append(pa.FixedSizeListArray.from_arrays(flat, plan.dimension))
@@ -172,14 +169,18 @@ def arrow_column(values: Sequence[Any], kind: Any) -> pa.Array:
     """Return the values of a column as an array of an Arrow type; text holds other values as JSON."""
     import pyarrow as pa
 
-    return pa.array(map(as_text, values) if pa.types.is_string(kind) else values, kind)
+    if pa.types.is_string(kind):
+        return pa.array(map(text_cell, values), kind)
+    return pa.array(values, kind)
 
 
-def as_text(value: Any) -> str | None:
+def text_cell(value: Any) -> str | None:
     """Return a value of a column of texts: as it is, or as JSON."""
     if value is None or isinstance(value, str):
         return value
-    return as_json(value) if isinstance(value, (bool, int, float, list, dict)) else str(value)
+    if isinstance(value, (bool, int, float, list, dict)):
+        return as_json(value)
+    return str(value)
 
 
 def mapped_array(file: Path | Place) -> Vectors:
@@ -197,3 +198,45 @@ def mapped_array(file: Path | Place) -> Vectors:
             array.close()
             raise ValueError("it is an .npz file of several arrays")
         return array
+
+
+def read_npy(place: Place) -> tuple[Vectors, str | None]:
+    """Map the vectors of an ``.npy`` file, which keeps no settings.
+
+    Raises:
+        InputError: if it is missing.
+        DataError: as for `mapped_array`.
+    """
+    try:
+        return mapped_array(place), None
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {place}") from error
+
+
+def read_safetensors(place: Place) -> tuple[Vectors, str | None]:
+    """Read the vectors of a safetensors file, and the text of the settings in its head, if there is one.
+
+    Raises:
+        InputError: if it is missing.
+        DataError: if it is damaged, or has no tensor of vectors.
+    """
+    from safetensors import safe_open
+
+    damaged = library_errors(
+        lambda why: DataError(place.name, f"not a readable safetensors file: {why}"), FileNotFoundError
+    )
+    vectors: Vectors | None = None
+    try:
+        with damaged:
+            regular(place.path)
+            with safe_open(place.path, "numpy") as file:
+                names = list(file.keys())
+                metadata = file.metadata() or {}
+                if TENSOR in names:
+                    vectors = file.get_tensor(TENSOR)
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {place}") from error
+    if vectors is None:
+        has = ", ".join(names[:5]) or "none"
+        raise DataError(place.name, f"no tensor {TENSOR!r} of vectors; it has: {has}")
+    return vectors, metadata.get("settings")

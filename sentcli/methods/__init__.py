@@ -2,6 +2,34 @@
 
 Adding a file there adds a method: names, help and docs are made from the files. Nothing heavy is imported before a
 method is used, so that ``--help`` can list them quickly.
+
+A `Method` (`methods/method.py`) is a frozen dataclass: objectives by name, how views are made, the head, the settings,
+the pooling, and what few methods add (convolutions, a template, a second encoder, a transformation that is fitted).
+Every part is a dataclass of its own whose fields are settings, so `configuring.py` changes any of them by name, the
+reports list all of them, and no command knows a paper. The method files hold nothing else than the values, with
+equation and table numbers, and the points in which paper and code differ.
+
+`methods/papers/` has a file for each method, of its name; that is the list. `METHODS` imports a file when its method is
+asked for, so the help can name them all without torch. An objective registers itself by the name in its class line. A
+user's own file is the same thing outside of the package: `methods/method_file.py` runs it, for `--method FILE.py` on
+the command line and nowhere else, and its SHA-256 becomes part of the run's identity.
+
+Parts of a transformers model are reached in two files only. `model/surgery.py` copies lower or upper layers, sets
+dropout and moves averages. `model/attention.py` registers an attention function with transformers that records the
+weights of chosen layers and leaves the others to torch's fused attention.
+
+What a setting may be stands in its annotation: `temperature: Positive`, `Literal["mean", "sum"]`, `Annotated[int,
+Ge(2)]`. `bounds.py` checks it when the dataclass is made, so a method, a recipe, `--set` and a sweep all meet the same
+message. `Objective.check` is left for what two settings only together forbid.
+
+A structured file is read through its form and in no other way, whoever wrote it: a pydantic model or a dataclass, whose
+fields say type and bounds. `io/forms.decode` refuses what no form could say (nesting, half surrogate pairs),
+`io/forms.py` makes one message with the place of what does not fit, `mapped_array` does the same for arrays. A module
+of an encoder is its own form. What native code trusts, such as an index of faiss, is compared with its checksum first.
+`tests/faults/test_leaves.py` sets every value of every such file to every kind of value; a new file joins its
+`READERS`.
+
+Add a method works through an example.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class _NetworkLoss(StatefulObjective):
         self.count = settings.lower(parts)
         self.network = AuxiliaryNetwork(parts, settings.layers, settings.init, tied=tied)
 
-    def kept(self) -> nn.Module:
+    def trained_part(self) -> nn.Module:
         """Return the network."""
         return self.network
 

@@ -93,7 +93,7 @@ class Parts:
     """The dimension of the sentence vector."""
     max_length: int = 0
     """The maximum length of a sentence in training, in tokens."""
-    around: tuple[tuple[int, int], ...] = ()
+    template_tokens: tuple[tuple[int, int], ...] = ()
     """How many tokens each view has in front of the sentence and behind it, where its template is subtracted."""
 
     @property
@@ -281,6 +281,6 @@ class StatefulObjective(nn.Module):
     kept_as: ClassVar[str] = ""
     """The file name under ``training_head/`` for the trained part; empty if nothing is kept."""
 
-    def kept(self) -> nn.Module:
+    def trained_part(self) -> nn.Module:
         """Return the part that is kept beside the trained encoder."""
         return self

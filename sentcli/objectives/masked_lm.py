@@ -251,7 +251,7 @@ class MaskedLMLoss(WordPrediction):
             losses.append(masked_loss(self.lm_head, hidden, words, encoder.backbone))
         return torch.stack(losses).mean()
 
-    def kept(self) -> nn.Module:
+    def trained_part(self) -> nn.Module:
         """Return the language-modelling head."""
         return self.lm_head
 

@@ -7,6 +7,7 @@ Services and programs that open such a folder know nothing of sentcli: whatever 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,9 @@ LONG = 512
 def hostile_texts(model: LoadedModel) -> list[str]:
     """Return texts that show how a model tokenises: `HOSTILE`, one that is cut at an end, and all with its prompts."""
     middle = " ".join(f"word {number}" for number in range(verify.longest_tried(model)))
-    long = f"The beginning. {middle} The end."
+    texts = [*HOSTILE, f"The beginning. {middle} The end."]
     if model.spec.scores_pairs:
-        return [pair_text(text, HOSTILE[number - 1]) for number, text in enumerate((*HOSTILE, long))]
-    texts = [*HOSTILE, long]
+        return [pair_text(text, HOSTILE[number - 1]) for number, text in enumerate(texts)]
     for prompt in model.spec.prompts.values():
         texts += [prompt + text for text in HOSTILE]
     return list(dict.fromkeys(texts))
@@ -68,7 +68,7 @@ def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *
         pairs: whether each text is one of `pair_text`.
     """
     names, run = _runtime(folder, export)
-    found = []
+    vectors: list[Vectors] = []
     for batch in _batches(texts):
         encodings = tokenise(tokenizer, batch, pairs=pairs)
         columns = {
@@ -76,18 +76,24 @@ def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *
             "attention_mask": [encoding.attention_mask for encoding in encodings],
             "token_type_ids": [encoding.type_ids for encoding in encodings],
         }
-        found.append(run({name: np.array(columns[name], np.int64) for name in names}))
-    return np.concatenate(found)
+        vectors.append(run({name: np.array(columns[name], np.int64) for name in names}))
+    return np.concatenate(vectors)
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the texts in their order, `BATCH` at a time, and each `LONG` one by itself."""
     batch: list[str] = []
     for text in texts:
-        if batch and (len(text) > LONG or len(batch) == BATCH or len(batch[-1]) > LONG):
+        if len(text) > LONG:
+            if batch:
+                yield batch
+                batch = []
+            yield [text]
+            continue
+        batch.append(text)
+        if len(batch) == BATCH:
             yield batch
             batch = []
-        batch.append(text)
     if batch:
         yield batch
 
@@ -119,10 +125,11 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
 
     texts, pairs = hostile_texts(model), model.spec.scores_pairs
     problem = f"tokenizer.json and the graph of {model.name} alone do not give the model's vectors"
-    own_ids, tokenizer = model.tokenizer(texts).ids, Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    own_ids = model.tokenizer(texts).ids
     for text, own, encoding in zip(texts, own_ids, tokenise(tokenizer, texts, pairs=pairs), strict=True):
-        real = [number for number, counts in zip(encoding.ids, encoding.attention_mask, strict=True) if counts]
-        if real != own:
+        ids = list(compress(encoding.ids, encoding.attention_mask))
+        if ids != own:
             raise SentcliError(f"{problem}: {text!r:.60} becomes other tokens; nothing was written")
     vectors = encode(folder, export, tokenizer, texts, pairs=pairs)
     if export.precision == "int8":
@@ -130,7 +137,7 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
             raise SentcliError(f"{problem}: some are not finite; nothing was written")
         return
     expected = model.encode(texts).vectors
-    compared = [verify.comparable(model, each, export.precision) for each in (expected, vectors)]
-    least, wanted = verify.agreement(*compared)[1], verify.TOLERANCES[export.precision].min_cosine
-    if not least >= wanted:
-        raise SentcliError(f"{problem}: the least cosine is {least:.6f}, wanted {wanted}; nothing was written")
+    _, least, _ = verify.compared(model, expected, vectors, export.precision)
+    limit = verify.TOLERANCES[export.precision].min_cosine
+    if not least >= limit:
+        raise SentcliError(f"{problem}: the least cosine is {least:.6f}, wanted {limit}; nothing was written")

@@ -38,7 +38,9 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
     """
     exports, weights = exports_in(folder), has_weights(folder)
     source = source_of(model.name, model.spec.folder)
-    library = "sentence-transformers" if weights and model.spec.is_sentence_transformers else exports[0].runtime
+    library = exports[0].runtime
+    if weights and model.spec.is_sentence_transformers:
+        library = "sentence-transformers"
     text = _template().render(
         exports=exports,
         head=_head(source, library, [export.runtime for export in exports]),
@@ -63,7 +65,8 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
 
 def _head(source: StartFacts, library: str, runtimes: list[str]) -> str:
     """Return what the hub reads of the card."""
-    tags = [*runtimes, *TAGS] if library == "sentence-transformers" else [*runtimes, *TAGS[1:]]
+    own_tags = TAGS if library == "sentence-transformers" else TAGS[1:]
+    tags = [*runtimes, *own_tags]
     return head(
         source, library=library, tags=tags, title=source.title, data_sets=source.data_sets, scores=source.scores
     )
@@ -76,4 +79,5 @@ def _shown(folder: Path, model: LoadedModel, export: Export) -> str:
     if model.spec.scores_pairs:
         return ""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return similarities(alone.encode(folder, export, tokenizer, list(SHOWN), pairs=False), "dot")
+    vectors = alone.encode(folder, export, tokenizer, SHOWN, pairs=False)
+    return similarities(vectors, "dot")

@@ -19,6 +19,8 @@ from sentcli.model.exported import SENTENCES, TOKENS
 OPSET = 20  # the first with Gelu
 ORT_DOMAIN = "com.microsoft"
 """The domain of onnxruntime's own operators."""
+MOST_INSIDE = 2**31 - 2**24
+"""The most bytes of weights in one protobuf message, with some room left for the nodes."""
 Value = ir.Value
 Array = npt.NDArray[Any]
 
@@ -44,7 +46,9 @@ class Graph:
     ) -> None:
         self.precision, self.keep, self.reduce_range = precision, keep, reduce_range
         self.tape = ir.tape.Tape()
-        names = ("input_ids", "attention_mask", *(("token_type_ids",) if token_types else ()))
+        names = ["input_ids", "attention_mask"]
+        if token_types:
+            names.append("token_type_ids")
         shape = ir.Shape(["batch", "tokens"])
         self.inputs = {name: ir.val(name, dtype=ir.DataType.INT64, shape=shape) for name in names}
         self.linear_names: list[str] = []
@@ -59,8 +63,9 @@ class Graph:
     def weight(self, name: str, values: Any) -> Value:
         """Return an array or tensor as an initializer; an initializer of the same name is used again."""
         if name not in self._weights:
-            array = values if isinstance(values, np.ndarray) else array_of(values)
-            self._weights[name] = self.tape.initializer(ir.tensor(np.asarray(array, order="C")), name=name)
+            if not isinstance(values, np.ndarray):
+                values = array_of(values)
+            self._weights[name] = self.tape.initializer(ir.tensor(np.asarray(values, order="C")), name=name)
         return self._weights[name]
 
     def integers(self, *numbers: int) -> Value:
@@ -85,7 +90,9 @@ class Graph:
 
     def wide(self, value: Value) -> Value:
         """Return a value in float32, for sums, normalisations and activations."""
-        return self.cast(value, ir.DataType.FLOAT) if value in self._narrow else value
+        if value not in self._narrow:
+            return value
+        return self.cast(value, ir.DataType.FLOAT)
 
     def linear(self, name: str, value: Value, weight: Array, bias: Array | None) -> Value:
         """Apply a linear layer to every row.
@@ -107,33 +114,32 @@ class Graph:
         kind = np.float16 if half else np.float32
         if half and value not in self._narrow:
             value = self.cast(value, ir.DataType.FLOAT16)
-        matrix = self.weight(f"{name}.weight", weight.T.astype(kind))
-        offset = None if bias is None else self.weight(f"{name}.bias", bias.astype(kind))
-        return self._marked(self.op("Gemm", value, matrix, *(() if offset is None else (offset,))), narrow=half)
+        operands = [value, self.weight(f"{name}.weight", weight.T.astype(kind))]
+        if bias is not None:
+            operands.append(self.weight(f"{name}.bias", bias.astype(kind)))
+        return self._marked(self.op("Gemm", *operands), narrow=half)
 
     def _quantised_linear(self, name: str, value: Value, weight: Array, bias: Array | None) -> Value:
-        largest = 63 if self.reduce_range else 127
-        scale = np.maximum(np.abs(weight).max(axis=1), 1e-12) / largest
-        quantised = np.round(weight / scale[:, None]).astype(np.int8)
-        return self.op(
-            "DynamicQuantizeMatMul",
+        quantised, scale = _quantised(weight, 63 if self.reduce_range else 127)
+        operands: list[Value | None] = [
             value,
             self.weight(f"{name}.weight", quantised.T),
-            self.weight(f"{name}.scale", scale.astype(np.float32)),
+            self.weight(f"{name}.scale", scale[:, 0]),
             self.weight(f"{name}.zero_point", np.zeros(len(scale), np.int8)),
-            None if bias is None else self.weight(f"{name}.bias", bias.astype(np.float32)),
-            domain=ORT_DOMAIN,
-        )
+        ]
+        operands.append(None if bias is None else self.weight(f"{name}.bias", bias.astype(np.float32)))
+        return self.op("DynamicQuantizeMatMul", *operands, domain=ORT_DOMAIN)
 
     def lookup(self, name: str, table: Array, rows: Value) -> Value:
         """Return rows of a table ``[n, d]`` in float32."""
         if self.precision == "int8":  # with a scale for each row, because the rows differ much in length
-            scale = np.maximum(np.abs(table).max(axis=1, keepdims=True), 1e-12) / 127
-            gathered = self.op("Gather", self.weight(name, np.round(table / scale).astype(np.int8)), rows)
-            scales = self.op("Gather", self.weight(f"{name}.scale", scale.astype(np.float32)), rows)
+            quantised, scale = _quantised(table, 127)
+            gathered = self.op("Gather", self.weight(name, quantised), rows)
+            scales = self.op("Gather", self.weight(f"{name}.scale", scale), rows)
             return self.op("Mul", self.cast(gathered, ir.DataType.FLOAT), scales)
         half = self.precision == "fp16"
-        gathered = self.op("Gather", self.weight(name, table.astype(np.float16 if half else np.float32)), rows)
+        kind = np.float16 if half else np.float32
+        gathered = self.op("Gather", self.weight(name, table.astype(kind)), rows)
         return self.wide(self._marked(gathered, narrow=half))
 
     def layer_norm(self, name: str, value: Value, module: Any) -> Value:
@@ -155,8 +161,11 @@ class Graph:
         narrow = query in self._narrow
         if narrow and bias is not None:
             bias = self.cast(bias, ir.DataType.FLOAT16)
-        operands = (query, key, value, None, mask, *(() if bias is None else (bias,)))
-        return self._marked(self.op("MultiHeadAttention", *operands, domain=ORT_DOMAIN, num_heads=heads), narrow=narrow)
+        operands = [query, key, value, None, mask]
+        if bias is not None:
+            operands.append(bias)
+        attention = self.op("MultiHeadAttention", *operands, domain=ORT_DOMAIN, num_heads=heads)
+        return self._marked(attention, narrow=narrow)
 
     def reshape(self, value: Value, shape: Value) -> Value:
         """Return a value with another shape, in the same precision."""
@@ -202,6 +211,12 @@ def array_of(tensor: Any) -> Array:
     return tensor.detach().cpu().float().numpy()
 
 
+def _quantised(matrix: Array, largest: int) -> tuple[Array, Array]:
+    """Return a matrix ``[n, d]`` in int8 up to the largest number, and the float32 scale of each row ``[n, 1]``."""
+    scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / largest
+    return np.round(matrix / scale).astype(np.int8), scale.astype(np.float32)
+
+
 def save(model: ir.Model, path: Path, *, apart: bool = False) -> None:
     """Write a model.
 
@@ -212,6 +227,6 @@ def save(model: ir.Model, path: Path, *, apart: bool = False) -> None:
             reading it; weights that are too large for one protobuf message go there in any case.
     """
     weights = (value.const_value for value in model.graph.initializers.values())
-    # The most bytes of weights in one protobuf message, with some room left for the nodes
-    large = sum(weight.nbytes for weight in weights if weight is not None) > 2**31 - 2**24
-    ir.save(model, path, external_data=weights_file(path).name if apart or large else None)
+    size = sum(weight.nbytes for weight in weights if weight is not None)
+    apart = apart or size > MOST_INSIDE
+    ir.save(model, path, external_data=weights_file(path).name if apart else None)

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from sentcli.model.encoding import Backend
 
 Say = Callable[[str], None]
+FASTER = 0.97
+"""An optimised graph is kept if it takes at most this share of the time."""
+COMPARED_TEXTS = 24
+"""The number of texts on which layers in int8 are compared."""
 
 
 @dataclass
@@ -67,8 +71,8 @@ class Maker:
             self.tokens = not (model.spec.modules[0].reads_one_token or model.spec.scores_pairs)
         self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
         self.graph_precision = "fp32" if for_openvino else precision
-        has_family = transformer.family_of(model.torch_module.backbone) is not None
-        self.kind = "written" if has_family and all(part.has_onnx for part in model.spec.modules) else "traced"
+        is_known = transformer.family_of(model.torch_module.backbone) is not None
+        self.kind = "written" if is_known and all(part.has_onnx for part in model.spec.modules) else "traced"
         self.linear_names: list[str] = []
         """The names of the layers that int8 may quantise; empty before the first `_build`."""
         write_tokenizer_json(model, folder)
@@ -98,21 +102,25 @@ class Maker:
         self._build()
         if self.runtime == "openvino":
             self._convert_for_openvino()
-        if self.kind == "traced" and compared and self.precision == "fp32" and self.runtime == "onnx":
+        is_plain = self.precision == "fp32" and self.runtime == "onnx"
+        if self.kind == "traced" and is_plain and compared:
             self._fuse()
         keep: list[str] = []
-        verification = self._verify() if compared else None
-        if verification is not None and not verification.passed and self.graph_precision == "int8":
-            keep, verification = self._keep_sensitive(verification)
-        if verification is not None and not verification.passed:
-            raise SentcliError(
-                f"the {self.precision} export of {self.model.name} does not give the model's vectors: "
-                f"{verification.complaint}; nothing was written"
-            )
+        verification: Verification | None = None
+        if compared:
+            verification = self._verify()
+            if not verification.passed and self.graph_precision == "int8":
+                keep, verification = self._keep_sensitive(verification)
+            if not verification.passed:
+                raise SentcliError(
+                    f"the {self.precision} export of {self.model.name} does not give the model's vectors: "
+                    f"{verification.complaint}; nothing was written"
+                )
         export = replace(self._describe(keep, verification), probes=Probes.of(self.model))
         if self.model.spec.scores_pairs:  # the fixed texts are no pairs
             return export, verification
-        canaries = Canaries.of(replace(self.opened(), spec=self.model.spec), self.model.spec.usual_prompt)
+        opened = replace(self.opened(), spec=self.model.spec)
+        canaries = Canaries.of(opened, self.model.spec.usual_prompt)
         return replace(export, canaries=asdict(canaries)), verification
 
     def _build(self, keep: Collection[str] = ()) -> None:
@@ -120,20 +128,28 @@ class Maker:
         if self.kind != "written":
             self._trace(keep)
             return
-        spec, module, token_types = self.model.spec, self.model.torch_module, self.model.tokenizer.has_type_ids
-        recorded = graph.Graph(self.graph_precision, token_types=token_types, keep=keep, reduce_range=self.reduce_range)
+        spec, module = self.model.spec, self.model.torch_module
+        recorded = graph.Graph(
+            self.graph_precision,
+            token_types=self.model.tokenizer.has_type_ids,
+            keep=keep,
+            reduce_range=self.reduce_range,
+        )
         first_only = spec.modules[0].first_token_suffices and not self.tokens
         states = transformer.write(recorded, module.backbone, first_token_only=first_only)
         vectors = states.tokens
-        for number, (part, built) in enumerate(zip(spec.modules, module.stack, strict=True)):
+        modules = zip(spec.modules, module.stack, strict=True)
+        for number, (part, built) in enumerate(modules):
             vectors = part.write_onnx(recorded, states, vectors, f"module.{number}", built)
         dimension = spec.modules[-1].output_width(spec.widths[-1])
         self.linear_names = recorded.linear_names
         tokens = states.tokens if self.tokens else None
-        model = recorded.model(vectors, dimension, str(spec.config.get("model_type", "encoder")), tokens)
+        name = str(spec.config.get("model_type", "encoder"))
+        model = recorded.model(vectors, dimension, name, tokens)
         graph.save(model, self.path, apart=self.mapped)
 
     def _trace(self, keep: Collection[str]) -> None:
+        """Make the graph by torch's exporter, which is asked once, and bring it into its precision."""
         from sentcli.onnx_export import tracing
 
         whole = self.work / "traced.onnx"
@@ -148,15 +164,23 @@ class Maker:
             self.linear_names = tracing.linear_names(whole)
             tracing.quantise(whole, self.path, list(keep), reduce_range=self.reduce_range)
 
-    def _describe(self, keep: list[str], verification: Verification | None) -> Export:
-        spec, tokenizer = self.model.spec, self.model.tokenizer
-        static = self.runtime == "openvino"
-        quantisation = {
+    def _quantisation(self, keep: list[str]) -> dict[str, Any] | None:
+        """Return how the weights and activations are quantised, `keep` being left out; None if they are not."""
+        if self.precision != "int8":
+            return None
+        activations = "uint8, one scale a batch"
+        if self.runtime == "openvino":
+            activations = f"8 bits, ranges of {len(self.calibration)} texts"
+        return {
             "weights": "int8, one scale a column",
-            "activations": f"8 bits, ranges of {len(self.calibration)} texts" if static else "uint8, one scale a batch",
+            "activations": activations,
             "reduce_range": self.reduce_range,
             "kept_in_fp32": keep,
         }
+
+    def _describe(self, keep: list[str], verification: Verification | None) -> Export:
+        """Return the facts of the export, `keep` being the layers that stay in fp32."""
+        spec, tokenizer = self.model.spec, self.model.tokenizer
         return Export(
             precision=self.precision,
             dimension=self.model.backend.dimension,
@@ -170,7 +194,7 @@ class Maker:
             normalize=spec.normalizes,
             max_length=tokenizer.max_length,
             graph=self.kind,
-            quantisation=quantisation if self.precision == "int8" else None,
+            quantisation=self._quantisation(keep),
             verification=verification.to_dict() if verification is not None else None,
             runtime=self.runtime,
             file=self.file,
@@ -187,6 +211,7 @@ class Maker:
             self._quantise_for_openvino(openvino, target)
 
     def _quantise_for_openvino(self, openvino: Any, target: Path) -> None:
+        """Write the graph in int8, with the ranges of activations that `calibration` gives."""
         nncf = required("nncf", "openvino and nncf", "openvino", "int8 on openvino")
         self.say("learning the ranges of activations")
         logging.getLogger("nncf").setLevel(logging.ERROR)
@@ -221,13 +246,19 @@ class Maker:
         return LoadedModel(self.model.name, spec, tokenizer, backend)
 
     def _verify(self) -> Verification:
-        self.say("comparing the export with the model" + (", on STS-B too" if self.scorer is not None else ""))
+        """Compare the export with the model."""
+        what = "" if self.scorer is None else ", on STS-B too"
+        self.say(f"comparing the export with the model{what}")
         export = self.opened()
-        sts_b = None if self.scorer is None else verify.compare_scores(self.scores, self.scorer(export))
+        sts_b: dict[str, dict[str, float]] | None = None
+        if self.scorer is not None:
+            sts_b = verify.compare_scores(self.scores, self.scorer(export))
         return verify.compare(export, self.precision, self.texts, self.expected, sts_b)
 
-    def _agreement(self, expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
-        return verify.agreement(*(verify.comparable(self.model, each, self.precision) for each in (expected, vectors)))
+    def _agreement(self, export: LoadedModel, step: int = 1) -> tuple[float, float, float]:
+        """Return the `verify.agreement` of an export on every so many of the texts."""
+        vectors = verify.encode(export, self.texts[::step])
+        return verify.compared(self.model, self.expected[::step], vectors, self.precision)
 
     def _fuse(self) -> None:
         """Replace a traced graph by what onnxruntime's optimiser makes of it, if that is as exact and faster."""
@@ -241,10 +272,9 @@ class Maker:
         fused.rename(self.path)
         try:
             optimised = self.opened()
-            _, least, _ = self._agreement(self.expected, verify.encode(optimised, self.texts))
-            exact = least >= verify.TOLERANCES["fp32"].min_cosine
-            # An optimised graph is kept if it takes at most this share of the time
-            better = exact and _seconds(optimised, self.texts) <= 0.97 * before
+            _, least, _ = self._agreement(optimised)
+            is_exact = least >= verify.TOLERANCES["fp32"].min_cosine
+            better = is_exact and _seconds(optimised, self.texts) <= FASTER * before
         except SentcliError:  # onnxruntime may fail on a graph of its own optimiser
             better = False
         if better:
@@ -260,21 +290,21 @@ class Maker:
         """
         names = self.linear_names
         self.say(f"measuring what quantising each of {len(names)} layers does")
-        # The number of texts on which the layers are compared
-        step = max(len(self.texts) // 24, 1)
-        texts, expected = self.texts[::step], self.expected[::step]
-        loss = {}  # of the mean cosine, by quantising each layer alone
+        step = max(len(self.texts) // COMPARED_TEXTS, 1)
+        cosines: dict[str, float] = {}  # on average, where each layer alone is quantised
         for name in names:
             self._build([other for other in names if other != name])
-            loss[name] = 1 - self._agreement(expected, verify.encode(self.opened(), texts))[2]
-        order = sorted(names, key=lambda name: -loss[name])
+            _, _, cosines[name] = self._agreement(self.opened(), step)
+        order = sorted(names, key=lambda name: cosines[name])
         count, verification = 1, worst
-        while not verification.passed and count < len(order):
+        while count < len(order):
             self.say(f"{verification.complaint}: keeping {count} of {len(order)} layers in fp32")
             self._build(order[:count])
             verification = self._verify()
-            kept, count = order[:count], 2 * count
-        return (kept if verification.passed else []), verification
+            if verification.passed:
+                return order[:count], verification
+            count *= 2
+        return [], verification
 
 
 def _seconds(model: LoadedModel, texts: list[str]) -> float:

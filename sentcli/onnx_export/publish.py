@@ -43,9 +43,14 @@ class Exported:
 
     def sizes(self) -> tuple[int, int]:
         """Return the size of the whole folder, and of the torch weights in it, in bytes."""
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
-        weights = [path for path in files if path.suffix == ".safetensors"]
-        return sum(path.stat().st_size for path in files), sum(path.stat().st_size for path in weights)
+        whole, weights = 0, 0
+        for path in self.folder.rglob("*"):
+            if path.is_file():
+                size = path.stat().st_size
+                whole += size
+                if path.suffix == ".safetensors":
+                    weights += size
+        return whole, weights
 
 
 def export_model(
@@ -88,17 +93,7 @@ def export_model(
         InputError: if the folder exists, the model cannot be exported, or the texts are of no use to it.
         SentcliError: if the export does not give the model's vectors.
     """
-    if model.backend.precision != "fp32":
-        raise InputError(f"an export is made of the model in fp32, not in {model.backend.precision}")
-    if model.spec.is_static:
-        raise InputError(
-            f"{model.name}: static embeddings are a table, which no export makes faster; use --backend torch"
-        )
-    if model.backend.batches != "padded":
-        raise SentcliError(
-            f"{model.name}: vectors of a {model.spec.config.get('model_type')} model depend on the padding of their "
-            "batch, so that an export would give other ones; it runs on torch, in batches of texts of one length"
-        )
+    _check_exportable(model)
     one_of("precision", precision, ("fp32", "fp16", "int8"))
     one_of("layout", layout, LAYOUTS)
     if texts and model.spec.scores_pairs:
@@ -111,7 +106,19 @@ def export_model(
     beside = tempfile.TemporaryDirectory(prefix=f".{place.name}.", suffix=f".{os.getpid()}.partial", dir=place.parent)
     with replacing(folder) as temporary, beside as work:
         temporary.mkdir()
-        maker = Maker(model, temporary, precision, Path(work), scorer, say, runtime, mapped, texts, file, tokens)
+        maker = Maker(
+            model,
+            temporary,
+            precision,
+            work=Path(work),
+            scorer=scorer,
+            say=say,
+            runtime=runtime,
+            mapped=mapped,
+            own_texts=texts,
+            file=file,
+            tokens=tokens,
+        )
         export, verification = maker.make(compared=verify)
         if target.is_model:
             write_tokenizer(model, temporary)
@@ -120,15 +127,36 @@ def export_model(
             write_model_files(model, temporary, weights=weights)
         if verify:
             alone.check(temporary, export, model)
-        files = [*graph_files(temporary, export.graph_file), temporary / "tokenizer.json"]
-        digests = {str(path.relative_to(temporary)): file_digest(path) for path in files}
-        if has_weights(temporary):  # they are written anew, so their bytes differ from those of the source
-            export = replace(export, model_digest=model_digest(read_spec(temporary)))
-        export = replace(export, sha256=digests, environment=environment("cpu", precision, revision=export.revision))
+        export = _with_digests(export, temporary)
         write_facts(temporary, export)
         write_card(temporary, model, tokens=bool(maker.tokens))
     size = sum(path.stat().st_size for path in graph_files(folder, export.graph_file))
     return Exported(folder, export, size, verification, bool(maker.tokens))
+
+
+def _with_digests(export: Export, folder: Path) -> Export:
+    """Return the facts of an export with the checksums of its files in a folder, and where they were made."""
+    files = [*graph_files(folder, export.graph_file), folder / "tokenizer.json"]
+    digests = {str(path.relative_to(folder)): file_digest(path) for path in files}
+    if has_weights(folder):  # they are written anew, so their bytes differ from those of the source
+        export = replace(export, model_digest=model_digest(read_spec(folder)))
+    machine = environment("cpu", export.precision, revision=export.revision)
+    return replace(export, sha256=digests, environment=machine)
+
+
+def _check_exportable(model: LoadedModel) -> None:
+    """Refuse a model of which an export is impossible, or would give other vectors."""
+    if model.backend.precision != "fp32":
+        raise InputError(f"an export is made of the model in fp32, not in {model.backend.precision}")
+    if model.spec.is_static:
+        raise InputError(
+            f"{model.name}: static embeddings are a table, which no export makes faster; use --backend torch"
+        )
+    if model.backend.batches != "padded":
+        raise SentcliError(
+            f"{model.name}: vectors of a {model.spec.config.get('model_type')} model depend on the padding of their "
+            "batch, so that an export would give other ones; it runs on torch, in batches of texts of one length"
+        )
 
 
 def _graph_file(precision: str, runtime: str, layout: str) -> str:

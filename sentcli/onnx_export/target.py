@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.io.atomic import check_output
+from sentcli.io.atomic import check_output, link
 from sentcli.io.digests import file_digest
 from sentcli.io.graph_files import weights_file
 from sentcli.io.weights import has_weights
@@ -58,13 +56,15 @@ class Target:
         others = exports_in(folder)
         if folder.is_dir() and any(folder.iterdir()) and not others:
             raise InputError(f"{folder} holds files, but no {EXPORT} of sentcli export; choose another -o")
-        if added := [export.file for export in others if export.file]:
+        added = [export.file for export in others if export.file]
+        if added:
             raise InputError(
                 f"{folder} is the folder of a model, to which {added[0]} was added, and all of it would be replaced; "
                 "choose another -o, or --layout hub"
             )
 
     def _check_same(self, model: LoadedModel) -> None:
+        """Refuse to add a graph to the folder of another model, or one that is there already."""
         folder = self.folder
         if (folder / self.file).exists() and not self.overwrite:
             raise InputError(f"{folder / self.file} exists; use --overwrite to replace it, or another -o")
@@ -73,13 +73,15 @@ class Target:
         sources = [(export.source_sha256, export.source_config) for export in others]
         if has_weights(folder):
             sources.append((weight_digests(there), config_digest(there.config)))
-        made_of = (source_digests(spec), source_config(spec))
-        if made_of not in sources or not same_modules(there.modules, spec.modules):
+        own_source = (source_digests(spec), source_config(spec))
+        if own_source not in sources or not same_modules(there.modules, spec.modules):
             raise InputError(f"{folder} holds another model than {model.name}; choose another -o")
         for name, what in TOLD.items():
             if getattr(there, name) != getattr(spec, name):
                 raise InputError(f"{folder} holds a model of other {what} than {model.name}; choose another -o")
-        lengths = {export.max_length for export in others} or {self._length_without_exports(there, model)}
+        lengths = {export.max_length for export in others}
+        if not lengths:
+            lengths.add(self._length_without_exports(there, model))
         if lengths != {model.tokenizer.max_length}:
             stated = ", ".join(map(str, sorted(lengths)))
             raise InputError(
@@ -89,8 +91,11 @@ class Target:
 
     def _exports_of(self, there: EncoderSpec) -> list[Export]:
         """Return the exports in the folder of a model, but none of earlier weights."""
+        exports = exports_in(self.folder)
+        if not has_weights(self.folder):
+            return exports
         digest = model_digest(there)
-        return [e for e in exports_in(self.folder) if e.model_digest == digest or not has_weights(self.folder)]
+        return [export for export in exports if export.model_digest == digest]
 
     def _length_without_exports(self, there: EncoderSpec, model: LoadedModel) -> int:
         """Return the maximum length of a model whose tokenizer's files are written anew.
@@ -105,38 +110,29 @@ class Target:
             raise InputError(f"{self.folder} holds a model with another tokenizer than {model.name}; choose another -o")
         return own.max_length
 
-    def keep_others(self, made: Path) -> None:
+    def keep_others(self, new: Path) -> None:
         """Link what the model's folder holds into the one that replaces it, except what was made anew.
 
         Args:
-            made: the new folder, with the graph and the tokenizer's files.
+            new: the new folder, with the graph and the tokenizer's files.
 
         Raises:
             InputError: if its other exports have another tokenizer.json.
         """
         tokenizer = self.folder / "tokenizer.json"
         others = [export for export in exports_in(self.folder) if export.file != self.file]
-        if others and file_digest(tokenizer) != file_digest(made / tokenizer.name):
+        if others and file_digest(tokenizer) != file_digest(new / tokenizer.name):
             raise InputError(f"{tokenizer} is not what this model's export has now; export all again to another folder")
-        weights = str(weights_file(Path(self.file)))
-        replaced = {self.file, weights, facts_file(self.file), *TOKENIZER_FILES}
+        replaced = {self.file, str(weights_file(Path(self.file))), facts_file(self.file), *TOKENIZER_FILES}
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder)
-            target = made / name
+            target = new / name
             if path.is_dir() and not path.is_symlink():
                 target.mkdir(exist_ok=True)
             elif str(name) not in replaced or not target.exists():
-                _link(path, target)
+                link(path, target, follow_symlinks=False)
 
 
 def _without_length(tokenizer: TextTokenizer) -> dict[str, Any]:
     """Return what a tokenizer does, as tokenizer.json says it, but not how many tokens it keeps."""
     return {**json.loads(tokenizer.backend.to_str()), "truncation": None}
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where the disk has no such names."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)

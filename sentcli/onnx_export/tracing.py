@@ -29,17 +29,19 @@ class _Traced(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        layers = self.encoder.needs_hidden_states
-        output = self.encoder.backbone(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=layers, return_dict=True, **types
-        )
-        states = output.hidden_states if layers else ()
-        features = Features(output.last_hidden_state, attention_mask, ids=input_ids, hidden_states=states)
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if token_type_ids is not None:
+            inputs["token_type_ids"] = token_type_ids
+        needs_layers = self.encoder.needs_hidden_states
+        output = self.encoder.backbone(**inputs, output_hidden_states=needs_layers, return_dict=True)
+        layers = output.hidden_states if needs_layers else ()
+        features = Features(output.last_hidden_state, attention_mask, ids=input_ids, hidden_states=layers)
         for module in self.encoder.stack:
             features = module(features)
         assert features.sentence is not None
-        return (features.sentence, output.last_hidden_state) if self.tokens else (features.sentence,)
+        if self.tokens:
+            return features.sentence, output.last_hidden_state
+        return (features.sentence,)
 
 
 def trace(encoder: TorchEncoder, path: Path, *, token_types: bool, tokens: bool) -> None:
@@ -67,7 +69,7 @@ def trace(encoder: TorchEncoder, path: Path, *, token_types: bool, tokens: bool)
                 kwargs=inputs,
                 input_names=list(inputs),
                 output_names=[SENTENCES, TOKENS] if tokens else [SENTENCES],
-                dynamic_shapes={name: axes for name in inputs},
+                dynamic_shapes=dict.fromkeys(inputs, axes),
                 opset_version=20,
                 dynamo=True,
                 verbose=False,
@@ -126,9 +128,11 @@ def halve(source: Path, target: Path) -> None:
     graph = model.graph
     halves: dict[str, ir.Value] = {}
     for node in list(graph):
-        name = node.inputs[1].name if node.op_type == "MatMul" and node.inputs[1] is not None else None
-        weight = graph.initializers.get(name or "")
-        if name is None or weight is None or weight.const_value is None:
+        if node.op_type != "MatMul" or node.inputs[1] is None:
+            continue
+        name = node.inputs[1].name or ""
+        weight = graph.initializers.get(name)
+        if weight is None or weight.const_value is None:
             continue
         if name not in halves:
             array = weight.const_value.numpy().astype(np.float16)

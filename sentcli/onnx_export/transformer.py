@@ -80,9 +80,11 @@ FAMILIES = {
 def family_of(backbone: Any) -> Family | None:
     """Return the family of a backbone, or None if its graph has to be traced instead."""
     config = backbone.config
-    plain = getattr(config, "position_embedding_type", "absolute") == "absolute"
-    encoder = not getattr(config, "is_decoder", False)
-    return FAMILIES.get(config.model_type) if plain and encoder and activation_of(config) in ACTIVATIONS else None
+    is_absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
+    is_decoder = getattr(config, "is_decoder", False)
+    if not is_absolute or is_decoder or activation_of(config) not in ACTIVATIONS:
+        return None
+    return FAMILIES.get(config.model_type)
 
 
 def activation_of(config: Any) -> str:
@@ -120,8 +122,9 @@ def write(graph: Graph, backbone: Any, *, first_token_only: bool = False) -> Sta
 class _Writer:
     def __init__(self, graph: Graph, backbone: Any, family: Family) -> None:
         self.graph, self.backbone, self.family = graph, backbone, family
-        self.width = int(getattr(backbone.config, "hidden_size", None) or backbone.config.dim)
-        self.heads = int(getattr(backbone.config, "num_attention_heads", None) or backbone.config.n_heads)
+        config = backbone.config
+        self.width = int(getattr(config, "hidden_size", None) or config.dim)
+        self.heads = int(getattr(config, "num_attention_heads", None) or config.n_heads)
         ids = graph.inputs["input_ids"]
         self.mask = graph.cast(graph.inputs["attention_mask"], ir.DataType.INT32)
         self.batch, self.tokens = graph.size(ids, 0), graph.size(ids, 1)
@@ -135,10 +138,10 @@ class _Writer:
         states = [graph.reshape(state, self.cube)]
         layers = list(layer_list(self.backbone)[1])
         for number, layer in enumerate(layers):
-            last = number == len(layers) - 1
-            state = self.layer(state, f"layer.{number}", layer, bias, first_only=first_token_only and last)
-            shape = graph.op("Concat", self.batch, graph.integers(1, self.width), axis=0)
-            states.append(graph.reshape(state, shape if first_token_only and last else self.cube))
+            first_only = first_token_only and number == len(layers) - 1
+            state = self.layer(state, f"layer.{number}", layer, bias, first_only=first_only)
+            first_shape = graph.op("Concat", self.batch, graph.integers(1, self.width), axis=0)
+            states.append(graph.reshape(state, first_shape if first_only else self.cube))
         assert len(layers) == depth(self.backbone)
         return States(states[-1], graph.inputs["attention_mask"], states)
 
@@ -149,9 +152,9 @@ class _Writer:
         words = graph.lookup("embeddings.words", array_of(parts.word_embeddings.weight), ids)
         positions = array_of(parts.position_embeddings.weight)
         types: Any = getattr(parts, "token_type_embeddings", None)
-        typed = "token_type_ids" in graph.inputs and types is not None
-        if types is not None and not typed:  # a single text is of type 0 throughout
+        if types is not None and "token_type_ids" not in graph.inputs:  # a single text is of type 0 throughout
             positions = positions + array_of(types.weight)[0]
+            types = None
         table = graph.weight("embeddings.positions", positions)  # small, so always in fp32
         if self.family.positions_after_padding:
             places = self.positions_after_padding(ids, int(parts.word_embeddings.padding_idx))
@@ -159,15 +162,18 @@ class _Writer:
         else:
             placed = graph.op("Slice", table, graph.integers(0), self.tokens, graph.integers(0))
         total = graph.op("Add", words, placed)
-        if typed and types is not None:
+        if types is not None:
             kinds = graph.weight("embeddings.types", array_of(types.weight))
             total = graph.op("Add", total, graph.op("Gather", kinds, graph.inputs["token_type_ids"]))
         narrow = graph.integers(-1, int(parts.word_embeddings.weight.shape[1]))
         state = graph.layer_norm("embeddings.norm", graph.reshape(total, narrow), parts.LayerNorm)
         project = getattr(self.backbone, "embeddings_project", None)  # ELECTRA's small models
-        return state if project is None else graph.wide(self.linear("embeddings.project", state, project))
+        if project is None:
+            return state
+        return graph.wide(self.linear("embeddings.project", state, project))
 
     def positions_after_padding(self, ids: Value, padding: int) -> Value:
+        """Return the position of each token ``[batch, tokens]``, counted from the padding id on."""
         graph = self.graph
         real = graph.op("Not", graph.op("Equal", ids, graph.integer(padding)))
         real = graph.cast(real, ir.DataType.INT64)
@@ -184,25 +190,31 @@ class _Writer:
         distances = torch.arange(-reach + 1, reach)
         buckets = encoder.relative_position_bucket(distances[None], num_buckets=table.weight.shape[0])[0]
         by_distance = graph.weight("position_bias", array_of(table.weight[buckets]))  # [2 * reach - 1, heads]
-        places = graph.op("Range", graph.integer(0), self.scalar(self.tokens), graph.integer(1))
-        to = graph.op("Unsqueeze", places, graph.integers(0))
-        distance = graph.op("Sub", to, graph.op("Unsqueeze", places, graph.integers(1)))
-        biases = graph.op("Gather", by_distance, graph.op("Add", distance, graph.integer(reach - 1)))
-        return graph.op("Unsqueeze", graph.op("Transpose", biases, perm=[2, 0, 1]), graph.integers(0))
+        start = graph.integer(0)
+        token_count = graph.op("Squeeze", self.tokens, graph.integers(0))
+        places = graph.op("Range", start, token_count, graph.integer(1))
+        key_places = graph.op("Unsqueeze", places, graph.integers(0))
+        query_places = graph.op("Unsqueeze", places, graph.integers(1))
+        distance = graph.op("Sub", key_places, query_places)
+        row = graph.op("Add", distance, graph.integer(reach - 1))
+        biases = graph.op("Gather", by_distance, row)
+        by_head = graph.op("Transpose", biases, perm=[2, 0, 1])
+        return graph.op("Unsqueeze", by_head, graph.integers(0))
 
     def layer(self, state: Value, name: str, layer: Any, bias: Value | None, *, first_only: bool) -> Value:
         """Return a layer's output ``[rows, d]``, or ``[batch, d]`` of position 0."""
         graph, family = self.graph, self.family
-        attending, queries = state, self.cube
+        attending, query_shape = state, self.cube
         if first_only:
             cube = graph.reshape(state, self.cube)
             attending = graph.op("Gather", cube, graph.integer(0), axis=1)
-            queries = graph.op("Concat", self.batch, graph.integers(1, self.width), axis=0)
+            query_shape = graph.op("Concat", self.batch, graph.integers(1, self.width), axis=0)
             if bias is not None:
                 bias = graph.op("Slice", bias, graph.integers(0), graph.integers(1), graph.integers(2))
         project = partial(self.part, layer, name)
-        query = graph.reshape(project(family.query, attending), queries)
-        key, value = (graph.reshape(project(part, state), self.cube) for part in (family.key, family.value))
+        query = graph.reshape(project(family.query, attending), query_shape)
+        key = graph.reshape(project(family.key, state), self.cube)
+        value = graph.reshape(project(family.value, state), self.cube)
         context = graph.attention(query, key, value, self.mask, bias, self.heads)
         mixed = project(family.output, graph.reshape(context, self.rows))
         state = self.add_and_norm(mixed, attending, layer, name, family.attention_norm)
@@ -210,23 +222,25 @@ class _Writer:
         return self.add_and_norm(project(family.down, inner), state, layer, name, family.norm)
 
     def part(self, layer: Any, name: str, path: str, value: Value) -> Value:
+        """Apply the linear layer at a path inside of a layer."""
         return self.linear(f"{name}.{path}", value, layer.get_submodule(path))
 
     def linear(self, name: str, value: Value, module: Any) -> Value:
+        """Apply a linear module of torch."""
         bias: Array | None = None if module.bias is None else array_of(module.bias)
         return self.graph.linear(name, value, array_of(module.weight), bias)
 
     def add_and_norm(self, value: Value, skip: Value, layer: Any, name: str, path: str) -> Value:
+        """Return the sum of a value and what goes around its block, normalised: ``[rows, d]`` in float32."""
         total = self.graph.op("Add", self.graph.wide(value), skip)
         return self.graph.layer_norm(f"{name}.{path}", total, layer.get_submodule(path))
 
     def activation(self, value: Value) -> Value:
-        kind, graph = activation_of(self.backbone.config), self.graph
+        graph, kind = self.graph, activation_of(self.backbone.config)
         if kind == "relu":
             return graph.op("Relu", value)
         if kind in ("silu", "swish"):
             return graph.op("Mul", value, graph.op("Sigmoid", value))
-        return graph.op("Gelu", value, **({} if kind == "gelu" else {"approximate": "tanh"}))
-
-    def scalar(self, size: Value) -> Value:
-        return self.graph.op("Squeeze", size, self.graph.integers(0))
+        if kind == "gelu":
+            return graph.op("Gelu", value)
+        return graph.op("Gelu", value, approximate="tanh")

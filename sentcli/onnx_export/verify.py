@@ -17,6 +17,8 @@ from sentcli.zoo import models_folder
 
 Scorer = Callable[[LoadedModel], dict[str, float]]
 """Scores a model on STS-B: Spearman's correlation times 100 by split, of which ``dev`` is one."""
+MIXED_TOKENS = 8192
+"""The token budget of batches in which short texts are padded to the length of long ones."""
 SHORTEST = ("", " ", "a", "?", "\U0001f642", "你好", "Straße", "don't stop")
 
 
@@ -69,9 +71,12 @@ def texts_of_all_lengths(max_tokens: int) -> list[str]:
     while length < max_tokens:
         lengths.append(int(length))
         length = max(length + 1, length * 1.15)
-    starts = [(7 * i) % len(words) for i in range(len(lengths))]
-    pieces = [" ".join((words[start:] + words)[:n]) for start, n in zip(starts, lengths, strict=True)]
-    return list(dict.fromkeys([*SHORTEST, *lines, *pieces, " ".join(words[: max_tokens + 10])]))
+    texts = [*SHORTEST, *lines]
+    for number, count in enumerate(lengths):
+        start = 7 * number % len(words)
+        texts.append(" ".join((words[start:] + words)[:count]))
+    texts.append(" ".join(words[: max_tokens + 10]))
+    return list(dict.fromkeys(texts))
 
 
 def longest_tried(model: LoadedModel) -> int:
@@ -89,7 +94,7 @@ def texts_for(model: LoadedModel) -> list[str]:
     if not model.spec.scores_pairs:
         return texts_of_all_lengths(limit)
     texts = texts_of_all_lengths(limit // 2)
-    pairs = []
+    pairs: list[str] = []
     for number, text in enumerate(texts):
         partners = text, text[: len(text) // 2], texts[number - 1], texts[number - 7]
         pairs.append(pair_text(text, partners[number % 4]))
@@ -120,8 +125,14 @@ def comparable(model: LoadedModel, vectors: Vectors, precision: str) -> Vectors:
     from scipy.stats import rankdata
 
     scores = vectors[:, 0].astype(np.float64)
-    row = rankdata(scores) if precision == "int8" else scores
-    return np.asarray(row - row.mean(), np.float32)[None]
+    if precision == "int8":
+        scores = rankdata(scores)
+    return np.asarray(scores - scores.mean(), np.float32)[None]
+
+
+def compared(model: LoadedModel, expected: Vectors, vectors: Vectors, precision: str) -> tuple[float, float, float]:
+    """Return the `agreement` of what a model and its export make of the same texts, as `comparable` has it."""
+    return agreement(comparable(model, expected, precision), comparable(model, vectors, precision))
 
 
 def compare(
@@ -143,23 +154,21 @@ def compare(
     results = [encode(export, texts)]
     # the activations of int8 are quantised for each batch, so that padding changes the vectors a little
     if precision != "int8":
-        # The token budget of batches in which short texts are padded to the length of long ones
-        results.append(encode(export, texts, 8192))
+        results.append(encode(export, texts, MIXED_TOKENS))
     difference = max(float(np.abs(expected - vectors).max()) for vectors in results)
-    own = comparable(export, expected, precision)
-    agreements = (agreement(own, comparable(export, vectors, precision)) for vectors in results)
-    _, least, means = zip(*agreements, strict=True)
-    lowest, mean = min(least), min(means)
-    limit, measure = TOLERANCES[precision], "correlation" if export.spec.scores_pairs else "cosine"
-    complaints = []
+    agreements = [compared(export, expected, vectors, precision) for vectors in results]
+    lowest = min(least for _, least, _ in agreements)
+    mean = min(mean for _, _, mean in agreements)
+    limit = TOLERANCES[precision]
+    measure = "correlation" if export.spec.scores_pairs else "cosine"
+    complaints: list[str] = []  # the conditions are written so that NaN is one
     if not lowest >= limit.min_cosine:
         complaints.append(f"the least {measure} is {lowest:.6f}, wanted {limit.min_cosine}")
     if not mean >= limit.mean_cosine:
         complaints.append(f"the mean {measure} is {mean:.6f}, wanted {limit.mean_cosine}")
     if sts_b is not None and not -sts_b["dev"]["change"] <= limit.score_drop:
-        complaints.append(
-            f"STS-B dev changes by {sts_b['dev']['change']:+.2f}, wanted no less than -{limit.score_drop}"
-        )
+        change = sts_b["dev"]["change"]
+        complaints.append(f"STS-B dev changes by {change:+.2f}, wanted no less than -{limit.score_drop}")
     longest = int(export.tokenizer(texts).lengths.max())
     passed = not complaints
     return Verification(len(texts), longest, difference, lowest, mean, sts_b, passed, "; ".join(complaints))

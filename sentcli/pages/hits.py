@@ -1,13 +1,18 @@
-"""The hits of a query on the console, several ways of searching side by side."""
+"""The hits of queries on the console, several ways of searching side by side, and in a file."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
-from sentcli.console import safe
+from sentcli.console import escaped, safe
+from sentcli.io.atomic import replacing
 from sentcli.redaction import without_secrets
 
 if TYPE_CHECKING:
@@ -92,3 +97,36 @@ def _beginning(text: str) -> str:
     if len(text) > 300:
         text = f"{text[:300].rstrip()} [...]"
     return safe(text)
+
+
+def hits_json(query: tuple[str | None, str], way: str | None, hits: Sequence[Hit]) -> dict[str, Any]:
+    """Return the entry of the JSON of a query, with the way of searching where there are several."""
+    key, text = query
+    line: dict[str, Any] = {}
+    if key is not None:
+        line["id"] = key
+    line["query"] = text
+    if way is not None:
+        line["search"] = way
+    line["hits"] = [hit.to_dict() for hit in hits]
+    return line
+
+
+def write_lines(file: TextIO, lines: Iterable[dict[str, Any]], *, escape: bool) -> None:
+    """Write entries as JSON Lines; for a terminal, characters that would act on it are escaped."""
+    for line in lines:
+        text = json.dumps(line, ensure_ascii=False, default=str) + "\n"
+        file.write(escaped(text) if escape else text)
+
+
+@contextmanager
+def hits_file(target: str | None) -> Iterator[TextIO | None]:
+    """Open the file of ``--hits``, if there is one; it appears when it is complete."""
+    if target is None:
+        yield None
+    elif target == "-":
+        yield sys.stdout
+        sys.stdout.flush()
+    else:
+        with replacing(Path(target)) as temporary, temporary.open("w", encoding="utf-8") as handle:
+            yield handle

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sentcli.pages.write import asset, digest, made_safe, script_data, templates
 
 if TYPE_CHECKING:
-    from sentcli.testset.judging import Pooled
+    from sentcli.testset.judging import PooledQuery
 
 GRADE_NAMES = ("not relevant", "partly", "answers it")
 """The names of the grades 0, 1 and 2."""
 
 
-def write_judging_page(target: Path, title: str, pool: Sequence[Pooled], command: str) -> None:
+def write_judging_page(target: Path, title: str, pool: Sequence[PooledQuery], command: str) -> None:
     """Write an HTML file with a choice of grades for each document, which gives the judgements as a file.
 
     It needs no network, keeps what was judged in the browser, and names no model.

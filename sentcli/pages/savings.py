@@ -146,7 +146,7 @@ def compare_variants(
     comparisons = {}
     for model in models:
         for name, data in sets.items():
-            comparisons[model.name, name] = variants.compare(model, data, name, grid, allow)
+            comparisons[model.name, name] = variants.score_variants(model, data, name, grid, allow)
     for (model_name, name), comparison in comparisons.items():
         score = comparison.value(comparison.variants[0])
         if allow >= score:

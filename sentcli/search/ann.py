@@ -76,7 +76,8 @@ class FaissRecipe:
 
 def clusters_of(rows: int) -> int:
     """Return the number of clusters of an inverted file over so many rows."""
-    return max(min(2 ** round(math.log2(4 * math.sqrt(max(rows, 1)))), rows // LEAST), 1)
+    usual = 2 ** round(math.log2(4 * math.sqrt(max(rows, 1))))
+    return max(min(usual, rows // LEAST), 1)
 
 
 def product_code(rows: int, dimension: int) -> tuple[int, int]:
@@ -88,7 +89,8 @@ def product_code(rows: int, dimension: int) -> tuple[int, int]:
     bits = min(max(rows // LEAST, 1).bit_length() - 1, 8)  # 256 codes where there are rows to learn them
     if bits < 4:
         raise InputError(f"ivfpq needs at least {LEAST * 16} rows, there are {rows}: flat is exact and fast enough")
-    return max(m for m in range(1, max(dimension // 8, 1) + 1) if dimension % m == 0), bits
+    divisors = [parts for parts in range(1, max(dimension // 8, 1) + 1) if dimension % parts == 0]
+    return max(divisors), bits
 
 
 def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
@@ -210,10 +212,15 @@ class FaissIndex:
         faiss = require_faiss()
         index = self.index
         while isinstance(index, (faiss.IndexPreTransform, faiss.IndexIDMap, faiss.IndexRefine)):
-            index = faiss.downcast_index(index.base_index if isinstance(index, faiss.IndexRefine) else index.index)
+            inner = index.base_index if isinstance(index, faiss.IndexRefine) else index.index
+            index = faiss.downcast_index(inner)
         if isinstance(index, faiss.IndexIVF):
-            return [{"nprobe": n} for n in (*(n for n in EFFORTS["nprobe"] if n < index.nlist), int(index.nlist))]
-        return [{"efSearch": n} for n in EFFORTS["efSearch"]] if isinstance(index, faiss.IndexHNSW) else [{}]
+            clusters = int(index.nlist)
+            probes = [number for number in EFFORTS["nprobe"] if number < clusters]
+            return [{"nprobe": number} for number in [*probes, clusters]]
+        if isinstance(index, faiss.IndexHNSW):
+            return [{"efSearch": number} for number in EFFORTS["efSearch"]]
+        return [{}]
 
     @property
     def row_bytes(self) -> int:
@@ -221,7 +228,8 @@ class FaissIndex:
         if self.on_cpu is not None:
             return self.on_cpu.row_bytes
         faiss = require_faiss()
-        if (inverted := faiss.try_extract_index_ivf(self.index)) is not None:
+        inverted = faiss.try_extract_index_ivf(self.index)
+        if inverted is not None:
             return int(inverted.code_size) + 8
         if isinstance(self.index, faiss.IndexFlatCodes):
             return int(self.index.code_size)
@@ -350,9 +358,9 @@ class FaissIndex:
         if self.on_cpu is not None and (most > MOST_ON_GPU or mask is not None):
             return self.on_cpu.search(queries, k, mask)
         k = min(k, len(self))
-        wanted = (
-            {"params": _parameters(self.index, mask, k)} if mask is not None or _needs_effort(self.index, k) else {}
-        )
+        wanted = {}
+        if mask is not None or _needs_effort(self.index, k):
+            wanted["params"] = _parameters(self.index, mask, k)
         heal()
         with faiss_errors("faiss cannot search: {why}", SentcliError):
             scores, positions = self.index.search(prepared(queries, self.similarity), k, **wanted)
@@ -386,7 +394,9 @@ def _parameters(index: Any, mask: Mask | None, k: int) -> Any:
     if isinstance(index, faiss.IndexRefine):
         inner = _parameters(index.base_index, mask, k)
         return faiss.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
-    selector = {} if mask is None else {"sel": faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))}
+    selector = {}
+    if mask is not None:
+        selector["sel"] = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
     if isinstance(index, faiss.IndexIVF):
         return faiss.SearchParametersIVF(**selector, nprobe=index.nprobe)
     if isinstance(index, faiss.IndexHNSW):

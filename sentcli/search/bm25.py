@@ -106,9 +106,10 @@ class BM25:
             raise InputError(f"BM25 with k1 {k1} and b {b}: k1 must be 0 or more, and b lie between 0 and 1")
         words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **_analysis(language))
         order = sorted(words.vocab)  # its stems are numbered as a set has them, which differs from process to process
-        number = {words.vocab[word]: i for i, word in enumerate(order)}
-        ids = [[number[i] for i in document] for document in words.ids]
-        words = words._replace(ids=ids, vocab={word: i for i, word in enumerate(order)})
+        vocabulary = {word: number for number, word in enumerate(order)}
+        number_of = {words.vocab[word]: number for word, number in vocabulary.items()}
+        ids = [list(map(number_of.__getitem__, document)) for document in words.ids]
+        words = words._replace(ids=ids, vocab=vocabulary)
         index = None
         if words.vocab:
             index = require_bm25s().BM25(k1=k1, b=b, method="lucene", backend="numpy")

@@ -92,7 +92,12 @@ class Condition:
 
 def tests(tree: Tree) -> list[Test]:
     """Return all tests of a tree, from left to right."""
-    return [tree] if isinstance(tree, Test) else [test for part in tree.parts for test in tests(part)]
+    if isinstance(tree, Test):
+        return [tree]
+    below: list[Test] = []
+    for part in tree.parts:
+        below += tests(part)
+    return below
 
 
 def _unreadable(why: str) -> InputError:
@@ -127,7 +132,8 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
         raise InputError("--where: the condition is nested too deeply") from error
     if _depth(tree) > MOST_LEVELS:
         raise InputError("--where: the condition is nested too deeply")
-    if (count := len(tests(tree))) > MOST_TESTS:
+    count = len(tests(tree))
+    if count > MOST_TESTS:
         raise InputError(
             f"--where: {count:,} tests, of {MOST_TESTS:,} at most: give the values of a column in IN (...)"
         )
@@ -135,7 +141,9 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
 
 
 def _depth(tree: Tree) -> int:
-    return 1 + max((_depth(part) for part in tree.parts), default=0) if isinstance(tree, (All, Either)) else 0
+    if isinstance(tree, Test):
+        return 0
+    return 1 + max(map(_depth, tree.parts), default=0)
 
 
 def check_column(name: str, schema: Mapping[str, Any], corpus: str, option: str) -> None:
@@ -155,7 +163,9 @@ def _unquoted(text: str, schema: Mapping[str, Any]) -> str:
 
     words = [name for name in schema if name.upper() in Tokenizer.KEYWORDS]
     meant = [f'"{name}"' for name in words if re.search(rf'(?<!["\w]){re.escape(name)}(?!["\w])', text)]
-    return f"; SQL has such a word itself, so the column stands in double quotes: {', '.join(meant)}" if meant else ""
+    if not meant:
+        return ""
+    return f"; SQL has such a word itself, so the column stands in double quotes: {', '.join(meant)}"
 
 
 def _place(error: Exception) -> str:
@@ -262,19 +272,24 @@ class _Reader:
         exp, kind, sign = self.exp, self.kind(column), 1
         if type(node) is exp.Neg:
             node, sign = node.this, -1
-        is_text = type(node) is exp.Literal and node.is_string and sign == 1
-        is_number = type(node) is exp.Literal and not node.is_string
+        is_literal = type(node) is exp.Literal
+        is_text = is_literal and node.is_string and sign == 1
+        is_number = is_literal and not node.is_string
         is_bool = type(node) is exp.Boolean and sign == 1
         if not (is_text or is_number or is_bool):
             self.refuse(node, f"is no number, text in single quotes, true or false: it takes {ALLOWED}")
-        if not {"int": is_number, "float": is_number, "bool": is_bool}.get(kind, is_text):
+        fits = {"int": is_number, "float": is_number, "bool": is_bool}
+        if not fits.get(kind, is_text):
             wanted = {"int": "a number", "float": "a number", "bool": "true or false", TEXT: "a text"}
             self.refuse(node, f"does not compare with {column}, which is {kind}: write {wanted.get(kind, 'a date')}")
         if is_bool:
             return bool(node.this)
-        if is_number:
-            return sign * (float(self.number(node)) if kind == "float" else self.number(node))
-        return node.this if kind == TEXT else self.time(node, column, kind)
+        if is_text:
+            return node.this if kind == TEXT else self.time(node, column, kind)
+        number = self.number(node)
+        if kind == "float":
+            number = float(number)  # before its sign, so that -0 is -0.0
+        return sign * number
 
     def number(self, node: Any) -> int | float:
         """Return a number; whole ones stay whole, so that none of their digits is lost."""
@@ -295,8 +310,9 @@ class _Reader:
                 return datetime.date.fromisoformat(node.this)
             value = datetime.datetime.fromisoformat(node.this)
             if kind == "timestamp-utc":
-                is_local = value.tzinfo is None
-                return value.replace(tzinfo=datetime.UTC) if is_local else value.astimezone(datetime.UTC)
+                if value.tzinfo is None:
+                    return value.replace(tzinfo=datetime.UTC)
+                return value.astimezone(datetime.UTC)
         except (ValueError, OverflowError):
             example = "'2024-01-31'" if kind == "date" else "'2024-01-31' or '2024-01-31 18:30:00'"
             self.refuse(node, f"is no {kind}, as {column} is: write {example}")
@@ -337,12 +353,14 @@ def _test(test: Test, column: Any) -> Any:
         case "null":
             return column.is_valid() if test.negated else column.is_null()
         case "in":
-            zeros = (0.0, -0.0) if test.kind == "float" and 0 in test.value else ()  # Arrow looks for the same bits
-            within = pc.is_in(column.cast(kind), value_set=pa.array([*test.value, *zeros], kind))
+            values = list(test.value)
+            if test.kind == "float" and 0 in values:
+                values += [0.0, -0.0]  # Arrow looks for the same bits
+            within = pc.is_in(column.cast(kind), value_set=pa.array(values, kind))
             return pc.and_(column.is_valid(), pc.invert(within)) if test.negated else within
         case "like":
             signs = {"%": ".*", "_": "."}  # `match_like` of Arrow does not find an empty text by %
-            pattern = rf"\A(?s:{''.join(signs.get(letter) or re.escape(letter) for letter in test.value)})\z"
-            like = pc.match_substring_regex(column, pattern)
+            letters = [signs.get(letter) or re.escape(letter) for letter in test.value]
+            like = pc.match_substring_regex(column, rf"\A(?s:{''.join(letters)})\z")
             return pc.invert(like) if test.negated else like
     return pc.call_function(COMPUTE[test.operator], [column, pa.scalar(test.value, kind)])

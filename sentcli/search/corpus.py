@@ -17,7 +17,7 @@ from sentcli.io.forms import finite
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.fusion import depth, fuse
-from sentcli.search.options import CorpusOptions, SearchOptions, Way
+from sentcli.search.options import CorpusOptions, SearchMode, SearchOptions
 from sentcli.search.rows import Document
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Corpus(Protocol):
         """The Arrow types of all columns by name, with id and text."""
 
     @property
-    def deepest(self) -> int:
+    def max_top_k(self) -> int:
         """The largest number of hits that a query can have."""
 
     def __len__(self) -> int:
@@ -111,27 +111,27 @@ class Hit:
 
 
 def search(
-    corpus: Corpus, way: Way, queries: Sequence[str], vectors: Vectors | None, k: int, dense_weight: float = 0.5
+    corpus: Corpus, mode: SearchMode, queries: Sequence[str], vectors: Vectors | None, k: int, dense_weight: float = 0.5
 ) -> list[list[Hit]]:
     """Return the best hits of each query, at most `k`.
 
     Args:
         corpus: one that `Corpus.prepare` returned.
-        way: one of `options.WAYS`.
+        mode: one of `options.SEARCH_MODES`.
         queries: the texts of the queries.
         vectors: the vectors of the queries ``[queries, dim]``; not needed for ``bm25``.
         k: the number of hits of each query.
         dense_weight: the share of the dense score in ``weighted``.
     """
-    candidates = min(depth([way], k), corpus.deepest)
+    candidates = min(depth([mode], k), corpus.max_top_k)
     hits = dense = by_words = Neighbours.none(len(queries))
-    if way != "bm25":
+    if mode != "bm25":
         assert vectors is not None
         hits = dense = corpus.nearest(vectors, candidates)
-    if way != "dense":
+    if mode != "dense":
         hits = by_words = corpus.by_words(queries, candidates)
-    if way in ("rrf", "weighted"):
-        hits = fuse(way, dense, by_words, k, dense_weight)
+    if mode in ("rrf", "weighted"):
+        hits = fuse(mode, dense, by_words, k, dense_weight)
     rows = corpus.take(np.unique(hits.positions[hits.positions >= 0]).tolist())  # a row may be a hit of several queries
     ranked = []
     for positions, scores in zip(hits.positions.tolist(), hits.scores.tolist(), strict=True):

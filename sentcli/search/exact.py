@@ -110,7 +110,7 @@ def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vector
     return np.ascontiguousarray(wide)
 
 
-class Comparable(ABC):
+class VectorSource(ABC):
     """Vectors ``[n, dim]`` that are read where they are: the rows of some positions, or all of them block by block."""
 
     @property
@@ -155,7 +155,7 @@ class Comparable(ABC):
         return Neighbours(positions, scores)
 
 
-class Blocks(Comparable):
+class Blocks(VectorSource):
     """Vectors ``[n, dim]`` in several arrays, one after the other.
 
     Args:

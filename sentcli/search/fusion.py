@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.search.exact import Neighbours
-from sentcli.search.options import Way
+from sentcli.search.options import SearchMode
 
 CONSTANT = 60
 """The constant of reciprocal rank fusion that Cormack, Clarke and Buettcher use."""
@@ -37,8 +37,11 @@ def reciprocal_rank(parts: Sequence[Neighbours], k: int, *, constant: float = CO
     Raises:
         ValueError: if the lists are of different numbers of queries.
     """
-    ranks = (np.maximum(np.cumsum(part.positions >= 0, axis=1), 1) for part in parts)
-    return _sum([(part, 1 / (constant + of_part)) for part, of_part in zip(parts, ranks, strict=True)], k)
+    scored = []
+    for part in parts:
+        ranks = np.maximum(np.cumsum(part.positions >= 0, axis=1), 1)
+        scored.append((part, 1 / (constant + ranks)))
+    return _sum(scored, k)
 
 
 def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> Neighbours:
@@ -58,7 +61,8 @@ def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> N
     Raises:
         ValueError: if the lists are of different numbers of queries, or not as many as the weights.
     """
-    return _sum([(part, weight * _scaled(part)) for part, weight in zip(parts, weights, strict=True)], k)
+    scored = [(part, weight * _scaled(part)) for part, weight in zip(parts, weights, strict=True)]
+    return _sum(scored, k)
 
 
 def _scaled(part: Neighbours) -> Floats:
@@ -76,7 +80,8 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
     positions = np.concatenate([part.positions for part, _ in parts], axis=1)
     added = np.concatenate([scores for _, scores in parts], axis=1)
     order = np.argsort(positions, axis=1, kind="stable")  # equal rows become neighbours, in the order of the lists
-    positions, added = np.take_along_axis(positions, order, 1), np.take_along_axis(added, order, 1)
+    positions = np.take_along_axis(positions, order, 1)
+    added = np.take_along_axis(added, order, 1)
     sums = added.copy()
     first = np.ones(positions.shape, bool)
     first[:, 1:] = positions[:, 1:] != positions[:, :-1]
@@ -84,31 +89,32 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
         same = positions[:, offset:] == positions[:, :-offset]
         sums[:, :-offset] += np.where(same, added[:, offset:], 0)
     # sums are compared in float32, so that the order of a float64 summation does not decide between equal ones
-    sums = np.where(first & (positions >= 0), sums, -np.inf).astype(np.float32)
+    is_counted = first & (positions >= 0)
+    sums = np.where(is_counted, sums, -np.inf).astype(np.float32)
     best = np.argsort(-sums, axis=1, kind="stable")[:, :k]  # stable: equal sums stay in the order of their rows
     sums = np.take_along_axis(sums, best, 1)
+    rows = np.take_along_axis(positions, best, 1)
     is_row = np.isfinite(sums)
-    rows = np.where(is_row, np.take_along_axis(positions, best, 1), -1)
-    return Neighbours(rows, np.where(is_row, sums, np.float32(0)))
+    return Neighbours(np.where(is_row, rows, -1), np.where(is_row, sums, np.float32(0)))
 
 
-def depth(ways: list[Way] | tuple[Way, ...], k: int) -> int:
+def depth(modes: list[SearchMode] | tuple[SearchMode, ...], k: int) -> int:
     """Return how many hits each list has to have so that these ways give `k` hits."""
-    return max(k, FUSED) if {"rrf", "weighted"} & set(ways) else k
+    return max(k, FUSED) if {"rrf", "weighted"} & set(modes) else k
 
 
-def fuse(way: Way, dense: Neighbours, by_words: Neighbours, k: int, dense_weight: float) -> Neighbours:
+def fuse(mode: SearchMode, dense: Neighbours, by_words: Neighbours, k: int, dense_weight: float) -> Neighbours:
     """Return the `k` best of both lists, ``rrf`` or ``weighted``; see `reciprocal_rank` and `weighted`."""
     parts = [dense, by_words]
-    if way == "rrf":
+    if mode == "rrf":
         return reciprocal_rank(parts, k)
     return weighted(parts, [dense_weight, 1 - dense_weight], k)
 
 
-def protocol(way: Way, k: int, dense_weight: float) -> dict[str, Any]:
+def protocol(mode: SearchMode, k: int, dense_weight: float) -> dict[str, Any]:
     """Return the choices that change the scores of a fusion, for protocols; nothing for ``dense`` and ``bm25``."""
-    if way == "rrf":
+    if mode == "rrf":
         return {"rank_constant": CONSTANT, "fused": max(k, FUSED)}
-    if way == "weighted":
+    if mode == "weighted":
         return {"dense_weight": dense_weight, "fused": max(k, FUSED)}
     return {}

@@ -25,8 +25,9 @@ from sentcli.search import ann
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_border import check_room, require_faiss
+from sentcli.search.index_files import INDEX_FILE, TRAINED, IndexFile, IndexManifest, read_part
 from sentcli.search.recall import TARGET, sample, tune
-from sentcli.search.store import INDEX_FILE, TRAINED, IndexFile, IndexManifest, Store, read_part
+from sentcli.search.vector_directory import VectorDirectory
 
 FILE_BYTES = 2**32
 """The approximate size of one file of an index."""
@@ -77,7 +78,7 @@ class IndexRequest:
 
 
 def fill_file(
-    store: Store,
+    store: VectorDirectory,
     place: Path,
     manifest: IndexManifest,
     span: FileSpan,
@@ -116,14 +117,14 @@ def _fill_in_worker(_: None, span: FileSpan, folder: Path, place: Path, manifest
     """Build one file in a worker of a cluster, which has to see the folder of the vectors."""
     require_faiss().omp_set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     try:
-        return fill_file(Store.open(folder), place, manifest, span, lambda rows: None)
+        return fill_file(VectorDirectory.open(folder), place, manifest, span, lambda rows: None)
     except OSError as error:
         shared = "all nodes have to see the vectors under the same path"
         raise SentcliError(f"node {socket.gethostname()}: {error}; {shared}") from None
 
 
 def build(
-    store: Store,
+    store: VectorDirectory,
     request: IndexRequest,
     progress: Callable[[int], None],
     step: Callable[[str], None],
@@ -162,13 +163,13 @@ def build(
     return manifest, manifest.rows
 
 
-def _places(store: Store, recipe: FaissRecipe) -> tuple[Path, Path]:
+def _places(store: VectorDirectory, recipe: FaissRecipe) -> tuple[Path, Path]:
     """Return the folder of an index, and the one in which it is built."""
     place = store.place(recipe.name)
     return place, place.with_name(f".{recipe.name}.building")
 
 
-def rows_so_far(store: Store, request: IndexRequest) -> dict[str, int]:
+def rows_so_far(store: VectorDirectory, request: IndexRequest) -> dict[str, int]:
     """Return how many rows the whole files of an unfinished index have and will have; nothing if there are none."""
     rows = len(store.blocks)
     place, work = _places(store, ann.recipe(request.kind, rows, store.dimension))
@@ -197,7 +198,7 @@ def check_recipe(
 class _IndexBuild:
     """The building of one index."""
 
-    store: Store
+    store: VectorDirectory
     request: IndexRequest
     recipe: FaissRecipe
     progress: Callable[[int], None]
@@ -291,7 +292,8 @@ class _IndexBuild:
             )
         else:
             made = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
-        kept = [file for file in manifest.files if file not in [span.grown for span in spans]]
+        replaced = [span.grown for span in spans]
+        kept = [file for file in manifest.files if file not in replaced]
         for file, span in zip(made, spans, strict=True):
             if self.pool is not None:
                 self.progress(file.rows - (span.grown.rows if span.grown else 0))

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError, nearest
+from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
-from sentcli.io.readers import Block
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
@@ -262,7 +262,9 @@ class MilvusCollection:
                 return
             yield batch
             limit = _rows_of(REQUEST_BYTES, batch)
-            remaining = " and ".join([after_id(batch[-1][ID]), *([f"({condition})"] if condition else [])])
+            remaining = after_id(batch[-1][ID])
+            if condition:
+                remaining += f" and ({condition})"
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
@@ -281,13 +283,14 @@ class MilvusCollection:
             k: the number of rows.
             condition: one of `filter_of`.
         """
-        efforts = {name: max(value, k) if name == "ef" else value for name, value in self.record.efforts.items()}
+        efforts = dict(self.record.efforts)
+        if "ef" in efforts:
+            efforts["ef"] = max(efforts["ef"], k)  # a graph finds no more rows than it looks at
         return self._search(VECTORS, list(vectors), k, condition, {"params": efforts})
 
     def by_words(self, queries: Sequence[str], k: int, condition: str = "") -> list[list[tuple[str, float]]]:
         """Return the ids and BM25 scores of the best `k` rows of each query."""
-        found = self._search(WORDS, list(queries), k, condition, {})
-        return [[(key, abs(score)) for key, score in hits] for hits in found]  # Lite gives them with a minus
+        return self._search(WORDS, list(queries), k, condition, {})
 
     def _search(
         self, field_name: str, queries: list[Any], k: int, condition: str, parameters: dict[str, Any]
@@ -304,7 +307,8 @@ class MilvusCollection:
                     output_fields=[ID],
                     search_params=parameters,
                 )
-            found += [[(hit[ID], float(hit["distance"])) for hit in hits] for hits in answer]
+            for hits in answer:
+                found.append([(hit[ID], _score(hit, field_name)) for hit in hits])
         return found
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -333,8 +337,19 @@ class MilvusCollection:
 
 def _rows_of(size: int, batch: Sequence[dict[str, Any]]) -> int:
     """Return how many rows like those of a batch have about so many bytes, within what Milvus allows."""
-    of_batch = sum(4 * len(value) if isinstance(value, str | list) else 8 for row in batch for value in row.values())
+    of_batch = sum(map(_bytes_of, batch))
     return min(MOST_ROWS, max(REQUEST_ROWS, size * len(batch) // max(of_batch, 1)))
+
+
+def _bytes_of(row: dict[str, Any]) -> int:
+    """Return about how many bytes a row has."""
+    return sum(4 * len(value) if isinstance(value, str | list) else 8 for value in row.values())
+
+
+def _score(hit: Any, field_name: str) -> float:
+    """Return the score of a hit; those of BM25 have a minus in Milvus Lite."""
+    score = float(hit["distance"])
+    return abs(score) if field_name == WORDS else score
 
 
 def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:

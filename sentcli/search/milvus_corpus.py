@@ -16,7 +16,7 @@ from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.ann import EFFORTS
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Comparable, Neighbours, Vectors
+from sentcli.search.exact import Neighbours, Vectors, VectorSource
 from sentcli.search.milvus import EFFORT, MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
@@ -37,7 +37,7 @@ class MilvusCorpus:
     """A filter of Milvus; empty stands for all rows."""
     positions: dict[str, int] = field(default_factory=dict)
     """A position for each id that was found."""
-    deepest: int = 16_384
+    max_top_k: int = 16_384
     """Milvus returns at most so many hits for a query."""
 
     @property
@@ -132,7 +132,7 @@ def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: 
 
 
 @dataclass(frozen=True)
-class CollectionVectors(Comparable):
+class CollectionVectors(VectorSource):
     """The vectors of a collection; a position is the place of a row in the order of the ids."""
 
     collection: MilvusCollection
@@ -142,8 +142,11 @@ class CollectionVectors(Comparable):
     @cached_property
     def positions(self) -> dict[str, int]:
         """The position of each row by its id."""
-        ids = (row[ID] for batch in self.collection.rows([]) for row in batch)
-        return {key: place for place, key in enumerate(ids)}
+        positions: dict[str, int] = {}
+        for batch in self.collection.rows([]):
+            for row in batch:
+                positions[row[ID]] = len(positions)
+        return positions
 
     @cached_property
     def _ids(self) -> list[str]:
@@ -188,7 +191,8 @@ class CollectionSearch:
     def efforts_to_try(self) -> list[dict[str, int]]:
         """The search parameters with which the index is measured, the least effort first."""
         parameter = EFFORT[self.collection.record.kind]
-        return [{parameter: value} for value in EFFORTS["efSearch" if parameter == "ef" else "nprobe"]]
+        values = EFFORTS["efSearch"] if parameter == "ef" else EFFORTS["nprobe"]
+        return [{parameter: value} for value in values]
 
     def set(self, efforts: dict[str, int]) -> None:
         """Set search parameters."""
@@ -197,8 +201,10 @@ class CollectionSearch:
     def search(self, queries: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
-        found = self.collection.nearest(queries, k)
-        return neighbours([[hit for hit in hits if hit[0] in there] for hits in found], there)
+        compared = []
+        for hits in self.collection.nearest(queries, k):
+            compared.append([hit for hit in hits if hit[0] in there])
+        return neighbours(compared, there)
 
 
 @contextmanager
@@ -210,7 +216,7 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
     """
     if options.collection is None:
         raise InputError("--corpus milvus:URI needs --collection NAME")
-    if (search.top_k or 0) > MilvusCorpus.deepest:
-        raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.deepest:,}")
+    if (search.top_k or 0) > MilvusCorpus.max_top_k:
+        raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.max_top_k:,}")
     with connect(name) as client:
         yield MilvusCorpus(MilvusCollection.open(client, name, options.collection))

@@ -18,7 +18,7 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import decode
-from sentcli.io.writers import as_text
+from sentcli.io.writers import text_cell
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.search.conditions import All, Either, Tree
@@ -73,20 +73,27 @@ class Record:
     def schema(self) -> dict[str, Any]:
         """Return the Arrow types of the columns by name."""
         text = types()[TEXT][0]
-        return {ID: text, TEXTS: text, **{name: types()[kind][0] for name, (_, kind) in self.columns.items()}}
+        schema = {ID: text, TEXTS: text}
+        schema.update({name: types()[kind][0] for name, (_, kind) in self.columns.items()})
+        return schema
 
     def differences(self, other: Record) -> list[str]:
         """Return what keeps rows of another record out of a collection of this one."""
-        own = ("dimension", "similarity", "language", "kind")
-        facts: list[tuple[str, Any, Any]] = [(key, getattr(self, key), getattr(other, key)) for key in own]
-        kinds = {name: kind for name, (_, kind) in self.columns.items()}
-        others = {name: kind for name, (_, kind) in other.columns.items()}
-        facts += [(f"column {name}", kinds.get(name), others.get(name)) for name in {**kinds, **others}]
         there, here = VectorFacts.read("the record", self.settings), VectorFacts.read("", other.settings)
-        made = there.differences(here)
+        differences = there.differences(here)
         if None not in (there.in_int8, here.in_int8) and there.in_int8 != here.in_int8:
-            made.append(f"model in int8 {there.in_int8} there, {here.in_int8} here (--precision)")
-        return made + [f"{name} {there!r} there, {here!r} here" for name, there, here in facts if there != here]
+            differences.append(f"model in int8 {there.in_int8} there, {here.in_int8} here (--precision)")
+        facts, others = self._facts(), other._facts()
+        for name in {**facts, **others}:
+            if facts.get(name) != others.get(name):
+                differences.append(f"{name} {facts.get(name)!r} there, {others.get(name)!r} here")
+        return differences
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what rows of a collection have in common, in the words of an error."""
+        facts = {key: getattr(self, key) for key in ("dimension", "similarity", "language", "kind")}
+        facts.update({f"column {name}": kind for name, (_, kind) in self.columns.items()})
+        return facts
 
 
 def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -131,14 +138,18 @@ def stored_value(value: Any, kind: str) -> Any:
         return value.isoformat()
     if kind == "float":
         return float(value)
-    return shortened(as_text(value) or "") if kind == TEXT else value
+    if kind == TEXT:
+        return shortened(text_cell(value) or "")
+    return value
 
 
 def value_of(value: Any, kind: str) -> Any:
     """Return a value that `stored_value` made as it was."""
     if value is None or kind not in ("date", "timestamp", "timestamp-utc"):
         return value
-    return (datetime.date if kind == "date" else datetime.datetime).fromisoformat(value)
+    if kind == "date":
+        return datetime.date.fromisoformat(value)
+    return datetime.datetime.fromisoformat(value)
 
 
 def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
@@ -149,18 +160,19 @@ def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
         columns: the field and the type of each column.
     """
     if isinstance(tree, (All, Either)):
-        joined = (" and " if isinstance(tree, All) else " or ").join(filter_of(part, columns) for part in tree.parts)
-        return f"({joined})"
+        word = " and " if isinstance(tree, All) else " or "
+        return f"({word.join(filter_of(part, columns) for part in tree.parts)})"
     name = columns[tree.column][0] if tree.column in columns else tree.column
     always = name in (ID, TEXTS)  # Milvus has a value for each row
+    within = "not in" if tree.negated else "in"
     match tree.operator:
         case "null" if always:
-            return f"{ID} {'not in' if tree.negated else 'in'} []"
+            return f"{ID} {within} []"
         case "null":
             return f"{name} is {'not ' if tree.negated else ''}null"
         case "in":
             values = ", ".join(_literal(value, tree.kind) for value in tree.value)
-            test = f"{name} {'not in' if tree.negated else 'in'} [{values}]"
+            test = f"{name} {within} [{values}]"
             if tree.kind == "float" and 0 in tree.value:  # == knows that -0.0 is 0.0
                 test = f"({test} and {name} != 0.0)" if tree.negated else f"({test} or {name} == 0.0)"
         case "like":

@@ -17,8 +17,8 @@ from sentcli.model.spec import ModelSpec, Similarity
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-Way = Literal["dense", "bm25", "rrf", "weighted"]
-WAYS: tuple[Way, ...] = get_args(Way)
+SearchMode = Literal["dense", "bm25", "rrf", "weighted"]
+SEARCH_MODES: tuple[SearchMode, ...] = get_args(SearchMode)
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class SearchOptions:
     query_length: Annotated[int | None, Ge(3)] = None
 
     @property
-    def ways(self) -> list[Way]:
+    def modes(self) -> list[SearchMode]:
         """The ways of searching that ``--search`` names."""
-        return parse_ways(self.search)
+        return parse_modes(self.search)
 
     @property
     def by_vectors(self) -> bool:
         """Whether one of the ways compares vectors."""
-        return self.ways != ["bm25"]
+        return self.modes != ["bm25"]
 
     @property
     def by_words(self) -> bool:
         """Whether one of the ways compares words."""
-        return self.ways != ["dense"]
+        return self.modes != ["dense"]
 
     @property
     def weight(self) -> float:
@@ -199,7 +199,7 @@ class DatabaseOptions:
     prune: Annotated[bool, Flag(needs="to")] = False
 
 
-def parse_ways(text: str) -> list[Way]:
+def parse_modes(text: str) -> list[SearchMode]:
     """Read a list of ways such as ``dense,bm25``.
 
     Raises:
@@ -207,11 +207,13 @@ def parse_ways(text: str) -> list[Way]:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in WAYS:
-            raise InputError(f"--search: no way {name!r}{nearest(name, list(WAYS))}; one of: {', '.join(WAYS)}")
+        if name not in SEARCH_MODES:
+            raise InputError(
+                f"--search: no way {name!r}{nearest(name, list(SEARCH_MODES))}; one of: {', '.join(SEARCH_MODES)}"
+            )
     if not names or len(set(names)) < len(names):
-        raise InputError(f"--search {text!r}: name some of {', '.join(WAYS)}, each once")
-    return cast(list[Way], names)
+        raise InputError(f"--search {text!r}: name some of {', '.join(SEARCH_MODES)}, each once")
+    return cast(list[SearchMode], names)
 
 
 def search_device(options: LoadOptions) -> str:

@@ -209,9 +209,10 @@ class Origin(VectorFacts):
         """
         if full.made_smaller() not in ({}, {"output_dtype": "float16", "truncate_dim": None}):
             raise InputError(f"--rescore {full.name}: its vectors were made smaller, too; it takes full ones")
-        facts = ("inputs", "text_field", "id_field", "on_null")
-        mine, others = ([getattr(origin, fact) for fact in facts] for origin in (self, full))
-        if self.inputs and full.inputs and mine != others:
+        differs = False
+        for fact in ("inputs", "text_field", "id_field", "on_null"):
+            differs |= getattr(self, fact) != getattr(full, fact)
+        if differs and self.inputs and full.inputs:
             raise InputError(f"--rescore {full.name} was encoded from other files or columns than {self.name}")
 
     def check_similarity(self, similarity: Similarity) -> None:

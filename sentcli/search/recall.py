@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import BLOCK, Comparable, Neighbours, TopK, Vectors, not_own, prepared
+from sentcli.search.exact import BLOCK, Neighbours, TopK, Vectors, VectorSource, not_own, prepared
 from sentcli.table import Table
 
 K = 10
@@ -29,7 +29,7 @@ class IndexedSearch(Protocol):
     """A search through an index, whose recall can be measured."""
 
     @property
-    def blocks(self) -> Comparable:
+    def blocks(self) -> VectorSource:
         """The vectors of the index."""
 
     @property
@@ -62,7 +62,7 @@ class Sample:
 
 
 def sample(
-    blocks: Comparable, similarity: Similarity, queries: Vectors | None = None, *, device: str = "cpu"
+    blocks: VectorSource, similarity: Similarity, queries: Vectors | None = None, *, device: str = "cpu"
 ) -> Sample:
     """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows of the corpus."""
     own, vectors = blocks.sample(SAMPLE_ROWS) if queries is None else (None, queries)
@@ -82,7 +82,7 @@ def sample(
     return Sample(vectors, own, scores[:, :K].min(axis=1) - EQUAL * largest, rate)
 
 
-def recall(blocks: Comparable, similarity: Similarity, reference: Sample, positions: npt.NDArray[np.int64]) -> float:
+def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, positions: npt.NDArray[np.int64]) -> float:
     """Return recall@10: the share of the exact neighbours that were found.
 
     Rows of equal similarity count as the same neighbour.

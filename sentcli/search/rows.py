@@ -14,12 +14,13 @@ import numpy as np
 
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import check_output, regular, replacing
+from sentcli.io.blocks import blocks, survey
 from sentcli.io.dataset import check_rows, remedy
 from sentcli.io.places import Place
-from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING
-from sentcli.io.writers import arrow_column, as_json, as_text
+from sentcli.io.writers import arrow_column, as_json, text_cell
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Mask
 
@@ -91,9 +92,14 @@ class RowsInMemory:
         """Yield all rows with some columns, as tables of Arrow."""
         import pyarrow as pa
 
-        columns = {"id": [row.id for row in self.rows], "text": [row.text for row in self.rows]}
-        columns |= {name: [row.columns[name] for row in self.rows] for name in self.column_types}
-        yield pa.table({name: arrow_column(columns[name], self.schema[name]) for name in names})
+        yield pa.table({name: arrow_column(self._column(name), self.schema[name]) for name in names})
+
+    def _column(self, name: str) -> list[Any]:
+        if name == "id":
+            return [row.id for row in self.rows]
+        if name == "text":
+            return [row.text for row in self.rows]
+        return [row.columns[name] for row in self.rows]
 
 
 class RowsOnDisk:
@@ -165,7 +171,8 @@ class RowsOnDisk:
         return len(self) - len(np.unique(hashes))
 
     def _column(self, name: str) -> Iterator[str]:
-        return (value for table in self.tables([name]) for value in table[name].to_pylist())
+        for table in self.tables([name]):
+            yield from table[name].to_pylist()
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -224,14 +231,18 @@ def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
             else:
                 table = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
                 table.writerow(rows.schema)
-                table.writerows([as_text(record.get(name)) for name in rows.schema] for record in records)
+                for record in records:
+                    table.writerow([text_cell(record.get(name)) for name in rows.schema])
 
 
 def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pa.Table:
     """Return rows as a table of Arrow with the types that their columns have."""
     import pyarrow as pa
 
-    return pa.table({name: arrow_column([row.get(name) for row in records], kind) for name, kind in schema.items()})
+    columns = {}
+    for name, kind in schema.items():
+        columns[name] = arrow_column([row.get(name) for row in records], kind)
+    return pa.table(columns)
 
 
 def positions_of(rows: Rows, ids: Sequence[str]) -> dict[str, int]:
@@ -303,11 +314,11 @@ def read_rows(names: Sequence[str], options: ReadOptions, *, without: str | None
     sources = [replace(source, without=tuple(vectors)) for source in text_sources(names)]
     surveyed = survey(sources, options)
     columns = [name for name in surveyed.column_types if name not in vectors]
-    rows = [
-        Document(block.ids[i], block.texts[i], {column: block.columns[column][i] for column in columns})
-        for block in blocks(sources, options, columns=columns, casts=surveyed.casts)
-        for i in range(len(block))
-    ]
+    rows = []
+    for block in blocks(sources, options, columns=columns, casts=surveyed.casts):
+        for row in range(len(block)):
+            of_row = {column: block.columns[column][row] for column in columns}
+            rows.append(Document(block.ids[row], block.texts[row], of_row))
     if not rows:
         raise DataError(names[0], "the file is empty: there is nothing to search")
     types = {name: surveyed.column_types[name] for name in columns}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sentcli.search import ann, exact
 from sentcli.search.ann import FaissIndex, FaissRecipe
 from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared, search_blocks
 from sentcli.search.recall import sample, tune
+from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 
 if TYPE_CHECKING:
     from sentcli.search.on_device import DeviceRows
@@ -209,6 +211,28 @@ class SmallerSearch:
         parts = parts[1:] or parts
         positions, scores = [hits.positions for hits in parts], [hits.scores for hits in parts]
         return Neighbours(np.concatenate(positions), np.concatenate(scores))
+
+
+@dataclass(frozen=True)
+class StreamedSearch:
+    """Exact search over rows that are encoded block by block as they are compared, all of them in each search."""
+
+    rows: Rows
+    encode: Callable[[Sequence[str]], Vectors]
+    """Returns the vectors ``[n, dim]`` of texts."""
+    similarity: Similarity
+    device: str
+
+    def blocks(self, mask: Mask | None = None) -> Iterator[Vectors]:
+        """Yield the vectors of the rows that may be found."""
+        texts = self.rows.texts() if mask is None else compress(self.rows.texts(), mask)
+        while block := list(islice(texts, BLOCK_DOCUMENTS)):
+            yield self.encode(block)
+
+    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+        """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
+        hits = exact.search(queries, self.blocks(mask), k, similarity=self.similarity, device=self.device)
+        return hits if mask is None else Neighbours(np.flatnonzero(mask)[hits.positions], hits.scores)
 
 
 def scan_refused(device: str) -> InputError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,45 +13,45 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.errors import DataError, InputError, library_errors, one_line
-from sentcli.io.atomic import regular
+from sentcli.errors import DataError, InputError, one_line
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.digests import file_digest
 from sentcli.io.folder import local_place
 from sentcli.io.forms import decode
+from sentcli.io.output_formats import FILES
 from sentcli.io.packed import PACKED
 from sentcli.io.places import Place, is_remote
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
-from sentcli.io.writers import mapped_array
+from sentcli.model.spec import Similarity
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.origin import Origin
 from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
-from sentcli.search.store import Store
+from sentcli.search.searcher import Searcher, build
+from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.vector_directory import VectorDirectory
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 Array = npt.NDArray[Any]
-TENSOR = "embeddings"
-"""The tensor of the vectors in a safetensors file."""
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".parquet", ".arrow", ".feather", *JSON_LINES)
 """The suffixes of tables whose columns may hold vectors."""
-ALONE = (".npy", ".safetensors")
-"""The suffixes of files that hold vectors alone, without their texts."""
+ALONE = {suffix: form.read for suffix, form in FILES.items() if form.read is not None}
+"""What reads a file that holds vectors alone, without their texts, by its suffix."""
 LARGEST_COMPONENT = 1e15
 """The largest component of a vector whose inner products float32 holds, whatever the dimension."""
 
 
 @dataclass(frozen=True)
-class VectorFile:
+class VectorFile(StoredVectors):
     """The vectors of a file, and their rows."""
 
     place: Place
-    blocks: Blocks
+    mapped: Blocks
     origin: Origin
     texts: str | None
     """The file of the rows of vectors that stand alone; None looks for it beside them."""
@@ -86,7 +88,8 @@ class VectorFile:
         if column is not None:
             arrays, settings = _read_table(place, column)
         else:
-            arrays, settings = {".npy": _read_npy, ".safetensors": _read_safetensors}[suffix](place)
+            array, recorded = ALONE[suffix](place)
+            arrays, settings = [array], _settings(place, recorded)
         _check_vectors(place, arrays, may_be_empty=column is not None)
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
@@ -97,6 +100,11 @@ class VectorFile:
             )
         blocks = Blocks(arrays, signs=origin.signs(arrays[0].shape[1]))
         return cls(place, blocks, origin, texts, options or ReadOptions(), column)
+
+    @property
+    def blocks(self) -> Blocks:
+        """The vectors."""
+        return self.mapped
 
     @cached_property
     def rows(self) -> Rows:
@@ -111,6 +119,20 @@ class VectorFile:
         if self.origin.known:
             return RowsOnDisk([self.place.path], [len(self.blocks)])
         return read_rows([self.place.name], self.options, without=self.column)
+
+    def open_index(
+        self,
+        name: str | None,
+        similarity: Similarity | None = None,
+        query_prompt: str | None = None,
+        device: str = "cpu",
+        own_prompt: str = "",
+        own_similarity: Callable[[], Similarity] = lambda: "cosine",
+    ) -> tuple[Searcher, str | None]:
+        """Search the vectors exactly, or build an index over them in memory; see `StoredVectors.open_index`."""
+        similarity = similarity or own_similarity()
+        self.origin.check_similarity(similarity)
+        return build(name or "flat", self.blocks, similarity, device), None
 
     def text_files(self) -> list[str]:
         """Return the files of the rows: the table itself, or what lies beside vectors that stand alone.
@@ -127,7 +149,7 @@ COMPARED_ROWS, LEAST_COSINE = 16, 0.99
 """The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
 
 
-def check_made_by(stored: Store | VectorFile, encoder: SentenceEncoder, prompt: str) -> None:
+def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) -> None:
     """Compare some of the vectors with those that an encoder makes of the same texts now.
 
     Args:
@@ -178,7 +200,7 @@ def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> 
 
 def open_stored(
     name: str, texts: str | None, options: ReadOptions, *, to_search: bool = True, field: str | None = None
-) -> Store | VectorFile | None:
+) -> StoredVectors | None:
     """Return the vectors in a directory, a file or a table; None if it is a file of texts.
 
     Args:
@@ -199,7 +221,7 @@ def open_stored(
         console.detail(f"{name}: {len(vectors.rows):,} rows")
         return vectors
     is_store = place.path.is_dir() and holds_manifest(path.name for path in place.path.iterdir())
-    stored = Store.open(place.path, place.name, to_search=to_search) if is_store else None
+    stored = VectorDirectory.open(place.path, place.name, to_search=to_search) if is_store else None
     if texts is not None:
         raise _holds_texts(name)
     if field is not None:
@@ -211,7 +233,7 @@ def _holds_texts(name: str) -> InputError:
     return InputError(f"{name} holds its texts itself; --texts goes with vectors alone (.npy, .safetensors)")
 
 
-def open_vectors(name: str) -> Store | VectorFile:
+def open_vectors(name: str) -> StoredVectors:
     """Return the vectors in a directory or a file that `encode` wrote, whose rows are not needed.
 
     Raises:
@@ -219,7 +241,7 @@ def open_vectors(name: str) -> Store | VectorFile:
     """
     place = local_place(name)
     if place.path.is_dir():
-        return Store.open(place.path, place.name)
+        return VectorDirectory.open(place.path, place.name)
     found = vectors_in(place)
     if found is None:
         raise InputError(
@@ -264,32 +286,6 @@ def holds_vectors(name: str | Place) -> bool:
     return vectors_in(place) is not None
 
 
-def _read_npy(place: Place) -> tuple[list[Array], dict[str, Any]]:
-    try:
-        return [mapped_array(place)], {}
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {place}") from error
-
-
-def _read_safetensors(place: Place) -> tuple[list[Array], dict[str, Any]]:
-    from safetensors import safe_open
-
-    try:
-        with library_errors(
-            lambda why: DataError(place.name, f"not a readable safetensors file: {why}"), FileNotFoundError
-        ):
-            regular(place.path)
-            with safe_open(place.path, "numpy") as file:
-                names, metadata = list(file.keys()), file.metadata() or {}
-                array = file.get_tensor(TENSOR) if TENSOR in names else None
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {place}") from error
-    if array is None:
-        has = ", ".join(names[:5]) or "none"
-        raise DataError(place.name, f"no tensor {TENSOR!r} of vectors; it has: {has}")
-    return [array], _settings(place, metadata.get("settings"))
-
-
 def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:
     source = open_source(place.name)
     has_record = source.format == "parquet" and column == EMBEDDING  # other columns are not encode's
@@ -313,8 +309,9 @@ def _rows_beside(vectors: VectorFile) -> RowsInMemory:
     origin, count, options = vectors.origin, len(vectors.blocks), vectors.options
     names = [vectors.texts] if vectors.texts is not None else _beside(vectors)
     if origin.inputs:
-        paths = [path for path in (local_place(name).path for name in names) if path.is_file()]
-        if list(map(file_digest, paths)) != [file.sha256 for file in origin.inputs]:
+        paths = [local_place(name).path for name in names]
+        digests = [file_digest(path) for path in paths if path.is_file()]
+        if digests != [file.sha256 for file in origin.inputs]:
             was = " and ".join(file.name for file in origin.inputs)
             raise InputError(
                 f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes "
@@ -339,7 +336,7 @@ def _beside(vectors: VectorFile) -> list[str]:
     named = [path.parent / file.name for file in vectors.origin.inputs]
     if named and all(file.is_file() for file in named):
         return [str(file) for file in named]
-    same = [path.with_suffix(f"{suffix}{end}") for suffix in FORMATS for end in ("", *PACKED)]
+    same = [path.with_suffix(f"{suffix}{end}") for suffix, end in product(FORMATS, ("", *PACKED))]
     found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
     if len(found) == 1:
         return found

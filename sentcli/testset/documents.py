@@ -75,7 +75,7 @@ class Documents:
             self.candidates.append(Candidate(title, self.places[key], structure))
         return self.places[key]
 
-    def whole(self, position: int) -> str:
+    def title_and_text(self, position: int) -> str:
         """Return a document as it is encoded: what stands above it, and its text."""
         return document_text({"title": self.titles[position], "text": self.texts[position]})
 

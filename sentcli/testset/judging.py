@@ -22,7 +22,7 @@ from sentcli.io.sources import open_source
 from sentcli.search.options import SearchOptions
 from sentcli.table import as_it_was, inert
 from sentcli.testset.documents import Documents, free_id
-from sentcli.testset.queries import LEAST_QUERIES, Made, Query, near_equal
+from sentcli.testset.queries import LEAST_QUERIES, Query, QuerySet, near_equal
 from sentcli.testset.writing import write_tsv
 
 DEPTH = 5
@@ -32,7 +32,7 @@ JUDGED_COLUMNS = ("query-id", "query", "document-id", "document", "relevance")
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PooledQuery:
     """A query with the documents to judge, in random order."""
 
     query: Query
@@ -62,7 +62,7 @@ def read_queries(file: str) -> list[Query]:
 
 def pooled(
     name: str, corpus: Path, documents: Documents, queries: Sequence[Query], models: Sequence[str], seed: int
-) -> list[Pooled]:
+) -> list[PooledQuery]:
     """Search for queries with every model, and return the first `DEPTH` documents of all of them together, shuffled.
 
     Args:
@@ -92,11 +92,11 @@ def pooled(
     pool = []
     for query, row in zip(queries, np.concatenate(positions, 1), strict=True):
         places = random.permutation(np.unique(row[row >= 0])).tolist()
-        pool.append(Pooled(query, [(documents.ids[place], documents.whole(place)) for place in places]))
+        pool.append(PooledQuery(query, [(documents.ids[place], documents.title_and_text(place)) for place in places]))
     return pool
 
 
-def write_table(path: Path, pool: Sequence[Pooled]) -> None:
+def write_table(path: Path, pool: Sequence[PooledQuery]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
     rows: list[Sequence[str]] = [JUDGED_COLUMNS]
     for entry in pool:
@@ -110,7 +110,7 @@ def _one_line(text: str) -> str:
     return re.sub(r"[\s\0]+", " ", text)
 
 
-def judged(file: str, documents: Documents) -> Made:
+def judged_queries(file: str, documents: Documents) -> QuerySet:
     """Read the filled-in table as queries with graded judgements; documents stay as they are.
 
     A row without a grade is not judged, and a query without a relevant document is left out; both are counted. What is
@@ -144,7 +144,7 @@ def judged(file: str, documents: Documents) -> Made:
     left_out["queries without a grade"] = len(texts) - len(grades)
     if len(queries) < LEAST_QUERIES:
         raise InputError(f"{file}: {len(queries)} queries have a relevant document; {LEAST_QUERIES} are needed")
-    return Made(queries, documents, dict(+left_out), neighbours)
+    return QuerySet(queries, documents, dict(+left_out), neighbours)
 
 
 def _unquoted(cell: Any, quoted: bool) -> Any:

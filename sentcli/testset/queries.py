@@ -58,7 +58,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Made:
+class QuerySet:
     """Queries, the documents without what stands in them, and what was left out."""
 
     queries: list[Query]
@@ -69,7 +69,7 @@ class Made:
     """The positions of documents that are equal or nearly, by that of each document that has some."""
 
 
-def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made:
+def structural_queries(documents: Documents, corpus: str, limit: int, seed: int) -> QuerySet:
     """Make queries of the structure of documents.
 
     Strong structures (titles, questions, headings, links, file names) are used if they give enough queries, else weak
@@ -114,10 +114,10 @@ def structured(documents: Documents, corpus: str, limit: int, seed: int) -> Made
         raise InputError(f"{corpus} {UNSTRUCTURED}")
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
     queries = []
-    for number, (candidate, relevant) in enumerate(drawn(usable, limit, seed), 1):
+    for number, (candidate, relevant) in enumerate(random_sample(usable, limit, seed), 1):
         grades = {bare.ids[position]: 1 for position in sorted(relevant)}
         queries.append(Query(f"q{number}", candidate.text, grades, candidate.structure))
-    return Made(queries, bare, dict(+left_out), neighbours)
+    return QuerySet(queries, bare, dict(+left_out), neighbours)
 
 
 def _strongest(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -134,7 +134,7 @@ def _bare(documents: Documents, candidates: Sequence[Candidate]) -> tuple[Docume
 
     These keep their title, or their text: they have no query, and are found by others as what stood above them.
     """
-    bare = without(documents, candidates)
+    bare = without_queries(documents, candidates)
     keeps_titles = candidates[0].structure == "first sentence"
     if not keeps_titles:
         bare.titles = [""] * len(bare.ids)
@@ -148,7 +148,7 @@ def _bare(documents: Documents, candidates: Sequence[Candidate]) -> tuple[Docume
     return bare, emptied
 
 
-def drawn(items: Sequence[Item], count: int, seed: int) -> list[Item]:
+def random_sample(items: Sequence[Item], count: int, seed: int) -> list[Item]:
     """Return so many items at random, in their order."""
     places = np.random.default_rng(seed).permutation(len(items))[:count]
     return [items[place] for place in sorted(places.tolist())]
@@ -181,7 +181,7 @@ def problem_of_rest(text: str, *, is_shared: bool) -> str | None:
     return None
 
 
-def without(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
+def without_queries(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
     """Return documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:

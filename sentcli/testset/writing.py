@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.evaluation.set_manifest import SetManifest
-from sentcli.testset.queries import Made
+from sentcli.testset.queries import QuerySet
 
 
-def write_set(folder: Path, made: Made, trust: str, settings: dict[str, Any]) -> SetManifest:
+def write_set(folder: Path, made: QuerySet, trust: str, settings: dict[str, Any]) -> SetManifest:
     """Write corpus, queries, judgements (split ``test``) and manifest into a folder, which is made.
 
     Queries that nobody has judged yet have no judgements.

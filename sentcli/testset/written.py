@@ -20,7 +20,7 @@ from sentcli.io.served import Served
 from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
 from sentcli.testset.documents import Documents
-from sentcli.testset.queries import LEAST_QUERIES, Made, Query, drawn, near_equal, problem_of, words
+from sentcli.testset.queries import LEAST_QUERIES, Query, QuerySet, near_equal, problem_of, random_sample, words
 
 ANSWERS = "written.jsonl"
 """The answers in the folder of a set, from which it can be made again without the model."""
@@ -44,7 +44,7 @@ class Answer:
     query: str
 
 
-def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int) -> list[Answer]:
+def ask_for_queries(writer: Served | str, documents: Documents, limit: int, seed: int) -> list[Answer]:
     """Let a model write a query for each of some documents, or read what one has written.
 
     Answers are kept in the cache, so that the same command goes on where it was cut off.
@@ -63,7 +63,7 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
     texts = _texts(documents)
     if isinstance(writer, str) and writer.endswith(".jsonl"):
         return list(_read(writer, texts))
-    keys = drawn([key for key, text in texts.items() if text], limit, seed)
+    keys = random_sample([key for key, text in texts.items() if text], limit, seed)
     digests = {key: _digest(texts[key]) for key in keys}
     name = str(writer)
     key_of_cache = _digest(json.dumps([name, PROMPT, seed]))[:32]
@@ -88,7 +88,7 @@ def answers_of(writer: Served | str, documents: Documents, limit: int, seed: int
     return [Answer(key, digests[key], queries[digests[key]]) for key in keys]
 
 
-def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
+def written_queries(answers: Sequence[Answer], documents: Documents, name: str) -> QuerySet:
     """Return the queries of answers that find their document by words; documents stay as they are.
 
     Raises:
@@ -120,11 +120,11 @@ def written(answers: Sequence[Answer], documents: Documents, name: str) -> Made:
     if len(queries) < LEAST_QUERIES:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{name}: {len(queries)} of {len(answers)} answers are queries ({reasons})")
-    return Made(queries, documents, dict(left_out), neighbours)
+    return QuerySet(queries, documents, dict(left_out), neighbours)
 
 
 def _texts(documents: Documents) -> dict[str, str]:
-    return {key: documents.whole(position) for position, key in enumerate(documents.ids)}
+    return {key: documents.title_and_text(position) for position, key in enumerate(documents.ids)}
 
 
 def _digest(text: str) -> str:

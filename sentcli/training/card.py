@@ -9,7 +9,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.methods.citations import citation
 from sentcli.model import cards
 from sentcli.model.spec import EncoderSpec
-from sentcli.training.observer import dev_scores, shown
+from sentcli.training.observer import dev_scores, score_text
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -128,7 +128,7 @@ def _scores_in_words(results: dict[str, Any]) -> str:
     text = "No dev set was given; these are the last weights."
     dev = dev_scores(results)
     if dev is not None:
-        text = f"{dev} (these weights); {shown(dev.metric, dev.final)} at the last step."
+        text = f"{dev} (these weights); {score_text(dev.metric, dev.final)} at the last step."
         if dev.best_step == 0 < results["steps"]:
             text = f"No step was better than the start, so these are the weights of the start model. {text}"
     if results.get("held_out_perplexity") is not None:

@@ -15,7 +15,8 @@ from sentcli.bounds import check
 from sentcli.errors import InputError
 from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.digests import file_digest
-from sentcli.io.readers import ReadOptions, texts_on_disk
+from sentcli.io.disk_texts import texts_on_disk
+from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 
 SUBSET_STREAM = 2**31 + 1
@@ -77,8 +78,8 @@ class TrainingSentences:
     """The score of each pair, between 0 and 1."""
     score_range: tuple[float, float] = STSB_RANGE
     """The scores in the files that became 0 and 1."""
-    taken: tuple[str, ...] = ()
-    """What each table was taken for, as `LabelledTable.taken` says it."""
+    readings: tuple[str, ...] = ()
+    """What each table was taken for, as `LabelledTable.reading` says it."""
 
     @property
     def sentences(self) -> Sequence[str]:

@@ -20,12 +20,13 @@ from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, sampled
 from sentcli.evaluation.stores import digest
-from sentcli.io.labelled_kinds import columns_of, head
+from sentcli.io.labelled_kinds import head
+from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote
 from sentcli.io.sources import open_source
 from sentcli.model.tokenizing import pad
 from sentcli.objectives.masked_lm import IGNORED, WordPrediction, masked_loss
-from sentcli.training.observer import STSB_DEV, dev_title, shown
+from sentcli.training.observer import STSB_DEV, dev_title, score_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +53,9 @@ class DevSet:
     texts: Sequence[str] = ()
     """The texts that should not be trained on: those of tables, and the queries of retrieval sets."""
 
-    def shown(self, score: float) -> str:
+    def score_text(self, score: float) -> str:
         """Return a score with its name, for messages."""
-        return f"{dev_title(self.name, self.metric)} {shown(self.metric, score)}"
+        return f"{dev_title(self.name, self.metric)} {score_text(self.metric, score)}"
 
 
 def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:

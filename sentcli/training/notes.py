@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sentcli.errors import InputError
 from sentcli.training.data import repetitions
 from sentcli.training.loop import run_order
-from sentcli.training.request import fitting
+from sentcli.training.request import methods_that_take
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
@@ -35,7 +35,7 @@ def data_notes(request: TrainRequest, method: Method, inputs: RunInputs) -> list
         return notes
     layout = request.layout(method) if method.views.reads == "sentences" else None
     if layout is not None:
-        notes.append(f"{method.name} does not use the column {layout.columns[-1]}; {fitting(layout.kind)}")
+        notes.append(f"{method.name} does not use the column {layout.columns[-1]}; {methods_that_take(layout.kind)}")
     elif not any(getattr(objective, "mask_duplicates", False) for objective in objectives.values()):
         repeated = repetitions(corpus.sentences)
         if repeated:

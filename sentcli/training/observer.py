@@ -76,8 +76,8 @@ class DevScores:
     final: float | None
 
     def __str__(self) -> str:
-        start = shown(self.metric, self.start)
-        best = shown(self.metric, self.best)
+        start = score_text(self.metric, self.start)
+        best = score_text(self.metric, self.best)
         return f"{dev_title(self.name, self.metric)} {start} -> {best} at step {self.best_step}"
 
 
@@ -99,7 +99,7 @@ def dev_title(name: str, metric: str) -> str:
     return "STS-B dev" if (name, metric) == STSB_DEV else f"{name} {metric}"
 
 
-def shown(metric: str, score: float | None) -> str:
+def score_text(metric: str, score: float | None) -> str:
     """Return a score with the decimals that its metric needs: correlations are times 100, other scores at most 1."""
     if score is None:
         return "-"

@@ -16,9 +16,11 @@ from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import sts
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
 from sentcli.io.labelled import LabelledTable, range_of, read_table
-from sentcli.io.labelled_kinds import IN_WORDS, Kind, Layout, columns_of, layouts, tell
-from sentcli.io.readers import ReadOptions, pair_files, rows, task_name
-from sentcli.io.sources import open_source
+from sentcli.io.labelled_kinds import Kind, Layout, layouts
+from sentcli.io.labelled_records import columns_of
+from sentcli.io.readers import ReadOptions, rows
+from sentcli.io.sources import open_source, pair_files, task_name
+from sentcli.io.table_layout import tell
 from sentcli.training.data import Subset, TrainingSentences, file_facts
 
 FOLD_SEED = 42
@@ -35,8 +37,8 @@ class _Rows:
     path: Path
     rows: list[tuple[Any, ...]]
     """The texts of each row, and its score or class if there is one."""
-    taken: str = ""
-    """What the table was taken for, as `LabelledTable.taken` says it."""
+    reading: str = ""
+    """What the table was taken for, as `LabelledTable.reading` says it."""
     blank: int = 0
     """The number of rows that were left out for an empty text."""
 
@@ -56,8 +58,8 @@ def _corpus(
     files = [(Path(part.name).name, part.path) for part in parts]
     facts = file_facts(files, [len(part.rows) for part in parts], chosen)
     blank = sum(part.blank for part in parts)
-    taken = tuple(part.taken for part in parts if part.taken)
-    return TrainingSentences(tuple(columns), facts, blank, scores, taken=taken)
+    readings = tuple(part.reading for part in parts if part.reading)
+    return TrainingSentences(tuple(columns), facts, blank, scores, readings=readings)
 
 
 def _all_rows(parts: Sequence[_Rows]) -> list[tuple[Any, ...]]:
@@ -177,7 +179,7 @@ def read_classes(
     parts = []
     for name in files:
         table = read_table(name, kind=kind, fields=fields)
-        part = _Rows(name, open_source(name).path, [], table.taken)
+        part = _Rows(name, open_source(name).path, [], table.reading)
         for *texts, label in zip(*table.texts, map(str, table.values or []), strict=True):
             if _has_blank(texts):
                 part.blank += 1
@@ -218,8 +220,7 @@ def read_anchors(
     for name in files:
         layout = layout_of([name], fields, kind)
         if layout is not None and layout.kind not in ("pairs", "triplets"):
-            message = f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)}), while {files[0]} holds anchors"
-            raise DataError(name, message)
+            raise DataError(name, f"{layout.holds}, while {files[0]} holds anchors")
         table = read_table(name, kind="pairs" if layout is None else layout.kind, fields=fields)
         width = width or len(table.texts)
         if len(table.texts) != width:
@@ -235,7 +236,7 @@ def _anchor_rows(name: str, table: LabelledTable) -> _Rows:
     Raises:
         DataError: if a negative equals its positive.
     """
-    part = _Rows(name, open_source(name).path, [], table.taken)
+    part = _Rows(name, open_source(name).path, [], table.reading)
     for number, texts in enumerate(zip(*table.texts, strict=True)):
         if _has_blank(texts):
             part.blank += 1
@@ -340,11 +341,11 @@ def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | 
     """Return the first pairs of a table with their scores, or with their labels 0 and 1."""
     source = open_source(name)
     if source.path.name == sts.STSB_TRAIN.name:
-        table, taken = read_stsb_layout(source), ""
+        table, reading = read_stsb_layout(source), ""
     else:
         layout = layout_of([name], fields, kind)
         is_binary = layout is not None and layout.kind == "binary"
         table = read_table(name, kind="binary" if is_binary else "scored", fields=fields)
-        taken = table.taken
+        reading = table.reading
     scores = [float(value) for value in (table.values or [])[:limit]]
-    return _Rows(name, source.path, list(zip(*table.texts, scores, strict=False)), taken)
+    return _Rows(name, source.path, list(zip(*table.texts, scores, strict=False)), reading)

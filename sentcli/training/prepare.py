@@ -244,15 +244,17 @@ def view_tokenizers(
 
 def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     """Put encoder, head and objectives together, on the encoder's device."""
-    around: tuple[tuple[int, int], ...] = ()
+    template_tokens: tuple[tuple[int, int], ...] = ()
     if method.template is not None and method.template.denoise:
         first, second = view_tokenizers(method, encoder)
         later_views = second or first
-        around = (first.around, *[later_views.around] * (method.views.count - 1))
+        template_tokens = (first.around, *[later_views.around] * (method.views.count - 1))
     tokenizer, module = encoder.hf_tokenizer, encoder.torch_module
     words = min(len(tokenizer), surgery.word_embeddings(module.backbone).num_embeddings)
     vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
-    parts = Parts(module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length, around)
+    parts = Parts(
+        module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length, template_tokens
+    )
     return TrainingModel(method, parts).to(encoder.backend.device)
 
 

@@ -244,8 +244,8 @@ def _summary(records: Sequence[Mapping[str, Any]]) -> Summary:
         point=dict(records[0]["point"]),
         runs=runs,
         seeds=[record["seed"] for record in records],
-        mean=over_runs(runs, statistics.fmean),
-        sd=over_runs(runs, _sample_deviation),
+        mean=map_numbers(runs, statistics.fmean),
+        sd=map_numbers(runs, _sample_deviation),
     )
 
 
@@ -269,7 +269,7 @@ def warmup_notes(records: Iterable[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-IN_TURN = {"hold_out": ("held_out_spearman", "held_out_pearson"), "text_of": ("senteval_average",)}
+AVERAGED_OVER = {"hold_out": ("held_out_spearman", "held_out_pearson"), "text_of": ("senteval_average",)}
 """The settings that runs of one experiment differ in, such as the topic that is held out, and the numbers of which the
 experiment has the mean."""
 
@@ -298,7 +298,7 @@ def parts_means(summaries: Iterable[Summary], key: str) -> list[PartsMean]:
 
 def _has_numbers(summary: Summary, key: str) -> bool:
     """Tell whether the runs of a point are one part of an experiment, and have the numbers of which it has the mean."""
-    if key not in summary.point or any(summary.mean.get(name) is None for name in IN_TURN[key]):
+    if key not in summary.point or any(summary.mean.get(name) is None for name in AVERAGED_OVER[key]):
         return False
     if key == "text_of":
         return ",".join(summary.mean.get("senteval") or {}) == summary.point[key]
@@ -312,20 +312,20 @@ def _without(point: dict[str, Any], key: str) -> dict[str, Any]:
 def _parts_mean(summaries: Sequence[Summary], key: str) -> PartsMean:
     """Return the mean over points that differ only in `key`."""
     numbers = {}
-    for name in IN_TURN[key]:
+    for name in AVERAGED_OVER[key]:
         numbers[name] = statistics.fmean(summary.mean[name] for summary in summaries)
     parts = [summary.point[key] for summary in summaries]
     return PartsMean(_without(summaries[0].point, key), parts, numbers)
 
 
-def over_runs(results: Sequence[Any], function: Callable[[list[float]], Any]) -> Any:
+def map_numbers(results: Sequence[Any], function: Callable[[list[float]], Any]) -> Any:
     """Apply a function to the values of each number that all results have, also in nested dicts."""
     if all(isinstance(result, dict) for result in results):
         first, *others = results
         values = {}
         for key in first:
             if all(key in other for other in others):
-                values[key] = over_runs([result[key] for result in results], function)
+                values[key] = map_numbers([result[key] for result in results], function)
         return values
     if all(isinstance(result, int | float) and not isinstance(result, bool) for result in results):
         return function(list(map(float, results)))

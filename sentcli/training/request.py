@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
-from sentcli.io.labelled_kinds import IN_WORDS, OF_VALUES, columns_of, tell
+from sentcli.io.labelled_kinds import KINDS
+from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import open_source
+from sentcli.io.table_layout import tell
 from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
 from sentcli.model.spec import check_pooling
@@ -107,8 +109,8 @@ class TrainRequest:
         if layout is not None and views is None:
             is_plain = takes_text and self.without_labels(layout)
             if not is_plain and not method.takes(layout.kind):
-                needs = f"{method.name} needs {method.needs}; {fitting(layout.kind)}"
-                raise InputError(f"{self.files[0]} holds {_in_words(layout)}, and {needs}")
+                needs = f"{method.name} needs {method.needs}; {methods_that_take(layout.kind)}"
+                raise InputError(f"{self.files[0]} holds {layout.holds}, and {needs}")
         if views is None or not takes_text or not self.files:
             return method
         kind = VIEWS.get(str(views))
@@ -129,7 +131,7 @@ class TrainRequest:
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""
-        if layout.kind not in (*OF_VALUES, "labels") or self.data.pair_fields is not None:
+        if not KINDS[layout.kind].has_values or self.data.pair_fields is not None:
             return False
         return self.data.text_field in columns_of(open_source(self.files[0]))
 
@@ -152,20 +154,15 @@ class TrainRequest:
         return Subset(limit, data.fraction, subset_seed)
 
 
-def fitting(kind: Kind | None) -> str:
+def methods_that_take(kind: Kind | None) -> str:
     """Return a clause that names the methods that learn from a kind of table, or from text if it is None."""
     names = [name for name, method in METHODS.items() if method.takes(kind)]
     return f"what learns from it: {', '.join(names)}"
-
-
-def _in_words(layout: Layout) -> str:
-    """Return what a table holds, with the names of its columns."""
-    return f"{IN_WORDS[layout.kind]} ({', '.join(layout.columns)})"
 
 
 def methods_for(data: list[str], fields: str | None, kind: Kind | None) -> str:
     """Return a sentence that says what the first file of the data holds, and which methods learn from it."""
     layout = layout_of(data, fields, kind)
     if layout is None:
-        return f"{data[0]} holds text without labels; {fitting(None)}"
-    return f"{data[0]} holds {_in_words(layout)}; {fitting(layout.kind)}"
+        return f"{data[0]} holds text without labels; {methods_that_take(None)}"
+    return f"{data[0]} holds {layout.holds}; {methods_that_take(layout.kind)}"

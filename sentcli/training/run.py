@@ -144,7 +144,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
     result = _with_test_scores(prepared, encoder, result)
     config = configuration(prepared, result, encoder)
     card = model_card(config, encoder, prepared.request)
-    everywhere(lambda: folder.finish(encoder, model.head, config, card, model.kept()))
+    everywhere(lambda: folder.finish(encoder, model.head, config, card, model.trained_parts()))
     return result
 
 

@@ -38,8 +38,8 @@ class TrainingModel(nn.Module):
         encoder: the encoder that the run trains.
         second: the encoder of the second view, if a method trains two.
         passes: how many views of a sentence one encoder encodes.
-        around: how many tokens of its template each view has in front of the sentence and behind it, where the vector
-            of the template is subtracted.
+        template_tokens: how many tokens of its template each view has in front of the sentence and behind it, where
+            the vector of the template is subtracted.
         head: the head, which exists in training only.
         objectives: the terms of the loss by name.
         stateful: the objectives that are modules, with parameters or memory.
@@ -56,7 +56,7 @@ class TrainingModel(nn.Module):
             self.second = copy.deepcopy(parts.encoder)
         self.head = method.head.build(parts.dimension, method.settings.batch_size)
         self.single_pass = bool(getattr(self.head, "single_pass", False))
-        self.around = parts.around
+        self.template_tokens = parts.template_tokens
         self.passes = 1 if self.single_pass or self.second is not None else self.views
         self._check_views()
         self.objectives = {name: settings.build(parts) for name, settings in method.objectives.items()}
@@ -189,7 +189,7 @@ class TrainingModel(nn.Module):
     def views_of(self, batch: Inputs, pooled: Tensor) -> Views:
         """Return the `Views` of a batch, given its sentence vectors ``[rows, d]``."""
         pooled = self.by_view(widened(pooled))
-        noise = self.template_vectors(batch) if self.around else 0.0
+        noise = self.template_vectors(batch) if self.template_tokens else 0.0
         return Views(
             model_inputs(batch),
             self.encoder,
@@ -210,7 +210,7 @@ class TrainingModel(nn.Module):
         """
         mask = batch["attention_mask"]
         views = torch.arange(self.views, device=mask.device).repeat_interleave(len(mask) // self.views)
-        before, after = sent(torch.tensor(self.around), mask.device)[views].T
+        before, after = sent(torch.tensor(self.template_tokens), mask.device)[views].T
         lengths = mask.sum(dim=1)
         places = torch.arange(mask.shape[1], device=mask.device)
         hidden = (places >= before[:, None]) & (places < (lengths - after)[:, None])
@@ -307,9 +307,9 @@ class TrainingModel(nn.Module):
         encoder = self.encoder
         if candidate and self.second is not None:
             encoder = self.second
-        return nn.ModuleDict({"encoder": encoder, "head": self.head, "kept": nn.ModuleDict(self.kept())})
+        return nn.ModuleDict({"encoder": encoder, "head": self.head, "kept": nn.ModuleDict(self.trained_parts())})
 
-    def kept(self) -> dict[str, nn.Module]:
+    def trained_parts(self) -> dict[str, nn.Module]:
         """Return the trained parts of objectives that are kept beside the encoder, by file name."""
         parts: dict[str, nn.Module] = {}
         for name, objective in self.stateful.items():
@@ -317,7 +317,7 @@ class TrainingModel(nn.Module):
                 file_name = objective.kept_as
                 if file_name in parts:
                     file_name = f"{file_name}-{name}"
-                parts[file_name] = objective.kept()
+                parts[file_name] = objective.trained_part()
         return parts
 
 

@@ -90,7 +90,7 @@ class TrainingView:
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Print the numbers of an evaluation."""
-        scores = {dev.key: dev.shown(values[dev.key]) for dev in self.sets if dev.key in values}
+        scores = {dev.key: dev.score_text(values[dev.key]) for dev in self.sets if dev.key in values}
         others = [f"{key.replace('_', '-')} {value:.3f}" for key, value in values.items() if key not in scores]
         parts = [*scores.values(), *others]
         if scores:
@@ -105,7 +105,7 @@ class TrainingView:
 
     def _compare_poolings(self, other: OtherStart, own: float) -> None:
         """Say what the start has with the pooling that was not taken, and warn if it is better."""
-        said = f"with --pooling {other.pooling} the start has {self.sets[0].shown(other.value)}"
+        said = f"with --pooling {other.pooling} the start has {self.sets[0].score_text(other.value)}"
         if other.value > own:
             console.warn(f"{said}, which is more")
         else:
@@ -170,7 +170,7 @@ def _introduce(prepared: Prepared) -> None:
             console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
     if prepared.steps >= LOG_EVERY and (busy := busy_note(torch.get_num_threads())):
         console.note(busy)
-    for taken in prepared.corpus.taken:
+    for taken in prepared.corpus.readings:
         console.note(taken)
     for note in prepared.notes:
         console.warn(note)
@@ -258,13 +258,13 @@ def summary(result: TrainResult, output: Path) -> None:
 
 def overview(result: TrainResult, output: Path) -> dict[str, Any]:
     """Return what matters of the results of a run."""
-    from sentcli.training.observer import dev_title, shown
+    from sentcli.training.observer import dev_title, score_text
 
     scores: dict[str, Any] = {}
     if (dev := result.dev) is not None:
         of_dev = {"at the start": dev.start, "best": dev.best, "at the end": dev.final}
         title = dev_title(dev.name, dev.metric)
-        scores = {f"{title}, {when}": shown(dev.metric, score) for when, score in of_dev.items()}
+        scores = {f"{title}, {when}": score_text(dev.metric, score) for when, score in of_dev.items()}
         scores["step of the best"] = result.best_step
     averages = {"STS average": result.sts_average, "transfer average": result.senteval_average}
     averages |= {"held out, Spearman": result.held_out_spearman, "held-out perplexity": result.held_out_perplexity}
@@ -286,7 +286,7 @@ def kept_start(results: Mapping[str, Any]) -> bool:
 
 def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
     """Return a table with mean and standard deviation of each point, and the step of each run's best weights."""
-    from sentcli.training.records import IN_TURN, parts_means
+    from sentcli.training.records import AVERAGED_OVER, parts_means
 
     points = [summary.point for summary in summaries]
     varied = dict.fromkeys(key for point in points for key in point)
@@ -308,7 +308,7 @@ def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] =
         seeds = zip(summary.seeds, summary.runs, strict=True)
         shown = [f"{seed}{_mark(result)}" for seed, result in seeds]
         rows.append([*settings(summary.point), ", ".join(shown), *(_mean_and_sd(summary, key) for key in columns)])
-    for part in IN_TURN:
+    for part in AVERAGED_OVER:
         for mean in parts_means(summaries, part):
             numbers = (f"{mean.numbers[key]:.2f}" if key in mean.numbers else "" for key in columns)
             rows.append([*settings({**mean.point, part: "mean"}), "", *numbers])
@@ -324,11 +324,11 @@ def _mark(results: Mapping[str, Any]) -> str:
 
 def _mean_and_sd(summary: Summary, key: str) -> str:
     """Return ``84.02 ± 0.13``; a dash where there is no number."""
-    from sentcli.training.observer import STSB_DEV, dev_scores, shown, with_dev_scores
+    from sentcli.training.observer import STSB_DEV, dev_scores, score_text, with_dev_scores
 
     mean, spread = (with_dev_scores(values).get(key) for values in (summary.mean, summary.sd))
     if mean is None or key == "best_step":
         return "-" if mean is None else ", ".join(str(with_dev_scores(run)["best_step"]) for run in summary.runs)
     dev = dev_scores(summary.runs[0])
     metric = dev.metric if dev is not None and key in vars(dev) else STSB_DEV[1]
-    return shown(metric, mean) + ("" if spread is None or key == "start" else f" ± {shown(metric, spread)}")
+    return score_text(metric, mean) + ("" if spread is None or key == "start" else f" ± {score_text(metric, spread)}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from shlex import quote
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
@@ -15,19 +12,15 @@ from sentcli import console
 from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result, failed
-from sentcli.errors import InputError, SentcliError, nearest
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.labelled_kinds import Kind
 from sentcli.io.options import PairFields
-from sentcli.io.text_checks import TITLES
 from sentcli.model.options import OptionalModel
 from sentcli.table import Table
 
 if TYPE_CHECKING:
     from sentcli.data.get import FetchResult
-    from sentcli.data.registry import DataSet
-    from sentcli.io.labelled import LabelledTable
-    from sentcli.io.sources import Source
-    from sentcli.io.text_checks import Found
+    from sentcli.data.registry import DataSet, Pin
 
 DataDir = Annotated[
     Path | None,
@@ -50,7 +43,7 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
       sentcli data list
       sentcli data list scifact --json -
     """  # noqa: D301
-    from sentcli.data.registry import addresses, data_folder, presence
+    from sentcli.data.registry import data_folder, presence
 
     folder = data_folder(data_dir)
     clock = Clock()
@@ -58,18 +51,33 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
     states = {dataset.name: presence(dataset, folder) for dataset in datasets}
     rows = [[d.name, d.title, d.kind, _size(d.size), d.licence, states[d.name]] for d in datasets]
     tables = [Table(f"Data sets, kept in {folder}", ["name", "title", "kind", "size", "licence", "present"], rows)]
-    for dataset in datasets if names else ():
-        parts = dataset.archives if dataset.archive_first else dataset.files
-        sums = {"SHA-256" if p.pin.sha256 else "MD5" if p.pin.md5 else "its first download" for p in parts}
-        facts = [["kept in", str(folder / dataset.folder)], ["note", dataset.note]]
-        facts.append(["checked by", ", ".join(sorted(sums))])
-        sources = [["source", source] for source in addresses(dataset, list(dataset.files))]
-        tables.append(Table(dataset.name, ["what", "value"], [*facts, *sources]))
-    results = [
-        {**asdict(d), "size": d.size, "present": states[d.name], "path": str(folder / d.folder)} for d in datasets
-    ]
+    if names:
+        tables += [_dataset_table(dataset, folder) for dataset in datasets]
+    results = []
+    for dataset in datasets:
+        place = {"size": dataset.size, "present": states[dataset.name], "path": str(folder / dataset.folder)}
+        results.append({**asdict(dataset), **place})
     protocol = {"data_dir": str(folder)}
     return Result.of(Record("data list", protocol=protocol, results=results, seconds=clock.seconds), tables)
+
+
+def _dataset_table(dataset: DataSet, folder: Path) -> Table:
+    """Return where a data set is kept and fetched from, and what its files are compared with."""
+    from sentcli.data.registry import addresses
+
+    parts = dataset.archives if dataset.archive_first else dataset.files
+    sums = {_checksum(part.pin) for part in parts}
+    rows = [["kept in", str(folder / dataset.folder)], ["note", dataset.note]]
+    rows.append(["checked by", ", ".join(sorted(sums))])
+    rows += [["source", source] for source in addresses(dataset, list(dataset.files))]
+    return Table(dataset.name, ["what", "value"], rows)
+
+
+def _checksum(pin: Pin) -> str:
+    """Return by what a file is known to be the right one."""
+    if pin.sha256:
+        return "SHA-256"
+    return "MD5" if pin.md5 else "its first download"
 
 
 @verb("get")
@@ -194,129 +202,27 @@ def check(
       sentcli data check pairs.xlsx --pair-fields question1,question2,is_duplicate -m minilm --json -
     """  # noqa: D301
     from sentcli.errors import together
-    from sentcli.evaluation.labelled_data import own_table
-    from sentcli.io.formats import without_broken_lines
-    from sentcli.io.labelled import NAMED_ROWS
-    from sentcli.io.sources import open_source
+    from sentcli.evaluation.table_check import check_table
 
     clock = Clock()
-    source, broken = without_broken_lines(open_source(file))
-    wrong: list[InputError] = []
-    try:
-        table = own_table(source, kind, pair_fields, "skip", problems=wrong)
-    except InputError as error:
-        raise together([*broken, *wrong, error]) from error
-    counts = Counter(f"{value:g}" if isinstance(value, float) else value for value in table.values or [])
-    groups = table.contradictions()
-    methods = {"scored": "cosent", "binary": "online-contrastive", "labels": "supcon", "classed-pairs": "sbert-nli"}
-    options = f"{f' --pair-fields {quote(pair_fields)}' if pair_fields else ''}{f' --kind {kind}' if kind else ''}"
-    name, encoder = quote(table.name), quote(model or "MODEL")
-    evaluate = f"sentcli evaluate {name} -m {encoder}{options}{' --skip-empty' if table.empty else ''}"
-    id_column, found = _checks(source, table, id_field)
-    results: dict[str, Any] = {
-        "kind": table.kind,
-        "columns": list(table.columns),
-        "rows": len(table) + table.skipped + len(wrong),
-        "broken_lines": len(broken),
-        "wrong_values": len(wrong),
-        "empty_cells": {"count": len(table.empty), "rows": table.skipped, "first": table.empty[:NAMED_ROWS]},
-        "contradictions": {"count": len(groups), "first": [[table.lines[i] for i in g] for g in groups[:NAMED_ROWS]]},
-        "id_column": id_column,
-        **{what: each.to_dict() for what, each in found.items()},
-        "labels": dict(counts.most_common()),
-        "lengths": _lengths([text for column in table.texts for text in column], model),
-        "commands": [
-            *([] if table.kind == "classed-pairs" else [evaluate]),  # which nothing scores
-            f"sentcli train --method {methods.get(table.kind, 'simcse')} -m {encoder} --data {name}{options} -o DIR",
-        ],
-    }
+    checked = check_table(file, kind, pair_fields, model, id_field)
     protocol = {"pair_fields": pair_fields, "kind": kind}
-    record = Record("data check", model or "", protocol, results, seconds=clock.seconds)
-    result = Result.of(record, [_check_table(file, table, results, found)])
-    if problems := [*broken, *wrong]:
+    record = Record("data check", model or "", protocol, checked.to_dict(), seconds=clock.seconds)
+    result = Result.of(record, [checked.show(file)])
+    if checked.problems:
         result.show()
-        refused = together(problems)
+        refused = together(checked.problems)
         refused.outcome = result
         raise refused
     return result
 
 
-def _check_table(file: str, table: LabelledTable, results: dict[str, Any], found: dict[str, Found]) -> Table:
-    """Return what was found in a table of the user, a row for each fact."""
-    from sentcli.evaluation.labelled_data import not_numbers
-    from sentcli.io.labelled import NAMED_ROWS
-
-    unit, counts, differing = table.unit, results["labels"], results["contradictions"]
-    places = ", ".join(f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS])
-    same = "; ".join(f"{unit}s {', '.join(map(str, rows))}" for rows in differing["first"])
-    labels = ", ".join(f"{label!s:.40}: {count:,}" for label, count in list(counts.items())[:NAMED_ROWS])
-    lengths = ", ".join(f"{key} {value}" for key, value in results["lengths"].items() if value is not None)
-    if results["id_column"] is None:
-        found = {what: each for what, each in found.items() if what != "repeated_ids"}
-    odd = not_numbers(counts)
-    lines = [
-        ["read as", table.taken],
-        ["rows", results["rows"]],
-        ["empty cells", f"{len(table.empty):,}{f': {places}' if places else ''}"],
-        ["equal texts with different labels", f"{differing['count']:,}{f': {same}' if same else ''}"],
-        *([CHECK_TITLES[what], _found_words(each, unit)] for what, each in found.items()),
-        ["labels", f"{len(counts):,} different: {labels}" if labels else "none"],
-        *([["labels among numbers that are none", ", ".join(map(repr, odd))]] if odd else []),
-        ["lengths", lengths],
-        *(["command", command] for command in results["commands"]),
-    ]
-    return Table(file, ["what", "value"], lines, wide=["value"])
-
-
-CHECK_TITLES = {"equal_rows": "equal rows", "repeated_ids": "repeated ids", **TITLES}
-
-
-def _checks(source: Source, table: LabelledTable, id_field: str | None) -> tuple[str | None, dict[str, Found]]:
-    """Return the column of ids, and what may be wrong with rows, and where first: line and column, or two lines."""
-    from sentcli.io.formats import records
-    from sentcli.io.labelled_kinds import columns_of
-    from sentcli.io.text_checks import TextChecks, repeated
-
-    names = columns_of(source)
-    if id_field is not None and id_field not in names:
-        raise InputError(f"no column {id_field!r} for ids{nearest(id_field, names)}; it has {', '.join(names)}")
-    id_column = id_field or next((name for name in ("id", "_id") if name in names), None)
-    values = table.values or [None] * len(table)
-    rows = zip(zip(*table.texts, values, strict=True), table.lines, strict=True)
-    ids = ((record.get(id_column), line) for line, record in records(source)) if id_column is not None else ()
-    checks = TextChecks()
-    for column, texts in zip(table.columns, table.texts, strict=False):
-        for line, text in zip(table.lines, texts, strict=True):
-            checks.look(text, [line, column])
-    of_ids = repeated((str(key), line) for key, line in ids if key is not None)
-    return id_column, {"equal_rows": repeated(rows), "repeated_ids": of_ids, **checks.found}
-
-
-def _found_words(found: Found, unit: str) -> str:
-    """Return how often something was found, and where."""
-    places = (f"{unit} {a} ({b})" if isinstance(b, str) else f"{unit}s {a} and {b}" for a, b in found.first)
-    return f"{found.count:,}: {', '.join(places)}" if found.count else "0"
-
-
-def _lengths(texts: list[str], model: str | None) -> dict[str, Any]:
-    """Return median and greatest length: in tokens, with how many texts a model would cut, or without it in words."""
-    if model is None:
-        lengths, limit = [len(text.split()) for text in texts], None
-    else:
-        from sentcli import SentenceEncoder
-
-        tokenizer = SentenceEncoder.load(model, device="cpu", make_export=False).tokenizer
-        tokens, limit = tokenizer(texts), tokenizer.max_length
-        lengths = (tokens.lengths + tokens.beyond).tolist()
-    longer = None if limit is None else sum(length > limit for length in lengths)
-    facts = {"median": int(median(lengths)), "longest": max(lengths), "limit": limit, "longer": longer}
-    return {"unit": "words" if model is None else "tokens", **facts}
-
-
 def _sets(names: list[str] | None) -> list[DataSet]:
     from sentcli.data.registry import find, registry
 
-    return [find(name) for name in dict.fromkeys(names)] if names else list(registry().values())
+    if not names:
+        return list(registry().values())
+    return [find(name) for name in dict.fromkeys(names)]
 
 
 def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> FetchResult:

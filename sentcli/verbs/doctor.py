@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from sentcli.command.declaration import verb
 from sentcli.command.result import Clock, Record, Result
 from sentcli.errors import SentcliError
@@ -24,8 +27,8 @@ def doctor() -> Result:
     indexes = _indexes()  # before all extras are imported, faiss among them
     facts = diagnosis.examine()
     facts["plan"]["indexes"] = indexes
-    models = [[value or "no" for value in model.values()] for model in facts["models"]]
-    of_hub = [[value or "unknown" for value in model.values()] for model in facts["hub"]]
+    models = _rows(facts["models"], missing="no")
+    of_hub = _rows(facts["hub"], missing="unknown")
     tables = [
         Table("Versions", ["library", "version"], list(facts["versions"].items())),
         Table("Devices", ["device", "what"], list(facts["devices"].items())),
@@ -40,6 +43,14 @@ def doctor() -> Result:
         tables.insert(1, Table("Outside of the ranges that sentcli works with", columns, rows))
     ran_on = environment(facts["device"], "fp32")
     return Result.of(Record("doctor", results=facts, environment=ran_on, seconds=clock.seconds), tables)
+
+
+def _rows(facts: Sequence[Mapping[str, Any]], *, missing: str) -> list[list[Any]]:
+    """Return the values of each of several facts, with a word for one that is missing."""
+    rows = []
+    for fact in facts:
+        rows.append([value or missing for value in fact.values()])
+    return rows
 
 
 def _indexes() -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_doc import Doc
@@ -13,52 +11,21 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.bounds import Holds
-from sentcli.bulk.encode import open_encoder
 from sentcli.bulk.options import InputOptions, VectorOptions, WriteOptions
 from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.in_memory import encoded_in_memory
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
-from sentcli.errors import InputError, SentcliError, nearest
-from sentcli.io import copies
+from sentcli.encoder.announce import prompt_of_rows
+from sentcli.errors import InputError
+from sentcli.machine import environment, threads
 from sentcli.model.options import SERVED_HELP, LoadOptions
+from sentcli.smaller import Smaller
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from sentcli.bulk import EncodeSummary, Inputs
-    from sentcli.bulk.engine import EncodeTexts
+    from sentcli.bulk import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-
-
-def run_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
-    """Run the verb from Python; without an output the rows and their vectors are in the frame of the result."""
-    if values["output"] is not None or values["check"] is not None or values["estimate"]:
-        return run(values)
-    import pyarrow.parquet as pq
-
-    file = copies.scratch() / "vectors.parquet"
-    try:
-        result = run({**values, "output": str(file)})
-        frame = _as_given(pq.read_table(file).to_pandas(), values["inputs"] or [], values["text_field"])
-    finally:
-        shutil.rmtree(file.parent, ignore_errors=True)
-    return replace(result, make_frame=lambda: frame)
-
-
-def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.DataFrame:
-    """Return the rows of a frame of pandas under its own index, without those of its rows that were left out."""
-    from sentcli.io.in_memory import index_of
-    from sentcli.io.readers import ReadOptions, rows
-    from sentcli.io.sources import open_source
-
-    index = index_of(inputs[0]) if len(inputs) == 1 else None
-    if index is None:
-        return frame
-    if len(frame) != len(index):
-        read = rows(open_source(inputs[0]), ReadOptions(text_field, on_null="skip"))
-        index = index[[row is not None for row in read]]
-    return frame.set_axis(index)
 
 
 TAKES_LONG = 50_000
@@ -71,11 +38,11 @@ TAKES_LONG = 50_000
         "inputs output model text_field id_field on_null prompt_name backend precision device "
         "pooling max_length output_dtype shard_rows shard resume append overwrite check estimate json"
     ),
-    in_memory=run_in_memory,
+    in_memory=encoded_in_memory,
 )
 def encode(
     inputs: Annotated[list[str] | None, Holds.TEXT_FILE, Flag(metavar="INPUT...", positional=True)] = None,
-    output: Annotated[str | None, Flag("-o", metavar="OUT")] = None,
+    output: Annotated[str | None, Holds.OUTPUT, Flag("-o", metavar="OUT")] = None,
     model: Annotated[list[str] | None, Holds.MODEL, Flag("-m"), Doc(f"{SERVED_HELP}; several with --estimate.")] = None,
     reading: Annotated[InputOptions, Group("Input")] = InputOptions(),
     prompt_name: Annotated[str | None, Holds.WORDS, Flag(panel="Model")] = None,
@@ -123,46 +90,32 @@ def encode(
       cat sentences.txt | sentcli encode - -o - -m minilm
     """  # noqa: D301
     if check is not None:
-        return _check(check, model, options, (prompt_name, prompt))
+        return check_vectors(check, model, options, (prompt_name, prompt))
     from sentcli import bulk
-    from sentcli.bulk.engine import parse_devices
     from sentcli.io.dataset import ShardShare
     from sentcli.io.folder import rows_so_far
-    from sentcli.io.writers import output_kind
-    from sentcli.machine import environment, threads
-    from sentcli.smaller import Smaller
+    from sentcli.io.output_formats import DIRECTORY, output_format
 
-    if not inputs or not model or (output is None and not estimate):
-        missing = "INPUT..." if not inputs else "--model / -m" if not model else "--output / -o"
-        raise InputError(f"missing {missing}; see sentcli encode --help")
+    if not inputs:
+        raise InputError("missing INPUT...; see sentcli encode --help")
+    if not model:
+        raise InputError("missing --model / -m; see sentcli encode --help")
     if output is None:
-        from sentcli.evaluation.estimate import estimate_encoding
-
-        clock = Clock()
-        files, shard_rows = _read_inputs(inputs, "vectors", reading, writing)
-        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
-        estimates = estimate_encoding(model, options, files, shard_rows, smaller, (prompt_name, prompt))
-        protocol = {"estimate": True, "sample": len(estimates.sample.texts), **smaller.protocol()}
-        ran_on = environment(estimates.models[0].device, None)
-        record = Record("encode", ", ".join(model), protocol, estimates.to_dict(), ran_on, clock.seconds)
-        return Result.of(record, estimates.tables())
+        if not estimate:
+            raise InputError("missing --output / -o; see sentcli encode --help")
+        return estimated(inputs, model, options, reading, writing, vectors, (prompt_name, prompt))
     name = _single(model)
-    directory = output_kind(output) == "directory"
-    if cluster.ray is not None:
-        if not directory:
-            raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
-        from sentcli.cluster.joining import check_address
-
-        check_address(cluster.ray)
-    names = parse_devices(devices) if devices is not None else []
-    share = ShardShare.parse(writing.shard) if writing.shard is not None else ShardShare()
+    is_directory = output_format(output) is DIRECTORY
+    _check_ray(cluster, is_directory=is_directory)
+    names = [] if devices is None else bulk.parse_devices(devices)
+    share = ShardShare() if writing.shard is None else ShardShare.parse(writing.shard)
     bulk.check_target(output, overwrite=writing.overwrite, resume=writing.resume, append=writing.append, part=share)
-    files, shard_rows = _read_inputs(inputs, output, reading, writing)
+    files, shard_rows = bulk.read_checked(inputs, output, reading, writing)
     rows = files.survey.rows
     clock = Clock()
     load = replace(options, device=names[0]) if names else options
-    with open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
-        prompt = _prompt(encoder, prompt_name, prompt)
+    with bulk.open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
+        prompt = prompt_of_rows(encoder, prompt_name, prompt)
         smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=bool(encoder.spec.normalizes))
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
@@ -180,24 +133,89 @@ def encode(
             part=share,
         )
         takes_long = rows >= TAKES_LONG and encoder.backend.device == "cpu" and pool is None
-        if takes_long and (busy := busy_note(threads())):
+        busy = busy_note(threads()) if takes_long else None
+        if busy is not None:
             console.note(busy)
         place, replaces = str(output), writing.overwrite
 
         def so_far() -> dict[str, Any]:
-            return rows_so_far(place, overwrite=replaces) if directory else {}
+            return rows_so_far(place, overwrite=replaces) if is_directory else {}
 
         interrupted = kept_if_interrupted(Record("encode", name), clock, so_far)
-        with interrupted, console.resumable(output, can=directory), console.encoding("encoding", rows) as bar:
+        with interrupted, console.resumable(output, can=is_directory), console.encoding("encoding", rows) as bar:
             summary = bulk.encode_files(encoder, files, output, settings, progress=bar)
-        results = _summarise(summary, encoder, reading.on_long)
+        summary.say(encoder, reading.on_long)
+        results = summary.to_dict(encoder)
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
-        facts = encoder.environment()
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
         choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
         protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
-    record = Record("encode", name, protocol, results, facts, clock.seconds)
+        record = Record("encode", name, protocol, results, encoder.environment(), clock.seconds)
     return Result.of(record, overview=_overview(results))
+
+
+def estimated(
+    inputs: list[str],
+    models: list[str],
+    options: LoadOptions,
+    reading: InputOptions,
+    writing: WriteOptions,
+    vectors: VectorOptions,
+    prompt: tuple[str | None, str | None],
+) -> Result:
+    """Say what encoding will take with each model, and write nothing."""
+    from sentcli import bulk
+    from sentcli.evaluation.estimate import estimate_encoding
+
+    clock = Clock()
+    files, shard_rows = bulk.read_checked(inputs, "vectors", reading, writing)
+    smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
+    estimates = estimate_encoding(models, options, files, shard_rows, smaller, prompt)
+    protocol = {"estimate": True, "sample": len(estimates.sample.texts), **smaller.protocol()}
+    ran_on = environment(estimates.models[0].device, None)
+    record = Record("encode", ", ".join(models), protocol, estimates.to_dict(), ran_on, clock.seconds)
+    return Result.of(record, estimates.tables())
+
+
+def check_vectors(
+    name: str, models: list[str] | None, options: LoadOptions, prompt: tuple[str | None, str | None]
+) -> Result:
+    """Verify a directory of shards, a file of vectors or an export, and with a model whether it makes the same vectors.
+
+    Raises:
+        SentcliError: if something is wrong; its outcome becomes the JSON.
+    """
+    from sentcli.corpora.verifying import ANOTHER_MODEL, kinship_of, verify
+
+    clock = Clock()
+    found = verify(name)
+    record = Record("encode", found.model, results=found.results, seconds=clock.seconds)
+    if found.problem is not None:
+        found.problem.outcome = Result.of(record)
+        raise found.problem
+    for note in found.notes:
+        console.note(note)
+    if models is None:
+        return Result.of(record)
+    model = _single(models)
+    kinship, sentence = kinship_of(name, found, model, options, prompt)
+    record = replace(record, results={**found.results, "model_is": kinship}, seconds=clock.seconds)
+    message = f"{model} and the model of {name}: {sentence}"
+    if kinship in ANOTHER_MODEL:
+        raise failed(Result.of(record), f"{message}; their vectors do not compare")
+    console.note(message)
+    return Result.of(record)
+
+
+def _check_ray(cluster: ClusterOptions, *, is_directory: bool) -> None:
+    """Refuse a cluster that is not there, or an output that it cannot make."""
+    if cluster.ray is None:
+        return
+    if not is_directory:
+        raise InputError("--ray makes shards, so it needs a directory output (-o without a suffix)")
+    from sentcli.cluster.joining import check_address
+
+    check_address(cluster.ray)
 
 
 def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,160 +239,3 @@ def _single(models: list[str]) -> str:
     if len(models) > 1:
         raise InputError(f"-m {' -m '.join(models)}: one model makes the vectors; --estimate takes several")
     return models[0]
-
-
-def _prompt(encoder: SentenceEncoder, name: str | None, text: str | None) -> str:
-    """Return the text in front of each row, and warn if a model with prompts gets none."""
-    prompt = encoder.prompt_text(name, text)
-    if name is None and text is None and not prompt and any(encoder.spec.prompts.values()):
-        known = ", ".join(name for name, text in encoder.spec.prompts.items() if text)
-        console.warn(
-            f"{encoder.model} was trained with prompts ({known}), and these rows get none; --prompt-name chooses one"
-        )
-    return prompt
-
-
-def _read_inputs(inputs: list[str], output: str, reading: InputOptions, writing: WriteOptions) -> tuple[Inputs, int]:
-    """Read and check the input files, and return them with the rows of a shard.
-
-    Raises:
-        InputError: for a row that is refused, or if ``--types`` names a column that the output does not have.
-    """
-    from sentcli import bulk
-    from sentcli.io.column_types import parse_types
-    from sentcli.io.readers import ReadOptions
-
-    manifest = bulk.manifest_of(output) if (writing.resume or writing.append) and not writing.overwrite else None
-    types = parse_types(reading.types or [])
-    options = ReadOptions(
-        reading.text_field,
-        reading.id_field,
-        reading.on_null,
-        "; --on-null empty or skip accepts such rows",
-        nulls=tuple(reading.null or []),
-        types={**(manifest.types if manifest is not None else {}), **types},
-    )
-    files = bulk.read_inputs(inputs, options, reading.input_format, output=output)
-    console.detail(f"{files.survey.rows} rows in {len(files.sources)} inputs")
-    kept = files.survey.column_types
-    if unknown := next((name for name in types if name not in kept), None):
-        has = ", ".join(kept) or "none besides id and text"
-        raise InputError(f"--types {unknown}: there is no such column{nearest(unknown, list(kept))}; there is {has}")
-    if listed := ", ".join(f"{name} {kind}" for name, kind in files.survey.found.items() if name in kept):
-        console.note(f"types of the columns: {listed} (--types chooses others)")
-    for name, odd in files.survey.mixed.items():
-        if name in kept:
-            problem = f"most of its values are of another type, but not {odd}"
-            console.warn(f"column {name!r} stays text: {problem} (--null TEXT names missing values)")
-    default = manifest.shard_rows if manifest is not None else bulk.EncodeSettings.shard_rows
-    return files, writing.shard_rows or default
-
-
-def _summarise(summary: EncodeSummary, encoder: SentenceEncoder, on_long: str) -> dict[str, Any]:
-    """Say what was encoded, and return it as JSON, without an output for what is in memory."""
-    output = None if copies.is_scratch(Path(summary.output)) else summary.output
-    rows, counts = summary.counts.rows, summary.counts
-    for problem in summary.damaged:
-        console.warn(f"{problem}: its shard was made again")
-    before = f", {summary.rows_before} were there" if summary.rows_before else ""
-    runs = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
-    if encoder.sent is not None:
-        runs = f"{encoder.model} was sent {encoder.sent}"
-    written = f"{output or 'a frame'} [{summary.rows}, {summary.dimension}]"
-    console.note(
-        f"{rows} rows{before} -> {written} in {summary.seconds:.1f} s "
-        f"({rows / max(summary.seconds, 1e-9):,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty "
-        f"rows; {runs})"
-    )
-    if summary.nulls_skipped:
-        console.warn(f"{summary.nulls_skipped} rows without text were left out")
-    if counts.truncated:
-        cut = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
-        fate = "are the mean of their pieces" if on_long == "chunk-mean" else cut
-        console.warn(f"{counts.truncated} rows are longer than {encoder.spec.max_length} tokens and {fate}")
-    return {
-        "output": output,
-        "rows": summary.rows,
-        "dimension": summary.dimension,
-        "rows_encoded": rows,
-        "rows_skipped": summary.nulls_skipped,
-        "distinct": rows - counts.duplicates,
-        **{key: getattr(counts, key) for key in ("duplicates", "empty", "tokens", "truncated", "tokens_lost")},
-        "rows_per_second": rows / max(summary.seconds, 1e-9),
-        **({"sent": asdict(encoder.sent)} if encoder.sent is not None else {}),
-    }
-
-
-def _check(
-    folder: str, models: list[str] | None, options: LoadOptions, prompt: tuple[str | None, str | None]
-) -> Result:
-    """Verify a directory of shards, a file of vectors or an export, and with a model whether it makes the same vectors.
-
-    Raises:
-        SentcliError: if something is wrong; its outcome becomes the JSON.
-    """
-    from sentcli.io.dataset import CANARIES, read_manifest
-    from sentcli.io.dataset_writer import check_dataset, require_whole
-    from sentcli.io.folder import open_folder
-    from sentcli.io.places import is_remote
-    from sentcli.io.writers import SUFFIXES
-    from sentcli.model.exported import check_files, exports_in
-    from sentcli.search.vector_file import open_vectors
-
-    clock = Clock()
-    place = Path(folder)
-    if not is_remote(folder) and not place.exists():
-        raise InputError(
-            f"--check {folder}: there is no such directory or file; it verifies what encode or export wrote"
-        )
-    exports = [] if is_remote(folder) else exports_in(place)
-    if place.is_file() or (is_remote(folder) and place.suffix in SUFFIXES):
-        vectors = open_vectors(folder)
-        model, canaries = vectors.origin.model, vectors.origin.recorded()["canaries"]
-        rows, dimension = len(vectors.blocks), vectors.blocks.dimension
-        results: dict[str, Any] = {"path": folder, "rows": rows, "dimension": dimension}
-        console.note(f"{folder} is whole: {rows} rows, {dimension} dimensions")
-    elif exports:
-        for export in exports:
-            check_files(place, export)
-            console.note(f"{folder} is whole: {export.dimension} dimensions, {export.precision}")
-        model, canaries = exports[0].model, exports[0].canaries
-        results = {"path": folder, "model": model, "precision": exports[0].precision}
-    else:
-        dataset = check_dataset(open_folder(folder))
-        model, canaries = dataset.model, read_manifest(open_folder(folder)).settings.get(CANARIES)
-        results = asdict(dataset)
-        try:
-            require_whole(dataset, folder)
-        except SentcliError as error:
-            error.outcome = Result.of(Record("encode", model, results=results, seconds=clock.seconds))
-            raise
-        console.note(
-            f"{folder} is whole: {dataset.rows} rows in {dataset.shards} shards, {dataset.dimension} dimensions of "
-            f"{dataset.dtype}, {dataset.bytes / 1e6:,.1f} MB"
-        )
-    if models is None:
-        return Result.of(Record("encode", model, results=results, seconds=clock.seconds))
-    name = _single(models)
-    kinship, sentence = _compare(folder, canaries, name, options, prompt)
-    record = Record("encode", model, results={**results, "model_is": kinship}, seconds=clock.seconds)
-    message = f"{name} and the model of {folder}: {sentence}"
-    if kinship in ("another pooling or prompt", "another model"):
-        raise failed(Result.of(record), f"{message}; their vectors do not compare")
-    console.note(message)
-    return Result.of(record)
-
-
-def _compare(
-    folder: str,
-    kept: dict[str, Any] | None,
-    model: str,
-    options: LoadOptions,
-    prompt: tuple[str | None, str | None],
-) -> tuple[str, str]:
-    """Return what a model is to the one that made vectors, by the vectors of a few fixed texts: a word, a sentence."""
-    from sentcli.encoder.announce import load_encoder
-    from sentcli.model.canaries import Canaries
-
-    before, encoder = Canaries.read(folder, kept), load_encoder(model, options)
-    return before.compare(Canaries.of(encoder.loaded, encoder.prompt_text(*prompt)))

@@ -15,7 +15,7 @@ from sentcli.command.result import Clock, Result
 from sentcli.command.scoring import scores_if_interrupted
 from sentcli.errors import InputError
 from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions
-from sentcli.io.labelled import Kind
+from sentcli.io.labelled_kinds import Kind
 from sentcli.io.options import Overwrite, PairFields
 from sentcli.model.options import LoadOptions, Models
 

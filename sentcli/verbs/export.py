@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from sentcli import console
 from sentcli.bounds import Holds
@@ -137,11 +137,10 @@ def export(
     chosen |= {"layout": layout, "tokens": exported.gives_tokens}
     protocol = encoder.describe() | encoder.provenance() | chosen
     facts = environment("cpu", precision, revision=encoder.provenance().get("revision"))
-    results = {
-        "precision": manifest.precision,
-        "min_cosine": None,
-        "mean_cosine": None,
-        **(verification.to_dict() if verification is not None else {}),
+    results: dict[str, Any] = {"precision": manifest.precision, "min_cosine": None, "mean_cosine": None}
+    if verification is not None:
+        results |= verification.to_dict()
+    results |= {
         "size_bytes": exported.size,
         "folder_bytes": folder_bytes,
         "torch_weights_bytes": weights_bytes,
@@ -164,11 +163,11 @@ def export(
 def _sample(file: str, text_field: str) -> list[str]:
     """Draw `SAMPLED` of the texts of a file, and return the different ones among them."""
     from sentcli.io.readers import ReadOptions, rows
-    from sentcli.io.sampling import drawn
+    from sentcli.io.sampling import reservoir_sample
     from sentcli.io.sources import open_source
 
     found = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))
-    sample, _ = drawn((row.text for row in found if row is not None and row.text.strip()), SAMPLED)
+    sample, _ = reservoir_sample((row.text for row in found if row is not None and row.text.strip()), SAMPLED)
     texts = list(dict.fromkeys(sample))
     if len(texts) < LEAST_TEXTS:
         raise InputError(

@@ -16,7 +16,7 @@ from sentcli.cluster.pool import open_cluster
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.corpora.filling import TextInput, fill, read_texts
-from sentcli.corpora.indexing import build_index, folder_of_vectors, index_request, with_queries
+from sentcli.corpora.indexing import build_index, check_ray, folder_of_vectors, index_request, with_queries
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.machine import environment
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sentcli.corpora.collections import CollectionUpdating
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.index import IndexRequest
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
 
 
 @verb("index", common="inputs output model type recall queries append check to collection prune overwrite json")
@@ -74,7 +74,8 @@ def index(
     from sentcli.io.sources import open_source
     from sentcli.io.table_folders import is_table
     from sentcli.search.bm25 import LANGUAGE
-    from sentcli.search.store import INDEX, INDEXES, WORDS_ROWS, Store
+    from sentcli.search.index_files import INDEX
+    from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
 
     if database.to is not None:
         from sentcli.corpora.collections import CollectionInput, CollectionUpdating
@@ -89,7 +90,7 @@ def index(
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
-    _check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
+    check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
     queries = open_source(index_options.queries) if index_options.queries is not None else None
     copy = place if isinstance(place, FolderCopy) else None
     with (
@@ -108,7 +109,7 @@ def index(
                 )
                 with interrupted:
                     fill(texts, encoder, pool, options, doc_prompt, request)
-            store = Store.open(store_folder, str(output if folder is None else place))
+            store = VectorDirectory.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
         if request is None:
@@ -170,28 +171,7 @@ def _loading(
     return open_encoder(model, options, cluster, most=shards)
 
 
-def _check_ray(address: str | None, kind: str, folder: str | None) -> None:
-    """Refuse ``--ray`` where there is nothing to do for it, or a cluster that is not there.
-
-    Raises:
-        InputError: with what is wrong.
-    """
-    from sentcli.cluster.joining import check_address
-    from sentcli.io.places import is_remote
-
-    if address is None:
-        return
-    if folder is not None and kind in ("bm25", "flat"):
-        raise InputError(f"--ray builds the files of an index of vectors; --type {kind} has none")
-    if address != "local" and folder is not None and is_remote(folder):
-        raise InputError(
-            f"--ray {address}: an index in a store is built from a copy on this machine, which other nodes do not see; "
-            "leave --ray out, take --ray local, or index on a disk that all nodes share"
-        )
-    check_address(address)
-
-
-def index_words(store: Store, language: str) -> Result:
+def index_words(store: VectorDirectory, language: str) -> Result:
     """Build the BM25 index of a directory of vectors."""
     from sentcli.search import bm25
 
@@ -205,7 +185,7 @@ def index_words(store: Store, language: str) -> Result:
     return Result.of(Record("index", "bm25", protocol, results, environment(None, None), clock.seconds))
 
 
-def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) -> Result:
+def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: ClusterOptions) -> Result:
     """Build an index of faiss."""
     from sentcli.cluster.pool import Pool
     from sentcli.search import ann
@@ -247,10 +227,10 @@ def index_vectors(store: Store, request: IndexRequest, cluster: ClusterOptions) 
 
 def check_indexes(folder: Path) -> Result:
     """Compare the files of all indexes of a directory with their checksums."""
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
 
     clock = Clock()
-    store = Store.open(folder)
+    store = VectorDirectory.open(folder)
     problems: list[str] = []
     for name in store.indexes:
         problems += store.check_index(name)

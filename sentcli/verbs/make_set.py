@@ -20,7 +20,7 @@ from sentcli.table import Table
 if TYPE_CHECKING:
     from sentcli.evaluation.set_manifest import SetManifest
     from sentcli.testset.documents import Documents
-    from sentcli.testset.queries import Made
+    from sentcli.testset.queries import QuerySet
     from sentcli.testset.written import Answer
 
 NOT_ASKED = (
@@ -89,7 +89,7 @@ def make_set(
     from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.testset.documents import read_documents
     from sentcli.testset.writing import write_jsonl, write_set
-    from sentcli.testset.written import ANSWERS, PROMPT, answers_of
+    from sentcli.testset.written import ANSWERS, PROMPT, ask_for_queries
 
     check_output(output, overwrite=overwrite, folder=True)
     check_kept(output, [*corpus, *(model or []), write_with, queries, judgements])
@@ -104,7 +104,7 @@ def make_set(
     for taken in documents.taken:
         console.note(taken)
     found = _checks(documents)
-    answers = None if write_with is None else answers_of(served or write_with, documents, limit, seed)
+    answers = None if write_with is None else ask_for_queries(served or write_with, documents, limit, seed)
     made, trust = _made(corpus, documents, answers, protocol)
     with replacing(output) as folder:
         manifest = write_set(folder, made, trust, settings)
@@ -131,14 +131,14 @@ def _checks(documents: Documents) -> dict[str, Any]:
     from sentcli.io.text_checks import TITLES, TextChecks, repeated
 
     checks = TextChecks()
-    whole = [documents.whole(place) for place in range(len(documents.ids))]
+    whole = [documents.title_and_text(place) for place in range(len(documents.ids))]
     for key, text in zip(documents.ids, whole, strict=True):
         checks.look(text, key)
     found = {TITLES[what]: each for what, each in checks.found.items()}
     found["the text of an earlier one"] = repeated(zip(whole, documents.ids, strict=True))
     for title, each in found.items():
         if each.count:
-            places = (" and ".join(place) if isinstance(place, list) else place for place in each.first[:3])
+            places = [place if isinstance(place, str) else " and ".join(place) for place in each.first[:3]]
             console.warn(f"{each.count:,} documents have {title}, first {', '.join(places)}")
     if blank := sum(not text.strip() for text in documents.texts):
         console.warn(f"{blank:,} documents have an empty text")
@@ -148,28 +148,28 @@ def _checks(documents: Documents) -> dict[str, Any]:
 
 def _made(
     corpus: list[str], documents: Documents, answers: list[Answer] | None, protocol: dict[str, Any]
-) -> tuple[Made, str]:
+) -> tuple[QuerySet, str]:
     """Return queries and documents of the set, and how far to trust it."""
     from sentcli.evaluation.retrieval import beir_file
-    from sentcli.testset.judging import judged, read_queries
-    from sentcli.testset.queries import Made, drawn, structured
-    from sentcli.testset.written import written
+    from sentcli.testset.judging import judged_queries, read_queries
+    from sentcli.testset.queries import QuerySet, random_sample, structural_queries
+    from sentcli.testset.written import written_queries
 
     judge, seed = protocol.get("judge"), protocol["seed"]
     own = beir_file(Path(corpus[0]), "queries.jsonl") if judge and len(corpus) == 1 else None
     file = protocol.get("queries") or own
     if "judgements" in protocol:
-        made = judged(protocol["judgements"], documents)
+        made = judged_queries(protocol["judgements"], documents)
     elif answers is not None:
-        made = written(answers, documents, protocol["write_with"])
+        made = written_queries(answers, documents, protocol["write_with"])
     elif file:
-        made = Made(read_queries(str(file)), documents, {}, {})
+        made = QuerySet(read_queries(str(file)), documents, {}, {})
     else:
-        made = structured(documents, ", ".join(corpus), protocol["limit"], seed)
+        made = structural_queries(documents, ", ".join(corpus), protocol["limit"], seed)
     if judge and len(made.queries) < judge:
         raise InputError(f"--judge {judge}: there are only {len(made.queries)} queries")
     if judge:
-        made = replace(made, queries=drawn(made.queries, judge, seed))
+        made = replace(made, queries=random_sample(made.queries, judge, seed))
     return made, _trust({query.structure for query in made.queries}, len(made.queries))
 
 
@@ -191,7 +191,7 @@ def _trust(structures: set[str], queries: int) -> str:
     )
 
 
-def _write_judging(folder: Path, output: Path, made: Made, models: list[str], seed: int) -> None:
+def _write_judging(folder: Path, output: Path, made: QuerySet, models: list[str], seed: int) -> None:
     from sentcli.pages.judging import write_judging_page
     from sentcli.testset.judging import pooled, write_table
 

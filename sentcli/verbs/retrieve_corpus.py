@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.command.result import Clock, Record, Result
-from sentcli.console import escaped
 from sentcli.corpora.asking import CorpusSearch, Query, read_queries, rows_as_queries
 from sentcli.corpora.opening import load_query_encoder, open_corpus
 from sentcli.errors import InputError
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
-from sentcli.pages.hits import hits_grid
+from sentcli.pages.hits import hits_file, hits_grid, hits_json, write_lines
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.table import Table
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.evaluation.reranking import EvaluatedReranker
-    from sentcli.search.corpus import Corpus, Hit
+    from sentcli.search.corpus import Corpus
 
 PRINTED_QUERIES = 20
 """Queries whose hits are printed as tables."""
@@ -66,7 +64,7 @@ def search_corpus(
     if options.queries is not None:
         queries += read_queries(open_source(options.queries, options.query_format))
     record = Record("retrieve", "bm25", environment=environment("cpu", "fp32"))
-    found = Found([], [])
+    found = FoundHits([], [])
     with open_corpus(options, search, load) as opened:
         corpus = _selected(opened, options)
         if options.where is not None:
@@ -104,11 +102,11 @@ def _prepared(
     reranker: EvaluatedReranker | None,
 ) -> CorpusSearch:
     """Return a corpus that is ready for queries: its vectors are made, its index is open."""
-    corpus, facts = corpus.prepare(search, encoder, options.rescore)
-    prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
     asking = encoder
     if encoder is not None and search.query_length is not None and not options.like:
-        asking = encoder.with_max_length(search.query_length)
+        asking = encoder.with_max_length(search.query_length)  # refused before anything is encoded
+    corpus, facts = corpus.prepare(search, encoder, options.rescore)
+    prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
     searching = CorpusSearch(corpus, search, encoder, asking, facts, prompt, reranker, alike=bool(options.like))
     if searching.top_k > len(corpus):
         console.detail(f"--top-k {searching.top_k}: there are {len(corpus)} rows")
@@ -165,7 +163,7 @@ def _typed_queries() -> Iterator[Sequence[Query]]:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundHits:
     """The hits of queries, for the JSON and for the console."""
 
     lines: list[dict[str, Any]]
@@ -179,7 +177,9 @@ def _counts_json(column: str, counts: Sequence[tuple[Any, int]]) -> dict[str, An
     return {"column": column, "values": json.loads(json.dumps(values, default=str))}
 
 
-def _searched(searching: CorpusSearch, queries: Sequence[Query], options: CorpusOptions, *, keep_all: bool) -> Found:
+def _searched(
+    searching: CorpusSearch, queries: Sequence[Query], options: CorpusOptions, *, keep_all: bool
+) -> FoundHits:
     """Search, and write or print the hits as they come.
 
     Args:
@@ -188,46 +188,27 @@ def _searched(searching: CorpusSearch, queries: Sequence[Query], options: Corpus
         options: the queries and the file of the hits.
         keep_all: return the hits of all queries.
     """
-    several = len(searching.options.ways) > 1
-    found = Found([], [])
+    several = len(searching.options.modes) > 1
+    found = FoundHits([], [])
     blocks: Iterable[Sequence[Query]] = _typed_queries()
     counting: Any = nullcontext(lambda count: None)
     if options.has_queries:
         starts = range(0, len(queries), QUERIES_AT_A_TIME)
         blocks = [queries[start : start + QUERIES_AT_A_TIME] for start in starts]
         counting = console.counting("searching", len(queries))
-    with counting as progress, _hits_file(options.hits) as file:
-        for number, (query, hits_by_way) in enumerate(chain.from_iterable(map(searching.hits, blocks))):
-            lines = [_line(query, way if several else None, hits) for way, hits in hits_by_way.items()]
+    with counting as progress, hits_file(options.hits) as file:
+        for number, (query, hits_by_mode) in enumerate(chain.from_iterable(map(searching.hits, blocks))):
+            lines = [hits_json(query, mode if several else None, hits) for mode, hits in hits_by_mode.items()]
             if keep_all or number < PRINTED_QUERIES:
                 found.lines.extend(lines)
             if file is not None:
-                _write_lines(file, lines, escape=options.hits == "-")
+                write_lines(file, lines, escape=options.hits == "-")
             if not options.has_queries:
-                console.output().print(hits_grid(query[1], hits_by_way))
+                console.output().print(hits_grid(query[1], hits_by_mode))
             elif file is None and number < PRINTED_QUERIES:
-                found.listings.append(hits_grid(query[1], hits_by_way))
+                found.listings.append(hits_grid(query[1], hits_by_mode))
             progress(1)
     return found
-
-
-def _line(query: Query, way: str | None, hits: Sequence[Hit]) -> dict[str, Any]:
-    """Return the entry of the JSON of a query, with the way of searching where there are several."""
-    key, text = query
-    line: dict[str, Any] = {}
-    if key is not None:
-        line["id"] = key
-    line["query"] = text
-    if way is not None:
-        line["search"] = way
-    line["hits"] = [hit.to_dict() for hit in hits]
-    return line
-
-
-def _write_lines(file: TextIO, lines: Iterable[dict[str, Any]], *, escape: bool) -> None:
-    for line in lines:
-        text = json.dumps(line, ensure_ascii=False, default=str) + "\n"
-        file.write(escaped(text) if escape else text)
 
 
 def _frame_rows(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -237,18 +218,3 @@ def _frame_rows(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         of_query = {key: value for key, value in line.items() if key != "hits"}
         rows += [{**of_query, **hit} for hit in line["hits"]]
     return rows
-
-
-@contextmanager
-def _hits_file(target: str | None) -> Iterator[TextIO | None]:
-    """Open the file of ``--hits``, if there is one; it appears when it is complete."""
-    if target is None:
-        yield None
-    elif target == "-":
-        yield sys.stdout
-        sys.stdout.flush()
-    else:
-        from sentcli.io.atomic import replacing
-
-        with replacing(Path(target)) as temporary, temporary.open("w", encoding="utf-8") as handle:
-            yield handle

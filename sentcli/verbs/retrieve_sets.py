@@ -23,7 +23,7 @@ from sentcli.model.options import LoadOptions
 if TYPE_CHECKING:
     from sentcli.evaluation.options import PairOptions, RerankOptions, ScoringOptions, SetOptions
     from sentcli.evaluation.retrieval import Collection
-    from sentcli.search.options import SearchOptions, Way
+    from sentcli.search.options import SearchMode, SearchOptions
 
 
 def score_sets(
@@ -38,7 +38,7 @@ def score_sets(
     json_file: str | None,
 ) -> Result:
     """Score models, BM25 and their fusions on sets, or runs on one set."""
-    _check_usage(models, sets, search.ways, overwrite=overwrite)
+    _check_usage(models, sets, search.modes, overwrite=overwrite)
     top_k = search.top_k or TOP_K
     collections = searched_sets.load_sets(sets.beir or [], sets.split)
     published = scoring.published(RETRIEVAL, [path.resolve().name for path in sets.beir or []])
@@ -55,7 +55,7 @@ def score_sets(
             console.note(f"{reranker.name} reads the {top_k} hits of each query that are found (--top-k)")
         searched = SearchedSets(collections, search)
         searched.check(options)
-        retrievers = searched_sets.retrievers(scoring.models(models, options), search.ways, reranker)
+        retrievers = searched_sets.retrievers(scoring.models(models, options), search.modes, reranker)
         files = {}
         if sets.run is not None:
             others = [Path(file) for file in (sets.per_query, json_file) if file not in (None, "-")]
@@ -71,7 +71,7 @@ def score_sets(
 
 def _check_as_published(collections: Sequence[Collection], search: SearchOptions) -> None:
     """Refuse a comparison with published scores that are of other choices."""
-    if len(search.ways) > 1:
+    if len(search.modes) > 1:
         raise InputError("--against takes several models as seeds of one: give one way of --search")
     unusual = any(collection.split != collection.facts.split for collection in collections)
     if unusual or (search.top_k or TOP_K) < 10:
@@ -80,10 +80,10 @@ def _check_as_published(collections: Sequence[Collection], search: SearchOptions
         )
 
 
-def _check_usage(models: Sequence[str], sets: SetOptions, ways: Sequence[Way], *, overwrite: bool) -> None:
+def _check_usage(models: Sequence[str], sets: SetOptions, modes: Sequence[SearchMode], *, overwrite: bool) -> None:
     if sets.from_run and len(sets.beir or []) != 1:
         raise InputError(f"--from-run scores runs of one set, not of {len(sets.beir or [])} (--beir)")
-    with_model = [way for way in ways if way != "bm25"]
+    with_model = [mode for mode in modes if mode != "bm25"]
     if with_model and not models and not sets.from_run:
         raise InputError(f"--search {with_model[0]} needs a model (-m); bm25 needs none")
     if len(set(models)) < len(models):
@@ -108,7 +108,9 @@ def score_pairs(
     }
     if misplaced := [flag for flag, value in role_options.items() if value is not None]:
         raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
-    cutoffs = sorted({*positives.RECALL_CUTOFFS, *([search.top_k] if search.top_k else [])})
+    cutoffs = list(positives.RECALL_CUTOFFS)
+    if search.top_k and search.top_k not in cutoffs:
+        cutoffs = sorted([*cutoffs, search.top_k])
     table = read_pair_table(str(pairs.in_domain), pairs.pair_fields)
     query_columns = positives.positive_choice(table)
     if scoring.against is not None and (pairs.pair_fields or not is_stsb(open_source(str(pairs.in_domain)))):

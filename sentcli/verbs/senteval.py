@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from sentcli.command.declaration import Group, verb
 from sentcli.command.result import Result
@@ -43,12 +43,12 @@ def senteval(
       sentcli senteval -m minilm --data downstream --protocol lbfgs --tasks MR,TREC
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
-    from sentcli.data import located
+    from sentcli.data import dataset_path
     from sentcli.evaluation import probe, relatedness, significance, sts, transfer
     from sentcli.evaluation.evaluated import Task, score_model
     from sentcli.evaluation.score_kinds import TRANSFER
 
-    data = located(data)
+    data = dataset_path(data)
     task_names = names(tasks) or list(transfer.AVERAGED)
     examples = transfer.load_tasks(data, [name for name in task_names if name not in sts.SPLITS])
     graded = relatedness.load_tasks(data, [name for name in task_names if name in sts.SPLITS], draws=significance.DRAWS)
@@ -57,12 +57,14 @@ def senteval(
         raise InputError("--against: papers print the protocol full, so leave that as it is")
     all_tasks: list[Task] = [*(transfer.TransferTask(task, protocol) for task in examples), *graded]
     all_tasks.sort(key=lambda task: task_names.index(task.name))
-    choices = {
+    choices: dict[str, Any] = {
         "name": protocol,
         "features": "pooled vectors before normalisation; |u - v| and u * v of pairs",
-        **(transfer.PROTOCOLS[protocol].describe() if examples else {}),
-        **({"regression": relatedness.HEAD_PROTOCOL} if graded else {}),
     }
+    if examples:
+        choices |= transfer.PROTOCOLS[protocol].describe()
+    if graded:
+        choices["regression"] = relatedness.HEAD_PROTOCOL
     models = scoring.models(model, replace(options, normalize=False))
     with scores_if_interrupted() as scores:
         for evaluated in models:

@@ -68,7 +68,7 @@ def sts_eval(
       sentcli sts-eval -m minilm --pairs AFS
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
-    from sentcli.data import located
+    from sentcli.data import dataset_path
     from sentcli.evaluation import relatedness, significance, sts
     from sentcli.evaluation.evaluated import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
@@ -83,7 +83,7 @@ def sts_eval(
     task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
-    folder = located(data) if data is not None else None
+    folder = dataset_path(data) if data is not None else None
     scored_tasks: list[Task]
     if regression and folder is not None:
         scored_tasks = list(
@@ -102,7 +102,8 @@ def sts_eval(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
     protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
-    protocol |= {"pair_fields": pair_fields} if pair_fields is not None else {}
+    if pair_fields is not None:
+        protocol["pair_fields"] = pair_fields
     models = scoring.models(model, options, pairs=not regression)
     with scores_if_interrupted() as scores:
         for evaluated in models:
@@ -123,11 +124,8 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
     from sentcli.evaluation import relatedness
     from sentcli.evaluation.score_kinds import AGGREGATIONS
 
-    return {
-        "correlation": "spearman",
-        "aggregation": AGGREGATIONS[aggregation].title,
-        "similarity": "regression" if regression else "cosine",
-        **({"regression": relatedness.HEAD_PROTOCOL} if regression else {}),
-        "split": split,
-        "interval_draws": draws,
-    }
+    protocol: dict[str, Any] = {"correlation": "spearman", "aggregation": AGGREGATIONS[aggregation].title}
+    protocol["similarity"] = "regression" if regression else "cosine"
+    if regression:
+        protocol["regression"] = relatedness.HEAD_PROTOCOL
+    return {**protocol, "split": split, "interval_draws": draws}

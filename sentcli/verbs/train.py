@@ -87,7 +87,7 @@ def train(
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
-    from sentcli.data import located, located_name
+    from sentcli.data import dataset_path, located_name
     from sentcli.io.sources import input_files
     from sentcli.methods import get_method
     from sentcli.methods.method_file import load_method_file, naming_the_line
@@ -101,11 +101,14 @@ def train(
     recipe = None if changes.recipe is None else load_recipe(changes.recipe)
     files = input_files(map(located_name, (*(data or []), *(more_data or []))))  # --data a b: b is an argument
     sweep = sweep_of(runs, reading, files)
-    varied = {key for point in sweep.points for key in point}
+    varied: set[str] = set()
+    for point in sweep.points:
+        varied |= point.keys()
     _check_runs(sweep, runs, training.seed, cluster.ray, method)
     if sweep.asha is not None and not (evaluation.dev or evaluation.eval_data):
         raise InputError(f"{sweep.file}: [asha] compares runs by a dev set: give --dev or --eval-data")
-    sized = reading.limit or reading.fraction or (recipe and recipe.limit) or varied & {"limit", "fraction", "recipe"}
+    limit = reading.limit or (recipe.limit if recipe else None)
+    sized = limit or reading.fraction or varied & {"limit", "fraction", "recipe"}
     if reading.subset_seed is not None and not sized:
         raise InputError("--subset-seed draws the sentences of --limit or --fraction: give one of them")
     method_file = Path(method) if method is not None and method.endswith(".py") else None
@@ -133,8 +136,8 @@ def train(
             evaluation=replace(
                 evaluation,
                 dev=input_files(map(located_name, evaluation.dev or [])),
-                eval_data=None if evaluation.eval_data is None else located(evaluation.eval_data),
-                senteval=None if evaluation.senteval is None else located(evaluation.senteval),
+                eval_data=None if evaluation.eval_data is None else dataset_path(evaluation.eval_data),
+                senteval=None if evaluation.senteval is None else dataset_path(evaluation.senteval),
                 eval_text=None if evaluation.eval_text is None else located_name(evaluation.eval_text),
             ),
             log=log,

@@ -102,7 +102,10 @@ def _done_so_far(output: Path) -> dict[str, Any]:
         lines = parsed(log.read_bytes(), log) if log.is_file() else []
         if lines and not (folder / WEIGHTS_FILE).exists():
             evaluations = [line for line in lines if "best" in line]
-            return {"steps": lines[-1]["step"], **({"evaluation": evaluations[-1]} if evaluations else {})}
+            so_far = {"steps": lines[-1]["step"]}
+            if evaluations:
+                so_far["evaluation"] = evaluations[-1]
+            return so_far
     return {}
 
 
@@ -142,12 +145,12 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     if len(points) == 1 and summaries:
         report = dict(results_by_point[0])
     for name, key in (("held_out", "hold_out"), ("text_of", "text_of")):
-        if means := parts_means(summaries, key):
-            report[name] = [
-                {"point": mean.point, name: mean.parts}
-                | {number.removeprefix("held_out_"): value for number, value in mean.numbers.items()}
-                for mean in means
-            ]
+        entries = []
+        for mean in parts_means(summaries, key):
+            numbers = {number.removeprefix("held_out_"): value for number, value in mean.numbers.items()}
+            entries.append({"point": mean.point, name: mean.parts, **numbers})
+        if entries:
+            report[name] = entries
     tables = []
     if summaries:
         title = "runs" if len(points) > 1 else "seeds"
@@ -201,18 +204,21 @@ def _run_on_ray(
 
 def _protocol(prepared: Prepared) -> dict[str, Any]:
     """Return every choice on which the result of a run depends."""
-    encoder, method = prepared.encoder, prepared.method
-    return {
+    encoder, method, request = prepared.encoder, prepared.method, prepared.request
+    protocol: dict[str, Any] = {
         **encoder.describe(),
         "pooling_reason": prepared.pooling.reason,
         **encoder.provenance(),
         "encoding_max_length": encoder.spec.max_length,
         "method": method.name,
-        "recipe": prepared.request.recipe.name if prepared.request.recipe else None,
+        "recipe": request.recipe.name if request.recipe else None,
         **method.describe(),
-        **(vars(method.settings) if prepared.model is not None else {}),
-        "data": list(prepared.corpus.files),
-        "subset": vars(prepared.inputs.subset),
-        **({} if prepared.request.data.hold_out is None else {"hold_out": prepared.request.data.hold_out}),
-        **({} if prepared.request.first_stage is None else {"first_stage": prepared.request.first_stage}),
     }
+    if prepared.model is not None:
+        protocol |= vars(method.settings)
+    protocol |= {"data": list(prepared.corpus.files), "subset": vars(prepared.inputs.subset)}
+    if request.data.hold_out is not None:
+        protocol["hold_out"] = request.data.hold_out
+    if request.first_stage is not None:
+        protocol["first_stage"] = request.first_stage
+    return protocol

@@ -297,12 +297,12 @@ def test_what_was_measured_is_not_measured_again(make_random, retrieve, tiny_rob
 
 def test_a_corpus_is_encoded_block_by_block(make_random, retrieve, tiny_bert, monkeypatch):
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.search import local_corpus
+    from sentcli.search import searcher
 
     folder = make_random("blocks", seed=3)
     whole = retrieve("--beir", folder, "-m", tiny_bert, "--rerun")
     sizes, original = [], EvaluatedModel.encode
-    monkeypatch.setattr(local_corpus, "BLOCK_DOCUMENTS", 7)
+    monkeypatch.setattr(searcher, "BLOCK_DOCUMENTS", 7)
     monkeypatch.setattr(EvaluatedModel, "encode", lambda s, t, *a, **m: sizes.append(len(t)) or original(s, t, *a, **m))
     assert retrieve("--beir", folder, "-m", tiny_bert, "--rerun")["results"] == whole["results"]
     assert sizes == [12] + [7] * 8 + [4]
@@ -310,10 +310,10 @@ def test_a_corpus_is_encoded_block_by_block(make_random, retrieve, tiny_bert, mo
 
 def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch):
     from sentcli.model.encoding import LoadedModel
-    from sentcli.search import local_corpus
+    from sentcli.search import searcher
 
     folder = make_random("stopped", seed=11)
-    monkeypatch.setattr(local_corpus, "BLOCK_DOCUMENTS", 20)
+    monkeypatch.setattr(searcher, "BLOCK_DOCUMENTS", 20)
     encoded, original = [], LoadedModel.encode
 
     def encode(self, texts, prompt, **more):
@@ -521,12 +521,12 @@ def test_a_printed_average_is_of_the_fourteen_sets():
 
     system = published.find("infocse-bert-base")
     scores = {name: [0.5] for name in retrieval.averaged()}
-    found = published.compare(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
+    found = published.compare_with_published(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
     assert len(found) == 15 and found["average"]["published"] == pytest.approx(0.2509)
     scores["dbpedia"] = scores.pop("dbpedia-entity")
-    assert "average" in published.compare(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
+    assert "average" in published.compare_with_published(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
     scores["msmarco"] = [0.5]
-    assert "average" not in published.compare(system, RETRIEVAL, {**scores, "average": [1]}, {})["tasks"]
+    assert "average" not in published.compare_with_published(system, RETRIEVAL, {**scores, "average": [1]}, {})["tasks"]
     simcse = published.find("simcse-bert-base")
     assert [simcse.score(f"recall@{k}", IN_DOMAIN) for k in (1, 5, 10)] == [74.23, 94.85, 95.88]
     assert simcse.source_of(["recall@1"], IN_DOMAIN, []) == "InfoCSE table 11"

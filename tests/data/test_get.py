@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from sentcli.data import data_folder, locate, located
+from sentcli.data import data_folder, dataset_path, locate
 from sentcli.data import get as module
 from sentcli.data.get import get
 from sentcli.data.pins import PINS_FILE, WORK, recorded_files, verify
@@ -319,14 +319,14 @@ def test_locate(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("SENTCLI_DATA_DIR", str(folder))
     monkeypatch.chdir(tmp_path)
     path = type(folder)
-    assert located(path("scifact")) == folder / "retrieval" / "scifact"
-    assert located(path("elsewhere/scifact")) == path("elsewhere/scifact")
+    assert dataset_path(path("scifact")) == folder / "retrieval" / "scifact"
+    assert dataset_path(path("elsewhere/scifact")) == path("elsewhere/scifact")
     (tmp_path / "scifact").mkdir()
-    assert located(path("scifact")) == path("scifact"), "a folder of one's own goes first"
+    assert dataset_path(path("scifact")) == path("scifact"), "a folder of one's own goes first"
     text = folder / "corpus" / "wiki1m" / "wiki1m_for_simcse.txt"
     text.parent.mkdir(parents=True)
     text.write_bytes(b"")
-    assert located(path("wiki1m")) == text, "a text is its file"
+    assert dataset_path(path("wiki1m")) == text, "a text is its file"
 
 
 def test_where_data_is_kept(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from sentcli import SentenceEncoder
 from sentcli.encoder.loading import read_model
 from sentcli.evaluation.stores import model_key
 from sentcli.model.identity import NOT_IN_DIGEST, encoder_digest
-from sentcli.model.options import ModelOptions
+from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS, edit
@@ -77,7 +77,8 @@ def test_keys_of_kept_scores_and_fingerprints_differ_where_vectors_do(name, tmp_
     if same:
         return
     assert encoder_digest(specs[0]) != encoder_digest(specs[1])
-    assert model_key(specs[0], [], True) != model_key(specs[1], [], True)
+    options = LoadOptions(device="cpu")
+    assert model_key(specs[0], options) != model_key(specs[1], options)
     prints = [SentenceEncoder.load(folder, backend="torch", device="cpu").fingerprint() for folder in two]
     if "prompt" not in name:  # a prompt is recorded beside the fingerprint
         assert prints[0] != prints[1]

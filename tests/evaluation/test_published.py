@@ -38,7 +38,7 @@ def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
     scores = {"STS12": [71.0], "STS13": [80.0], "average": [74.0]}
 
     def compare(scores, intervals=None):
-        return published.compare(system, SIMILARITY, scores, intervals or {})["tasks"]
+        return published.compare_with_published(system, SIMILARITY, scores, intervals or {})["tasks"]
 
     assert list(compare(scores)) == ["STS12"], "not the average of two"
     scores |= {task: [74.0] for task in TASKS if task != "STS12"}
@@ -57,7 +57,9 @@ def test_one_model_is_compared_by_its_interval_and_several_by_their_spread():
 
 def test_the_average_of_argument_similarity_is_that_of_its_topics():
     topics = {"ArgPairs_DP": [40.0], "ArgPairs_GC": [50.0], "ArgPairs_GM": [45.0]}
-    found = published.compare(published.find("is-bert-afs-bert-base"), SIMILARITY, topics | {"average": [45.0]}, {})
+    found = published.compare_with_published(
+        published.find("is-bert-afs-bert-base"), SIMILARITY, topics | {"average": [45.0]}, {}
+    )
     assert found["tasks"]["average"]["published"] == 45.25
     two = {key: topics[key] for key in list(topics)[:2]}
     with pytest.raises(InputError, match="ArgPairs_DP"):

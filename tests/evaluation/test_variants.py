@@ -53,7 +53,7 @@ def test_every_way_finds_what_its_commands_find(notes, grid, tiny_bert, tmp_path
     result = invoke(*arguments, "--json", "out.json", "--report", "out.html", "--report", "out.md", check=0)
     entry = json.loads(Path("out.json").read_text())["results"]["notes"]
     rows = {row["name"]: row for row in entry["variants"]}
-    compared = variants.compare(
+    compared = variants.score_variants(
         EvaluatedModel(str(tiny_bert)), load_set(notes), "notes", variants.VariantGrid.read(str(grid)), 0.05
     )
     assert [variant.name for variant in compared.variants] == list(rows)

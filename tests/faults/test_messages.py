@@ -11,9 +11,9 @@ from sentcli import SentenceEncoder
 from sentcli.cli.base import _message
 from sentcli.errors import InputError, SentcliError, lacks_memory, required
 from sentcli.evaluation import transfer
+from sentcli.io.output_formats import output_format
 from sentcli.io.sources import input_files
 from sentcli.io.weights import load_weights
-from sentcli.io.writers import output_kind
 from tests.conftest import save_backbone
 from tests.evaluation.conftest import write_downstream
 from tests.io.test_foreign_values import POINTER
@@ -73,14 +73,14 @@ def test_a_column_that_the_output_has_is_named_with_its_file(tmp_path, tiny_bert
 
 @pytest.mark.parametrize("name", ["out/minilm-v2.0", "v1.5-fp16", "run.1", "out.v2", "s3://bucket/v2.0"])
 def test_a_version_is_the_name_of_a_directory(name):
-    assert output_kind(name) == "directory"
+    assert output_format(name).name == "directory"
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.pkl", "a.nyp", "a.h5", "a.7z", "v2.0.pt", "a.bin"])
 def test_the_suffix_of_another_format_is_refused(name):
     with pytest.raises(InputError, match=r"unknown output format '\.[a-z0-9]+'"):
-        output_kind(name)
-    assert output_kind("v2.0.npy") == ".npy"
+        output_format(name)
+    assert output_format("v2.0.npy").name == ".npy"
 
 
 def test_a_directory_with_a_version_is_written_and_searched(tmp_path, tiny_bert, text):

@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from filelock import FileLock
+
 from tests.frozen.differences import differences
 from tests.frozen.inputs import write_inputs
 
@@ -56,6 +58,11 @@ def record(folder: Path, tree: Path) -> None:
     """Run all commands with the package of a tree, and move what they wrote to a folder."""
     if folder.exists():
         sys.exit(f"{folder} exists")
+    with FileLock(f"{WORK}.lock"):  # another record runs at the same address
+        _record(folder, tree)
+
+
+def _record(folder: Path, tree: Path) -> None:
     data = Path(os.environ["SENTCLI_DATA"])
     shutil.rmtree(WORK, ignore_errors=True)
     inputs = WORK / "work"

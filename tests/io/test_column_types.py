@@ -9,8 +9,9 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.io import column_types
+from sentcli.io.blocks import blocks, survey
 from sentcli.io.column_types import parse_types
-from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 
 

@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError, SentcliError
+from sentcli.io.blocks import Block
 from sentcli.io.dataset import Counts, InputGroup, ShardShare
 from sentcli.io.dataset import read_manifest as manifest_of
-from sentcli.io.dataset_writer import DatasetWriter, check_dataset, require_whole
+from sentcli.io.dataset_check import check_dataset, require_whole
+from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
-from sentcli.io.readers import Block
 from sentcli.io.writers import OutputPlan
 
 PLAN = OutputPlan(10, 3, {"n": pa.int64()}, {"model": "m"})

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.io import formats
+from sentcli.io import text_lines
+from sentcli.io.blocks import blocks, survey
 from sentcli.io.in_memory import in_files
 from sentcli.io.labelled import read_table
-from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.word_vectors import read_word_vectors
 from sentcli.testset.documents import read_documents
@@ -165,7 +166,7 @@ LINES = "".join(json.dumps({"id": i, "text": f"the cat {i}"}) + "\n" for i in ra
 
 @pytest.mark.parametrize("end", PACK)
 def test_compressed_files_are_read_from_any_mark(tmp_path, end, monkeypatch):
-    monkeypatch.setattr(formats, "CHUNK_BYTES", 2**16)
+    monkeypatch.setattr(text_lines, "CHUNK_BYTES", 2**16)
     (tmp_path / f"t.jsonl{end}").write_bytes(PACK[end](LINES))
     sources, options = [open_source(str(tmp_path / f"t.jsonl{end}"))], ReadOptions()
     found = survey(sources, options)

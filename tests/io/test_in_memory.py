@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from sentcli.errors import InputError
+from sentcli.io.blocks import blocks, survey
 from sentcli.io.in_memory import in_files, texts_of
-from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 
 WHEN, DAY = datetime.datetime(2024, 1, 5), datetime.date(2024, 1, 6)

@@ -155,11 +155,11 @@ def test_a_short_first_row_is_named_as_one(tmp_path):
 
 
 def test_what_was_taken_is_said_with_a_row(tmp_path):
-    taken = read_table(table(tmp_path, ["duplicate", "not", "not"], NAMED.split(","))).taken
+    taken = read_table(table(tmp_path, ["duplicate", "not", "not"], NAMED.split(","))).reading
     assert taken.startswith("0/1 pairs: question1, question2, is_duplicate; 1 of 3 are duplicates; line 2: ")
     assert TEXTS[0] in taken
-    assert "; 2 of 3 are yes; " in read_table(table(tmp_path, ["yes", "yes", "no"]), fields="a,b,c").taken
-    assert "; 3 pairs, scores from 1 to 4; " in read_table(table(tmp_path, "142"), fields="a,b,c").taken
+    assert "; 2 of 3 are yes; " in read_table(table(tmp_path, ["yes", "yes", "no"]), fields="a,b,c").reading
+    assert "; 3 pairs, scores from 1 to 4; " in read_table(table(tmp_path, "142"), fields="a,b,c").reading
 
 
 @pytest.mark.parametrize("name", ["negative", "negatives", "hard_neg", "wrong"])

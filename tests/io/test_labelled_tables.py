@@ -6,7 +6,8 @@ import json
 import pytest
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.labelled import kinds_of, range_of, read_table
+from sentcli.io.labelled import range_of, read_table
+from sentcli.io.labelled_kinds import kinds_of
 from sentcli.io.sources import open_source
 
 

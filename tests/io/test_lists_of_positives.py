@@ -7,8 +7,8 @@ import pytest
 
 from sentcli.errors import DataError
 from sentcli.io.labelled import read_table
-from sentcli.io.labelled_kinds import tell
 from sentcli.io.sources import open_source
+from sentcli.io.table_layout import tell
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import io
-import itertools
 import json
 import re
 
@@ -14,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError, InputError
-from sentcli.io import arrow_tables, formats, readers
-from sentcli.io.readers import ReadOptions, blocks, survey
+from sentcli.io import arrow_tables, formats, text_lines
+from sentcli.io.blocks import blocks, survey
+from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.text_inputs import text_sources
 from tests.io.test_spreadsheets import xlsx
@@ -459,9 +459,11 @@ def test_reading_begins_at_any_mark(tmp_path, monkeypatch, suffix, null):
 
     import pandas as pd
 
-    monkeypatch.setattr(readers, "BLOCK_ROWS", 7)
-    for module, name in itertools.product((formats, arrow_tables), ("BATCH_ROWS", "FIRST_BYTES", "CHUNK_BYTES")):
-        monkeypatch.setattr(module, name, 3 if name == "BATCH_ROWS" else 70, raising=False)
+    monkeypatch.setattr("sentcli.io.blocks.BLOCK_ROWS", 7)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 3)
+    monkeypatch.setattr(arrow_tables, "BATCH_ROWS", 3)
+    monkeypatch.setattr(text_lines, "FIRST_BYTES", 70)
+    monkeypatch.setattr(text_lines, "CHUNK_BYTES", 70)
     rows = [{"text": f'text {i}, "äö"' + ("\nwith a line end" if i % 5 == 0 else ""), "n": i % 3} for i in range(40)]
     if null == "skip" and suffix in (".jsonl", ".parquet", ".jsonl.gz"):
         rows[9]["text"] = rows[30]["text"] = None

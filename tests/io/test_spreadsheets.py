@@ -7,9 +7,10 @@ from xml.sax.saxutils import escape
 import pytest
 
 from sentcli.errors import DataError, MissingExtraError
+from sentcli.io.disk_texts import texts_on_disk
 from sentcli.io.formats import records
 from sentcli.io.labelled import read_table
-from sentcli.io.readers import ReadOptions, rows, texts_on_disk
+from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import open_source
 
 ROWS = [["question1", "question2", "is_duplicate"], ["an apple; or two", "ein Äpfel", 1], ["a, b", "c", 0]]
@@ -199,7 +200,7 @@ def test_a_cell_at_the_end_of_a_column_is_read(tmp_path):
 
 
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("sentcli.io.formats.LONGEST_LINE", 2**20)
+    monkeypatch.setattr("sentcli.io.text_lines.LONGEST_LINE", 2**20)
     with gzip.open(tmp_path / "t.txt.gz", "wb") as handle:
         handle.write(b"a\n" + b"b" * 2**21)
     with pytest.raises(DataError, match=r"t\.txt\.gz, line 2: .*longer than 1 MB"):

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.io.readers import ReadOptions, survey
+from sentcli.io.blocks import survey
+from sentcli.io.readers import ReadOptions
 from sentcli.io.text_inputs import text_sources
 
 ROWS = [

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentcli.errors import DataError
-from sentcli.io.readers import ReadOptions, rows, texts_on_disk
+from sentcli.io.disk_texts import texts_on_disk
+from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import open_source
 
 LINES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=30), max_size=20)

@@ -15,9 +15,10 @@ from hypothesis.extra import numpy as hnp
 
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
+from sentcli.io.blocks import Block
 from sentcli.io.forms import write_json
-from sentcli.io.readers import Block
-from sentcli.io.writers import OutputPlan, open_writer, output_kind
+from sentcli.io.output_formats import open_writer, output_format
+from sentcli.io.writers import OutputPlan
 
 FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -139,12 +140,12 @@ def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path, suffix):
 )
 def test_an_unknown_suffix_names_the_formats(target, hint):
     with pytest.raises(InputError, match=rf"^{target}: .*{hint}.*\.npy, \.parquet, \.jsonl, \.safetensors"):
-        output_kind(target)
+        output_format(target)
 
 
-def test_output_kinds():
+def test_output_formats():
     targets = ("-", "a/b", "a.d/b", "v.NPY", "v.x.parquet")
-    assert [output_kind(t) for t in targets] == ["stdout", "directory", "directory", ".npy", ".parquet"]
+    assert [output_format(t).name for t in targets] == ["stdout", "directory", "directory", ".npy", ".parquet"]
 
 
 # Replacing

@@ -127,7 +127,7 @@ def test_what_others_call_a_store_is_that_store(store, tmp_path):
     [source] = text_sources([Address("s3a://corpora/in/a.txt")])
     assert source.name == "s3://corpora/in/a.txt" and source.path.read_bytes() == b"one\n"
     for name, public in (("gcs://b/x", "gs://b/x"), ("ABFS://c/x", "az://c/x"), ("abfss://c/x", "az://c/x")):
-        assert is_remote(name) and Address(name) == Address(name).whole == public and scheme_of(name) == public[:2]
+        assert is_remote(name) and Address(name) == Address(name).full_url == public and scheme_of(name) == public[:2]
     with pytest.raises(InputError, match="AZURE_STORAGE_ACCOUNT_NAME; the name is az://c/x"):
         Address("abfss://c@me.dfs.core.windows.net/x")
     with pytest.raises(InputError, match="gs://"):

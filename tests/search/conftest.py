@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from sentcli.io.blocks import Block
 from sentcli.io.dataset import Counts, InputGroup
 from sentcli.io.dataset_writer import DatasetWriter
 from sentcli.io.folder import open_folder
-from sentcli.io.readers import Block
 from sentcli.io.writers import OutputPlan
 
 

@@ -34,7 +34,7 @@ class FrameCorpus:
         return {field.name: field.type for field in pa.Schema.from_pandas(self.frame, preserve_index=False)}
 
     @property
-    def deepest(self) -> int:
+    def max_top_k(self) -> int:
         return len(self.vectors)
 
     def __len__(self) -> int:

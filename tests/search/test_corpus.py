@@ -17,7 +17,7 @@ from sentcli.model.options import LoadOptions
 from sentcli.search.conditions import parse_condition
 from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
-from sentcli.search.options import WAYS, CorpusOptions, SearchOptions
+from sentcli.search.options import SEARCH_MODES, CorpusOptions, SearchOptions
 from sentcli.search.origin import Origin
 from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus
@@ -137,7 +137,7 @@ def test_words_and_fusion(corpus, encoder):
     ready, facts = corpus.prepare(SearchOptions(search="dense,bm25,rrf,weighted"), encoder)
     assert "bm25" in facts
     vectors = encoder.encode(QUERIES)
-    for way in WAYS:
+    for way in SEARCH_MODES:
         lists = search(ready, way, QUERIES, vectors, 100)
         assert len(lists) == len(QUERIES)
         for hits in lists:

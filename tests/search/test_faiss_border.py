@@ -16,7 +16,7 @@ from sentcli.search.faiss_border import faiss_errors, require_faiss
 from sentcli.search.index import IndexRequest
 from sentcli.search.index import build as build_files
 from sentcli.search.searcher import build
-from sentcli.search.store import Store
+from sentcli.search.vector_directory import VectorDirectory
 from tests.search.conftest import clustered
 
 
@@ -221,7 +221,7 @@ def test_a_graph_is_built_on_the_cpu(gpu):
 
 def test_the_files_of_an_index_are_filled_on_a_gpu(gpu, directory):
     request = IndexRequest("ivf", file_rows=2000, device="cuda")
-    manifest, added = build_files(Store.open(directory), request, lambda count: None, lambda step: None)
+    manifest, added = build_files(VectorDirectory.open(directory), request, lambda count: None, lambda step: None)
     assert added == 3000 and [file.rows for file in manifest.files] == [2000, 1000]
     assert gpu.back == [(True, 0), (True, 2000), (True, 1000)]
     assert manifest.recall["chosen"]["recall"] > 0.9

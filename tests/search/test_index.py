@@ -15,7 +15,7 @@ from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks
 from sentcli.search.index import IndexManifest, IndexRequest
 from sentcli.search.searcher import build
-from sentcli.search.store import Store
+from sentcli.search.vector_directory import VectorDirectory
 from tests.search.conftest import clustered, write_directory
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -25,11 +25,13 @@ QUERIES = clustered(50, 16, seed=3)
 
 def make(folder, kind, **options):
     """Build an index; return its manifest and how many rows were added."""
-    return index.build(Store.open(folder), IndexRequest(kind, **options), lambda count: None, lambda step: None)
+    return index.build(
+        VectorDirectory.open(folder), IndexRequest(kind, **options), lambda count: None, lambda step: None
+    )
 
 
 def opened(folder, name=None, **options):
-    return Store.open(folder).open_index(name, options.get("similarity"), options.get("query_prompt"))[0]
+    return VectorDirectory.open(folder).open_index(name, options.get("similarity"), options.get("query_prompt"))[0]
 
 
 def shared(found, others):
@@ -52,7 +54,7 @@ def test_an_index_finds_what_exact_search_finds(directory, kind, similarity):
     manifest, added = make(directory, kind, similarity=similarity)
     assert (manifest.rows, added) == (3000, 3000)
     found = opened(directory).search(QUERIES, 10)
-    stored = Store.open(directory)
+    stored = VectorDirectory.open(directory)
     true = exact.search(QUERIES, stored.blocks.arrays, 10, similarity=similarity)
     assert shared(found.positions, true.positions) >= (0.5 if similarity == "dot" else 0.75 if kind == "ivfpq" else 0.9)
     known = [dict(zip(*row, strict=True)) for row in zip(*everything(stored, similarity), strict=True)]
@@ -67,7 +69,7 @@ def test_an_index_finds_what_exact_search_finds(directory, kind, similarity):
 def test_the_measured_recall_is_the_recall(directory):
     manifest, _ = make(directory, "ivf", settings={"nprobe": 1})
     assert manifest.recall["chosen"]["effort"] == 1
-    stored = Store.open(directory)
+    stored = VectorDirectory.open(directory)
     own, rows = stored.blocks.sample(1000)
     true = exact.search(rows, stored.blocks.arrays, 11).positions
     found = opened(directory).search(rows, 11).positions
@@ -134,7 +136,7 @@ def test_flat_is_exact_and_builds_nothing(directory):
     assert manifest.files == []
     found = opened(directory)
     assert not found.parts
-    true = exact.search(QUERIES, Store.open(directory).blocks.arrays, 10)
+    true = exact.search(QUERIES, VectorDirectory.open(directory).blocks.arrays, 10)
     assert np.array_equal(found.search(QUERIES, 10).positions, true.positions)
 
 
@@ -143,7 +145,7 @@ def test_codes_are_compared_exactly_in_the_end(directory):
     found = opened(directory)
     assert found.recipe.rescore > 1
     best = found.search(QUERIES, 5)
-    known = [dict(zip(*row, strict=True)) for row in zip(*everything(Store.open(directory)), strict=True)]
+    known = [dict(zip(*row, strict=True)) for row in zip(*everything(VectorDirectory.open(directory)), strict=True)]
     wanted = [[known[q][p] for p in best.positions[q].tolist()] for q in range(50)]
     np.testing.assert_allclose(best.scores, wanted, atol=1e-5)
 
@@ -187,7 +189,7 @@ def test_an_effort_that_was_set_gives_way_to_a_recall(directory):
 def test_a_graph_finds_as_many_rows_as_are_wanted(directory):
     """Also with few candidates: it ended before with some tens of rows."""
     make(directory, "hnsw", settings={"efSearch": 2})
-    store = Store.open(directory)
+    store = VectorDirectory.open(directory)
     searcher, _ = store.open_index("hnsw", "cosine")
     rows = len(store.blocks)
     mask = np.arange(rows) % 2 == 0
@@ -219,7 +221,7 @@ def test_several_files_are_one_index(directory, tmp_path):
         (2800, 200),
     ]
     found = opened(directory, "Flat").search(QUERIES, 10)
-    true = exact.search(QUERIES, Store.open(directory).blocks.arrays, 10)
+    true = exact.search(QUERIES, VectorDirectory.open(directory).blocks.arrays, 10)
     assert np.array_equal(found.positions, true.positions)
     np.testing.assert_allclose(found.scores, true.scores, atol=1e-6)
     assert shared(found.positions, whole.positions) > 0.9
@@ -262,7 +264,7 @@ def test_an_interrupted_build_goes_on(directory, monkeypatch):
     monkeypatch.undo()
     progress = []
     wanted = IndexRequest("ivf", file_rows=1000, overwrite=True)
-    manifest, _ = index.build(Store.open(directory), wanted, progress.append, lambda step: None)
+    manifest, _ = index.build(VectorDirectory.open(directory), wanted, progress.append, lambda step: None)
     assert progress[0] == 1000, "rows that were there"
     assert [file.sha256 for file in manifest.files] == [file.sha256 for file in whole.files]
     assert np.array_equal(opened(directory).search(QUERIES, 10).positions, kept.positions)
@@ -277,7 +279,7 @@ def test_what_an_interrupted_run_left_is_cleared(directory, left):
     (directory / "indexes" / "ivf" / left).write_bytes(b"left over")
     make(directory, "ivf")
     assert not (directory / "indexes" / "ivf" / left).exists()
-    assert Store.open(directory).check_index("ivf") == []
+    assert VectorDirectory.open(directory).check_index("ivf") == []
 
 
 def test_a_damaged_beginning_is_begun_again(directory):
@@ -357,18 +359,18 @@ def test_a_damaged_file_is_named(made_once, tmp_path, kind, damage):
     }
     with pytest.raises(InputError, match=f"{path}.*{words[damage]}"):
         opened(directory)
-    assert damage == "other" or Store.open(directory).check_index(kind), "the check finds it, too"
+    assert damage == "other" or VectorDirectory.open(directory).check_index(kind), "the check finds it, too"
 
 
 @pytest.mark.parametrize("which", ["rows", "trained"])
 def test_a_changed_byte_is_found_by_the_check(directory, which):
     manifest, _ = make(directory, "hnsw")
-    assert Store.open(directory).check_index("hnsw") == []
+    assert VectorDirectory.open(directory).check_index("hnsw") == []
     path = directory / "indexes" / "hnsw" / (manifest.files[0].name if which == "rows" else "trained.faiss")
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
-    assert Store.open(directory).check_index("hnsw") == [f"{path} is damaged (its SHA-256 differs)"]
+    assert VectorDirectory.open(directory).check_index("hnsw") == [f"{path} is damaged (its SHA-256 differs)"]
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"format": 99}', '{"format": 1, "files": [], "odd": 1}', "[]"])
@@ -389,7 +391,7 @@ def test_similarity_and_query_prompt_are_pinned(directory):
         opened(directory, query_prompt="x")
     with pytest.raises(InputError, match=r"'dot'.*'cosine'"):
         make(directory, "ivf", query_prompt="q: ")
-    flat, prompt = Store.open(directory).open_index("flat")
+    flat, prompt = VectorDirectory.open(directory).open_index("flat")
     assert (flat.similarity, prompt) == ("dot", "q: "), "as the index"
     make(directory, "hnsw")
     with pytest.raises(InputError, match="'x'"):
@@ -411,7 +413,7 @@ def test_an_index_of_another_kind_under_the_same_name_is_refused(directory):
         make(directory, "IVF10-Flat")
     make(directory, "sq8")
     make(directory, "SQ8")
-    assert Store.open(directory).indexes == ["faiss-ivf10-flat", "faiss-sq8", "sq8"]
+    assert VectorDirectory.open(directory).indexes == ["faiss-ivf10-flat", "faiss-sq8", "sq8"]
 
 
 def test_an_index_is_chosen_by_name(directory):
@@ -462,7 +464,7 @@ def test_an_index_goes_to_the_gpu_if_faiss_can(directory, monkeypatch, kind):
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2)
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
-    stored = Store.open(directory)
+    stored = VectorDirectory.open(directory)
     on_gpu = stored.open_index(None, device="cuda:1")[0]
     assert copied == ([] if kind == "hnsw" else [1])
     assert on_gpu.efforts == opened(directory).efforts

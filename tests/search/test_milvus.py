@@ -22,7 +22,7 @@ pytest.importorskip("pymilvus", reason="Milvus comes with the extra sentcli[milv
 pytest.importorskip("milvus_lite", reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("milvus_lite.adapter.grpc.server", reason="Milvus comes with the extra sentcli[milvus]")
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
-from sentcli.io.readers import Block
+from sentcli.io.blocks import Block
 from sentcli.search import milvus, milvus_client
 from sentcli.search.conditions import parse_condition
 from sentcli.search.milvus_rows import Record, fields_of, filter_of

@@ -271,14 +271,14 @@ def test_a_damaged_shard_is_named(invoke, folder, tiny_bert, name, damage):
 
 
 def test_shards_that_do_not_belong_together_are_refused(folder):
-    from sentcli.search.store import Store
+    from sentcli.search.vector_directory import VectorDirectory
 
     shutil.copy(folder / "vectors-00002.npy", folder / "vectors-00001.npy")
     with pytest.raises(InputError, match=r"vectors-00001.npy.*1.*32.*2"):
-        _ = Store.open(folder).blocks
+        _ = VectorDirectory.open(folder).blocks
     shutil.copy(folder / "rows-00002.parquet", folder / "rows-00001.parquet")
     with pytest.raises(InputError, match=r"rows-00001\.parquet.*1.*2"):
-        _ = Store.open(folder).rows
+        _ = VectorDirectory.open(folder).rows
 
 
 def test_a_directory_without_rows_finds_nothing(invoke, tmp_path, tiny_bert):

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sentcli.evaluation.set_manifest import corpus_arguments
 from sentcli.testset.documents import Candidate, Documents
-from sentcli.testset.judging import Pooled, _graded_rows, write_table
-from sentcli.testset.queries import Query, near_equal, structured, without, words
+from sentcli.testset.judging import PooledQuery, _graded_rows, write_table
+from sentcli.testset.queries import Query, near_equal, structural_queries, without_queries, words
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
 
@@ -413,7 +413,7 @@ TEXT = st.lists(WORD, min_size=3, max_size=8).map(" ".join)
 @example("0 0 0", "0 0 İﬀ", "0 0 0", " ")
 def test_no_document_holds_its_query(before, query, after, separator):
     documents = Documents(["a"], [""], [separator.join([before, query.upper(), after])])
-    bare = without(documents, [Candidate(query, 0, "link")]).texts[0]
+    bare = without_queries(documents, [Candidate(query, 0, "link")]).texts[0]
     left, gone = words(bare), words(query)
     if words(query.upper()) == gone:  # letters whose upper case is another letter stay
         assert gone not in [left[i : i + len(gone)] for i in range(len(left))] or gone in _overlaps(
@@ -423,7 +423,7 @@ def test_no_document_holds_its_query(before, query, after, separator):
 
 def test_a_query_is_taken_out_of_a_text_without_blanks():
     documents = Documents(["a"], [""], ["これは東京タワーの案内です。東京（タワー）"])
-    assert without(documents, [Candidate("東京タワー", 0, "title")]).texts == ["これは の案内です。"]
+    assert without_queries(documents, [Candidate("東京タワー", 0, "title")]).texts == ["これは の案内です。"]
 
 
 def _overlaps(before, query, after):
@@ -457,7 +457,7 @@ def test_queries_do_not_depend_on_the_order_of_the_limit():
     documents = Documents()
     for number in range(30):
         documents.add(f"d{number}", f"The old house number {number}", sentence(generator), "title")
-    texts = [{query.text for query in structured(documents, "x", limit, 0).queries} for limit in (10, 20, 30)]
+    texts = [{query.text for query in structural_queries(documents, "x", limit, 0).queries} for limit in (10, 20, 30)]
     assert texts[0] < texts[1] < texts[2]
 
 
@@ -469,7 +469,7 @@ def test_no_cell_of_the_table_is_a_formula_and_all_come_back(tmp_path):
     for number, text in enumerate(FORMULAS):
         documents.add(f"={number}", "", f"{text} text {number}", "title")
     pool = [
-        Pooled(Query(f"-q{number}", text, {}, "given"), [(f"={number}", documents.texts[number])])
+        PooledQuery(Query(f"-q{number}", text, {}, "given"), [(f"={number}", documents.texts[number])])
         for number, text in enumerate(FORMULAS)
     ]
     write_table(tmp_path / "judge.tsv", pool)

@@ -13,7 +13,7 @@ from sentcli.evaluation.transfer import AVERAGED
 from sentcli.training import sweep
 from sentcli.training import view as training_view
 from sentcli.training.data import Subset, read_corpus
-from sentcli.training.records import append_record, over_runs, read_results, summarize
+from sentcli.training.records import append_record, map_numbers, read_results, summarize
 from sentcli.training.request import TrainRequest
 from tests.evaluation.conftest import write_downstream
 
@@ -353,7 +353,7 @@ def test_two_points_that_mean_the_same_run(invoke, tiny_bert, text, tmp_path):
 
 def test_means_over_nested_results():
     runs = [{"a": 1.0, "sts": {"x": 2, "y": 3}, "n": None}, {"a": 3.0, "sts": {"x": 4, "y": 5}, "n": None}]
-    assert over_runs(runs, statistics.fmean) == {"a": 2.0, "sts": {"x": 3.0, "y": 4.0}, "n": None}
+    assert map_numbers(runs, statistics.fmean) == {"a": 2.0, "sts": {"x": 3.0, "y": 4.0}, "n": None}
     records = [{"point": {"p": 1}, "seed": seed, "results": run} for seed, run in zip((5, 6), runs, strict=True)]
     (summary,) = summarize(records)
     assert summary.sd["a"] == pytest.approx(np.std([1, 3], ddof=1)) and summary.seeds == [5, 6]

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from sentcli.io.sampling import Sample
     from sentcli.search.origin import Origin
-    from sentcli.search.store import Store
-    from sentcli.search.vector_file import VectorFile
+    from sentcli.search.stored_vectors import StoredVectors
 
 MOST_COLOURS = 12
 """The greatest number of labels that are shown as colours; with more labels, the colours are the clusters."""
@@ -107,9 +106,7 @@ def read_map_texts(
     return MapTexts([row.id for row in rows], distinct.texts, distinct.sample, labels, read_all=read_all)
 
 
-def _texts_of_vectors(
-    stored: Store | VectorFile, file: str, label_field: str | None, limit: int, seed: int
-) -> MapTexts:
+def _texts_of_vectors(stored: StoredVectors, file: str, label_field: str | None, limit: int, seed: int) -> MapTexts:
     """Return the distinct texts of stored vectors, or a sample of them."""
     import numpy as np
 
@@ -139,7 +136,7 @@ def _rows_of_texts(file: str, text_field: str, id_field: str | None) -> Iterator
         yield row_id, None if row is None else row.text
 
 
-def _stored_rows(stored: Store | VectorFile) -> Iterator[tuple[str, str]]:
+def _stored_rows(stored: StoredVectors) -> Iterator[tuple[str, str]]:
     for table in stored.rows.tables(["id", "text"]):
         yield from zip(*table.to_pydict().values(), strict=True)
 

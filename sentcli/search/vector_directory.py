@@ -1,148 +1,44 @@
-"""A directory of `encode` as a store: its rows and vectors, the index of words, and faiss's indexes over the vectors.
+"""A directory of `encode`: its rows and vectors, the index of words, and faiss's indexes over the vectors.
 
 vectors-*.npy, rows-*.parquet, manifest.json     written by encode
-indexes/bm25/                                    an index of the words, by bm25s
-indexes/NAME/                                    an index of the vectors: files of faiss and index.json
+indexes/                                         see `index_files`
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from annotated_types import Ge, Le
-from pydantic import AfterValidator, BaseModel, Field
-
+from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import check_output, refuse_link, replacing
-from sentcli.io.dataset import Count, Manifest, read_manifest
+from sentcli.io.dataset import Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
-from sentcli.io.forms import read_json_form, write_json
+from sentcli.io.forms import read_json_form
 from sentcli.io.places import Place
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search import searcher as searching
-from sentcli.search.ann import FaissIndex, FaissRecipe, Parameter
-from sentcli.search.bm25 import BM25
+from sentcli.search.ann import FaissRecipe
+from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.exact import Blocks
+from sentcli.search.index_files import INDEX, REMEDY, IndexManifest, WordsFacts, read_part
 from sentcli.search.origin import Origin
 from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
+from sentcli.search.stored_vectors import StoredVectors
 
 INDEXES, WORDS_INDEX = "indexes", "bm25"
 WORDS_ROWS = "rows.json"
 """The file that says which rows the index of words was built from."""
-INDEX = "index.json"
-INDEX_FILE = re.compile(r"rows-\d{10,}-\d{10,}\.faiss")
-TRAINED = "trained.faiss"
-"""The trained index without rows, with which further files begin."""
 
 
 @dataclass(frozen=True)
-class WordsFacts:
-    """The content of ``rows.json`` in the index of words."""
-
-    rows: list[str]
-    """The SHA-256 of each shard's rows."""
-    files: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], str]
-    """The SHA-256 of each file of the index."""
-
-
-@dataclass(frozen=True)
-class IndexFile:
-    """One file of faiss."""
-
-    name: Annotated[str, Field(pattern=f"^{INDEX_FILE.pattern}$")]
-    first: Count
-    rows: Count
-    bytes: Count
-    sha256: str
-
-
-class Chosen(BaseModel, extra="allow"):
-    """The search parameter that was chosen, and what was measured with it."""
-
-    recall: Annotated[float, Ge(0), Le(1)]
-
-
-class Measured(BaseModel, extra="allow"):
-    """What is read of the result of `recall.tune`."""
-
-    chosen: Chosen
-    k: Annotated[int, Ge(1)] = 10
-
-
-def _measured(recall: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a measurement without the choice that was made by it."""
-    Measured.model_validate(recall, strict=True)
-    return recall
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexManifest(FaissRecipe):
-    """The content of ``index.json``: how an index was built, its files, and the vectors that they hold."""
-
-    similarity: Similarity
-    dimension: Annotated[int, Ge(1), Le(2**24)]
-    encoder: dict[str, Any]
-    """The result of `VectorFacts.of_encoder`."""
-    query_prompt: str | None
-    """The prompt of the queries; None stands for the model's own."""
-    shards: list[str]
-    """The SHA-256 of the vectors of each shard."""
-    settings: dict[Parameter, int] = field(default_factory=dict)
-    """The parameters of faiss that the user set for building."""
-    files: list[IndexFile] = field(default_factory=list)
-    trained: str = ""
-    """The SHA-256 of `TRAINED`."""
-    built_for: Count = 0
-    """The number of rows when the index was trained."""
-    efforts: dict[Parameter, Annotated[int, Ge(1), Le(2**31 - 1)]] = field(default_factory=dict)
-    """The search parameters."""
-    recall: Annotated[dict[str, Any], AfterValidator(_measured)] | None = None
-    """The result of `recall.tune`, with ``measured_rows``."""
-    faiss: str = ""
-    """The version of faiss that wrote the files."""
-    format: Literal[1] = 1
-
-    @property
-    def rows(self) -> int:
-        """The number of rows in the files."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """The size of the files."""
-        return sum(file.bytes for file in self.files)
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """The SHA-256 of every file by name."""
-        return {**{file.name: file.sha256 for file in self.files}, **({TRAINED: self.trained} if self.trained else {})}
-
-    @classmethod
-    def read(cls, place: Path) -> IndexManifest:
-        """Read the manifest of the index in a folder.
-
-        Raises:
-            InputError: if there is none, or it is damaged or of another format.
-        """
-        missing = f"{place} is no index: it has no {INDEX}"
-        refuse_link(place / INDEX)
-        return read_json_form(cls, place / INDEX, missing=missing, remedy="build the index again with --overwrite")
-
-    def write(self, place: Path) -> None:
-        """Write the manifest into the folder of an index, whole or not at all."""
-        write_json(place / INDEX, asdict(self))
-
-
-@dataclass(frozen=True)
-class Store:
+class VectorDirectory(StoredVectors):
     """A finished directory of shards."""
 
     folder: Path
@@ -151,7 +47,7 @@ class Store:
     """What the manifest says about how the vectors were made."""
 
     @classmethod
-    def open(cls, folder: Path, name: str | None = None, *, to_search: bool = True) -> Store:
+    def open(cls, folder: Path, name: str | None = None, *, to_search: bool = True) -> VectorDirectory:
         """Read the manifest of a directory.
 
         Args:
@@ -167,7 +63,9 @@ class Store:
         done, total = manifest.rows_done, manifest.rows_total
         if done != total:
             raise InputError(f"{name} is unfinished ({done} of {total} rows): run the same encode with --resume")
-        inputs = [file for group in manifest.groups for file in group.inputs]
+        inputs: list[dict[str, Any]] = []
+        for group in manifest.groups:
+            inputs += group.inputs
         origin = Origin.named(name, {**manifest.settings, "inputs": inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)
@@ -241,20 +139,9 @@ class Store:
         own_prompt: str = "",
         own_similarity: Callable[[], Similarity] = lambda: "cosine",
     ) -> tuple[Searcher, str | None]:
-        """Open one of the indexes of vectors, or search the vectors exactly.
+        """Open one of the indexes of vectors, or search the vectors exactly; see `StoredVectors.open_index`.
 
-        Args:
-            name: the name of the index; None takes the only one, or exact search if there is none.
-            similarity: the similarity of the search; None takes that of the index, or the model's.
-            query_prompt: the prompt of the queries; None takes that of the index, or the model's own.
-            device: the device of exact search.
-            own_prompt: the model's own prompt of queries.
-            own_similarity: returns the similarity that the model's folder names, or raises an error for one that is not
-                supported; it is asked where no index says it.
-
-        Returns:
-            The search, whose recipe is the manifest of the index, and the query prompt that the index was built for;
-            None stands for the model's own.
+        Without a name the only index is taken, or exact search if there is none.
 
         Raises:
             InputError: if there is no such index, there are several to choose from, or it was built for another
@@ -292,7 +179,8 @@ class Store:
             similarity = similarities.pop() if len(similarities) == 1 else own()
         self.origin.check_similarity(similarity)
         searcher = searching.build(ann.SCANNED if scan else ann.FLAT, self.blocks, similarity, device)
-        return searcher, prompts.pop() if len(prompts) == 1 else None
+        agreed = prompts.pop() if len(prompts) == 1 else None
+        return searcher, agreed
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:
         """Return the error message for an index that does not exist."""
@@ -321,8 +209,7 @@ class Store:
         try:
             searcher.set(manifest.efforts)
         except InputError as error:
-            remedy = "build the index again with --overwrite"
-            raise DataError(place / INDEX, f"damaged (efforts: {error}); {remedy}") from error
+            raise DataError(place / INDEX, f"damaged (efforts: {error}); {REMEDY}") from error
         searcher.parts = [part.on(device) for part in parts]
         return searcher
 
@@ -336,6 +223,30 @@ class Store:
             files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
             (temporary / WORDS_ROWS).write_text(json.dumps({"rows": self.row_digests, "files": files}), "utf-8")
         return words
+
+    def bm25(self, language: str | None) -> BM25:
+        """Return the index of words that is kept, or one that is built now, which is said."""
+        kept = self.words(language)
+        if kept is not None:
+            return kept
+        option = "" if language in (None, LANGUAGE) else f" --language {language}"
+        command = f"sentcli index {self.origin.name} --type bm25{option}"
+        console.note(f"BM25 of {len(self.rows)} rows is made now; {command} keeps it")
+        return super().bm25(language)
+
+    def notes_on(self, searcher: Searcher) -> list[str]:
+        """Return how well the index that is searched finds rows, and how many it lacks."""
+        manifest = searcher.recipe
+        if not isinstance(manifest, IndexManifest):
+            return []
+        notes = []
+        if manifest.recall:
+            recall = f"recall@{manifest.recall.get('k', 10)} {manifest.recall['chosen']['recall']:.3f}"
+            notes.append(f"index {manifest.kind}: {recall} against exact search when it was built")
+        unindexed = len(self.rows) - manifest.rows
+        if unindexed:
+            notes.append(f"{unindexed} rows were added since the index was built; they are searched exactly")
+        return notes
 
     def words(self, language: str | None = None) -> BM25 | None:
         """Return the index of words, or None if there is none, or only one of other rows or in another language.
@@ -369,7 +280,8 @@ class Store:
         Raises:
             InputError: if there is no such index, or its list of files is damaged.
         """
-        place, stale = self.place(name), False
+        place = self.place(name)
+        stale = False
         if name == WORDS_INDEX:
             facts = self._words_facts()
             files, stale = facts.files, facts.rows != self.row_digests
@@ -377,29 +289,6 @@ class Store:
             files = self.read_index(name).digests
         checked = {place / file: damage(place / file, digest) for file, digest in files.items()}
         problems = [f"{path} {problem}" for path, problem in checked.items() if problem]
-        return [*problems, *([f"{place} is of other rows than those that are there"] if stale else [])]
-
-
-def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
-    """Open one file of an index.
-
-    It is compared with its checksum first, because faiss crashes on a file that is not what it wrote.
-
-    Raises:
-        DataError: if the file is missing or has another size, checksum or number of rows than the manifest says.
-        InputError: if this version of faiss cannot read it.
-    """
-    path = place / file.name
-    size = path.stat().st_size if path.exists() else None
-    if size != file.bytes:
-        problem = "is missing" if size is None else f"is torn: {size} bytes, not {file.bytes}"
-        raise DataError(path, f"{problem}; build the index again with --overwrite")
-    if damaged := damage(path, file.sha256, known=True):
-        raise DataError(path, f"{damaged}; build the index again with --overwrite")
-    try:
-        index = FaissIndex.read(path, manifest.similarity, mapped=mapped)
-    except DataError as error:
-        raise InputError(f"{error}; it was written by faiss {manifest.faiss}") from error
-    if len(index) != file.rows or index.index.d != manifest.dimension:
-        raise DataError(path, f"holds {len(index)} rows, not {file.rows}; build the index again with --overwrite")
-    return index
+        if stale:
+            problems.append(f"{place} is of other rows than those that are there")
+        return problems

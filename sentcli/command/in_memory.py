@@ -1,0 +1,44 @@
+"""``encode`` from Python without an output: rows and vectors as a data frame."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sentcli.command.result import Result
+from sentcli.io import copies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def encoded_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str, Any]) -> Result:
+    """Run the verb from Python; without an output the rows and their vectors are in the frame of the result."""
+    if values["output"] is not None or values["check"] is not None or values["estimate"]:
+        return run(values)
+    import pyarrow.parquet as pq
+
+    file = copies.scratch() / "vectors.parquet"
+    try:
+        result = run({**values, "output": str(file)})
+        frame = _as_given(pq.read_table(file).to_pandas(), values["inputs"] or [], values["text_field"])
+    finally:
+        shutil.rmtree(file.parent, ignore_errors=True)
+    return replace(result, make_frame=lambda: frame)
+
+
+def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.DataFrame:
+    """Return the rows of a frame of pandas under its own index, without those of its rows that were left out."""
+    from sentcli.io.in_memory import index_of
+    from sentcli.io.readers import ReadOptions, rows
+    from sentcli.io.sources import open_source
+
+    index = index_of(inputs[0]) if len(inputs) == 1 else None
+    if index is None:
+        return frame
+    if len(frame) != len(index):
+        read = rows(open_source(inputs[0]), ReadOptions(text_field, on_null="skip"))
+        index = index[[row is not None for row in read]]
+    return frame.set_axis(index)

@@ -1,0 +1,248 @@
+"""Turn input files into blocks of rows, after one pass that counts and checks everything.
+
+`survey` reads a whole input before any work starts, so that a broken row is found before hours of encoding, and
+progress bars and file headers know the number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.errors import DataError
+from sentcli.io.column_types import TEXT, Columns, cast, name_of
+from sentcli.io.readers import ReadOptions, row_batches, rows
+from sentcli.io.row_batch import RowBatch
+from sentcli.io.sources import Cursor, Source
+
+
+@dataclass
+class Block:
+    """Some consecutive rows: ids, texts, and the other columns by name."""
+
+    ids: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    shard: int = 0
+    """The number of the shard that the rows belong to."""
+    first_row: int = 0
+    """The number of the first row among all rows with a text, from 0."""
+    places: list[tuple[str, int]] = field(default_factory=list)
+    """The input of each row, and the number of the row in it, from 1."""
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place between two rows of the inputs."""
+
+    source: int
+    """The number of the input."""
+    place: int
+    """The number of its rows before."""
+    cursor: Cursor
+    rows: int
+    """The number of rows with a text before, in all inputs."""
+    number: int
+    """The number of all rows before, in all inputs."""
+
+
+START = Mark(0, 0, Cursor(), 0, 0)
+BLOCK_ROWS = 8192
+"""The rows of a block, and the fewest between two marks."""
+
+
+@dataclass
+class Survey:
+    """The counts and column types of the inputs, from one pass over them."""
+
+    rows: int = 0
+    nulls: int = 0
+    column_types: dict[str, Any] = field(default_factory=dict)
+    """The Arrow type of each column besides id and text."""
+    casts: dict[str, Any] = field(default_factory=dict)
+    """The Arrow type of each column that has texts to be converted."""
+    column_type_names: dict[str, str] = field(default_factory=dict)
+    """The type that was found in the texts of each column of CSV and TSV files, by its name."""
+    mixed: dict[str, str] = field(default_factory=dict)
+    """The columns that stay text because they mix values of a type with others, with the first other value."""
+    repeated_ids: int = 0
+    """The number of rows with the id of an earlier row."""
+    repeated: str = ""
+    """The first such id, and where it stands."""
+    id_hashes: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    """The hashes of all different ids of this process's `hash`, sorted; none if ids are row numbers."""
+    marks: list[Mark] = field(default_factory=list)
+    """Places at which `blocks` can begin: the start of each input, and ends of batches, `BLOCK_ROWS` or more apart."""
+
+    def mark_before(self, row: int) -> Mark:
+        """Return the last place that is not behind a row, which is given by its number among all with a text."""
+        return self.marks[bisect_right(self.marks, row, key=lambda mark: mark.rows) - 1]
+
+
+def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
+    """Read everything once, to count the rows, check all of them, and learn the types of the other columns.
+
+    Raises:
+        DataError: for a broken row, or a file without rows.
+    """
+    surveyed, columns = Survey(), Columns(options.types)
+    id_hashes = array("q")
+    for batch, before in _batches(sources, options, refuse_empty=True):
+        is_first = before.place == 0
+        if is_first or surveyed.rows - surveyed.marks[-1].rows >= BLOCK_ROWS:
+            surveyed.marks.append(before)
+        surveyed.rows += len(batch)
+        surveyed.nulls += batch.total - len(batch)
+        if batch.ids is not None:
+            id_hashes.extend(hash(row_id) for row_id in batch.ids if row_id is not None)
+        source = batch.source
+        untyped = source.format in ("csv", "tsv")
+        for name in batch.names():
+            columns.extend(name, batch.column(name), source.name, batch.lines, untyped=untyped)
+    _add_types(surveyed, columns)
+    if id_hashes:
+        surveyed.id_hashes = np.unique(np.array(id_hashes, np.int64))
+    surveyed.repeated_ids = len(id_hashes) - len(surveyed.id_hashes)
+    if surveyed.repeated_ids:
+        surveyed.repeated = _first_repeated(sources, options)
+    return surveyed
+
+
+def _add_types(surveyed: Survey, columns: Columns) -> None:
+    """Write the types of the columns into a survey."""
+    surveyed.column_types = columns.types()
+    for name, column in columns.texts.items():
+        kind = surveyed.column_types[name]
+        kind_name = name_of(kind)
+        if kind_name != TEXT:
+            surveyed.casts[name] = kind
+        if name not in columns.given:
+            surveyed.column_type_names[name] = kind_name
+        if column.mixed:
+            surveyed.mixed[name] = column.mixed
+
+
+def _first_repeated(sources: Sequence[Source], options: ReadOptions) -> str:
+    """Return the first id that an earlier row has, with both places."""
+    first_places: dict[str, str] = {}
+    for source in sources:
+        for row in rows(source, options):
+            if row is None or row.id is None:
+                continue
+            place = f"{source.name}, {source.unit} {row.line}"
+            if row.id in first_places:
+                return f"{row.id!r:.60} ({first_places[row.id]}, and {place})"
+            first_places[row.id] = place
+    return ""
+
+
+def blocks(
+    sources: Sequence[Source],
+    options: ReadOptions,
+    *,
+    block_rows: int = BLOCK_ROWS,
+    shard_rows: int | None = None,
+    shards: Iterable[int] | None = None,
+    first_number: int = 0,
+    columns: Sequence[str] = (),
+    casts: Mapping[str, Any] = MappingProxyType({}),
+    start: Mark = START,
+) -> Iterator[Block]:
+    """Yield blocks of rows over all inputs, in order.
+
+    Args:
+        sources: the inputs, read one after the other as one sequence of rows.
+        options: fields and null handling.
+        block_rows: the number of rows in a block; the last block of a shard may be shorter.
+        shard_rows: the number of rows in a shard. A block has rows of one shard only, so that the blocks of a shard
+            depend on its rows alone.
+        shards: the numbers of the shards to yield; the rows of other shards are read and dropped.
+        first_number: the number of the first row, for ids that are row numbers.
+        columns: the names of the other columns to keep; a row without one gets None.
+        casts: the Arrow types of columns whose texts are converted; see `Survey`.
+        start: where reading begins, before the first of the shards.
+    """
+    block = Block(columns={name: [] for name in columns})
+    rows_of_shard = shard_rows or sys.maxsize
+    end, yielded_shards = math.inf, None
+    if shards is not None and shard_rows:
+        yielded_shards = frozenset(shards)
+        end = (max(yielded_shards, default=-1) + 1) * shard_rows
+    for batch, before in _batches(sources, options, start, end):
+        done = 0
+        while done < len(batch) and before.rows + done < end:
+            row = before.rows + done
+            shard, rows_before = divmod(row, rows_of_shard)
+            left = rows_of_shard - rows_before
+            if yielded_shards is not None and shard not in yielded_shards:
+                done += left
+                continue
+            if len(block) and (shard != block.shard or len(block) == block_rows):
+                yield _with_types(block, casts)
+                block = Block(columns={name: [] for name in columns})
+            if not len(block):
+                block.shard, block.first_row = shard, row
+            part = slice(done, min(done + left, done + block_rows - len(block), len(batch)))
+            _extend(block, batch, part, before, first_number)
+            done = part.stop
+    if len(block):
+        yield _with_types(block, casts)
+
+
+def _batches(
+    sources: Sequence[Source],
+    options: ReadOptions,
+    start: Mark = START,
+    end: float = math.inf,
+    *,
+    refuse_empty: bool = False,
+) -> Iterator[tuple[RowBatch, Mark]]:
+    """Yield the rows of all inputs, and the place before each batch; the last batch holds the row `end` or more."""
+    before = start
+    for number in range(start.source, len(sources)):
+        source, cursor = sources[number], replace(before.cursor)
+        if before.rows >= end:
+            return
+        for batch in row_batches(source, options, cursor):
+            yield batch, before
+            rows, read = before.rows + len(batch), before.number + batch.total
+            before = Mark(number, before.place + batch.total, replace(cursor), rows, read)
+            if rows >= end:
+                return
+        if refuse_empty and not before.place:
+            raise DataError(source.name, "the file is empty: there is no row to read")
+        before = Mark(number + 1, 0, Cursor(), before.rows, before.number)
+
+
+def _extend(block: Block, batch: RowBatch, part: slice, before: Mark, first_number: int) -> None:
+    """Append some rows of a batch to a block."""
+    places = batch.places[part]
+    block.texts.extend(batch.texts[part])
+    block.places.extend((batch.source.name, before.place + place + 1) for place in places)
+    first = first_number + before.number
+    if batch.ids is None:
+        block.ids.extend(str(first + place) for place in places)
+    else:
+        ids = zip(batch.ids[part], places, strict=True)
+        block.ids.extend(str(first + place) if row_id is None else row_id for row_id, place in ids)
+    for name, values in block.columns.items():
+        values.extend(batch.column(name, part))
+
+
+def _with_types(block: Block, casts: Mapping[str, Any]) -> Block:
+    """Return a block after converting the texts of its columns to values of their types."""
+    for name in block.columns.keys() & casts.keys():
+        block.columns[name] = cast(block.columns[name], casts[name])
+    return block

@@ -1,0 +1,106 @@
+"""The rows of tables of labelled text, in which lists of positives and negatives have become rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sentcli.errors import InputError
+from sentcli.io.formats import header, records, say_once
+from sentcli.io.labelled_kinds import POSITIVE_LISTS, head, is_negative
+from sentcli.io.sources import Source
+
+UNUSED = ("pos_scores", "neg_scores", "prompt")
+"""Columns beside lists of positives that change what FlagEmbedding trains, and are not used here."""
+
+
+def columns_of(source: Source, fields: str | None = None) -> list[str]:
+    """Return the names of the columns: of the header line, or of the first 100 rows; an empty list if there is none.
+
+    Raises:
+        InputError: for plain text, which has no columns.
+    """
+    if source.format == "txt":
+        raise InputError(
+            f"{source.name}: plain text has no columns; a table is a .csv, .tsv, .jsonl, .parquet, .xlsx or .ods file"
+        )
+    names = header(source)
+    if names:
+        return names
+    first_names: dict[str, None] = {}
+    for _, record in islice(labelled_records(source, fields), 100):
+        first_names.update(dict.fromkeys(record))
+    return list(first_names)
+
+
+def labelled_records(source: Source, fields: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a table in which no text stands in a list.
+
+    A list of negatives becomes the columns ``negative_1``, ``negative_2`` and so on. A record with a list of positives
+    becomes a row for each of them, with the same negatives. Passages with a title have it in front of their text.
+
+    Raises:
+        DataError: if a row has another number of negatives than the first one, or no positive.
+    """
+    lists: _Lists | None = None
+    for line, record in records(source):
+        if lists is None:
+            lists = _Lists.of(record, source, fields)
+        lists.expand_negatives(record, source, line)
+        if lists.positives is None:
+            yield line, record
+            continue
+        positives = record.get(lists.positives)
+        if not isinstance(positives, list) or not positives:
+            problem = f"{lists.positives} is {positives!r:.60}, and the first row has a list of texts"
+            raise source.error(problem, line)
+        for text in positives:
+            yield line, {**record, lists.positives: _passage(text)}
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """The columns of a table that hold lists of texts, by its first row."""
+
+    positives: str | None
+    negatives: dict[str, int]
+    """The number of texts in each column of negatives."""
+
+    @classmethod
+    def of(cls, record: dict[str, Any], source: Source, fields: str | None) -> _Lists:
+        """Tell the columns from the first row, and say which others are not used."""
+        names = [name for name, value in record.items() if isinstance(value, list)]
+        positives = next((name for name in names if head(name) in POSITIVE_LISTS), None)
+        user_names = set(map(str.strip, (fields or "").split(",")[2:]))
+        negatives: dict[str, int] = {}
+        for name in names:
+            count = len(record[name])
+            is_used = count or positives is not None
+            if is_used and (name in user_names or is_negative(name)):
+                negatives[name] = count
+        if positives is not None:
+            unused = ", ".join(name for name in UNUSED if record.get(name))
+            if unused:
+                say_once(f"{source.name}: {unused} of each query are not used")
+        return cls(positives, negatives)
+
+    def expand_negatives(self, record: dict[str, Any], source: Source, line: int) -> None:
+        """Put a column for each negative into a row in the place of the lists."""
+        for name, count in self.negatives.items():
+            texts = record.pop(name, None)
+            is_list = isinstance(texts, list)
+            if not is_list or len(texts) != count:
+                has = f"{len(texts)} texts" if is_list else repr(texts)
+                problem = f"{name} is {has:.60}, and the first row has {count}: give all rows the same number"
+                raise source.error(problem, line)
+            for number, text in enumerate(texts, 1):
+                record[f"{name}_{number}"] = _passage(text)
+
+
+def _passage(value: Any) -> Any:
+    """Return the text of a passage, behind its title if it has one; anything but a passage as it is."""
+    if not isinstance(value, dict) or not isinstance(value.get("text"), str):
+        return value
+    return f"{value.get('title') or ''} {value['text']}".strip()

@@ -1,0 +1,157 @@
+"""The files of an index beside its vectors: what they say of themselves, and opening them.
+
+indexes/bm25/                                    an index of the words, by bm25s
+indexes/NAME/                                    an index of the vectors: files of faiss and index.json
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, BaseModel, Field
+
+from sentcli.errors import DataError, InputError
+from sentcli.io.atomic import refuse_link
+from sentcli.io.dataset import Count
+from sentcli.io.digests import damage
+from sentcli.io.forms import read_json_form, write_json
+from sentcli.model.spec import Similarity
+from sentcli.search.ann import FaissIndex, FaissRecipe, Parameter
+
+INDEX = "index.json"
+INDEX_FILE = re.compile(r"rows-\d{10,}-\d{10,}\.faiss")
+TRAINED = "trained.faiss"
+"""The trained index without rows, with which further files begin."""
+REMEDY = "build the index again with --overwrite"
+
+
+@dataclass(frozen=True)
+class WordsFacts:
+    """The content of ``rows.json`` in the index of words."""
+
+    rows: list[str]
+    """The SHA-256 of each shard's rows."""
+    files: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], str]
+    """The SHA-256 of each file of the index."""
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file of faiss."""
+
+    name: Annotated[str, Field(pattern=f"^{INDEX_FILE.pattern}$")]
+    first: Count
+    rows: Count
+    bytes: Count
+    sha256: str
+
+
+class Chosen(BaseModel, extra="allow"):
+    """The search parameter that was chosen, and what was measured with it."""
+
+    recall: Annotated[float, Ge(0), Le(1)]
+
+
+class Measured(BaseModel, extra="allow"):
+    """What is read of the result of `recall.tune`."""
+
+    chosen: Chosen
+    k: Annotated[int, Ge(1)] = 10
+
+
+def _measured(recall: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a measurement without the choice that was made by it."""
+    Measured.model_validate(recall, strict=True)
+    return recall
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexManifest(FaissRecipe):
+    """The content of ``index.json``: how an index was built, its files, and the vectors that they hold."""
+
+    similarity: Similarity
+    dimension: Annotated[int, Ge(1), Le(2**24)]
+    encoder: dict[str, Any]
+    """The result of `VectorFacts.of_encoder`."""
+    query_prompt: str | None
+    """The prompt of the queries; None stands for the model's own."""
+    shards: list[str]
+    """The SHA-256 of the vectors of each shard."""
+    settings: dict[Parameter, int] = field(default_factory=dict)
+    """The parameters of faiss that the user set for building."""
+    files: list[IndexFile] = field(default_factory=list)
+    trained: str = ""
+    """The SHA-256 of `TRAINED`."""
+    built_for: Count = 0
+    """The number of rows when the index was trained."""
+    efforts: dict[Parameter, Annotated[int, Ge(1), Le(2**31 - 1)]] = field(default_factory=dict)
+    """The search parameters."""
+    recall: Annotated[dict[str, Any], AfterValidator(_measured)] | None = None
+    """The result of `recall.tune`, with ``measured_rows``."""
+    faiss: str = ""
+    """The version of faiss that wrote the files."""
+    format: Literal[1] = 1
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in the files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the files."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of every file by name."""
+        digests = {file.name: file.sha256 for file in self.files}
+        if self.trained:
+            digests[TRAINED] = self.trained
+        return digests
+
+    @classmethod
+    def read(cls, place: Path) -> IndexManifest:
+        """Read the manifest of the index in a folder.
+
+        Raises:
+            InputError: if there is none, or it is damaged or of another format.
+        """
+        missing = f"{place} is no index: it has no {INDEX}"
+        refuse_link(place / INDEX)
+        return read_json_form(cls, place / INDEX, missing=missing, remedy=REMEDY)
+
+    def write(self, place: Path) -> None:
+        """Write the manifest into the folder of an index, whole or not at all."""
+        write_json(place / INDEX, asdict(self))
+
+
+def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
+    """Open one file of an index.
+
+    It is compared with its checksum first, because faiss crashes on a file that is not what it wrote.
+
+    Raises:
+        DataError: if the file is missing or has another size, checksum or number of rows than the manifest says.
+        InputError: if this version of faiss cannot read it.
+    """
+    path = place / file.name
+    size = path.stat().st_size if path.exists() else None
+    if size != file.bytes:
+        problem = f"is torn: {size} bytes, not {file.bytes}"
+        if size is None:
+            problem = "is missing"
+        raise DataError(path, f"{problem}; {REMEDY}")
+    if damaged := damage(path, file.sha256, known=True):
+        raise DataError(path, f"{damaged}; {REMEDY}")
+    try:
+        index = FaissIndex.read(path, manifest.similarity, mapped=mapped)
+    except DataError as error:
+        raise InputError(f"{error}; it was written by faiss {manifest.faiss}") from error
+    if len(index) != file.rows or index.index.d != manifest.dimension:
+        raise DataError(path, f"holds {len(index)} rows, not {file.rows}; {REMEDY}")
+    return index
