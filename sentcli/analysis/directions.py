@@ -56,7 +56,7 @@ def covariance(vectors: Floats) -> tuple[Doubles, Doubles]:
         ValueError: for no vectors.
     """
     check_rows(vectors, 1)
-    mean: Doubles = np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
+    mean = np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
     products = np.zeros((len(mean), len(mean)))
     for block in blocks_of(vectors):
         centred = np.asarray(block, np.float64) - mean

@@ -266,7 +266,7 @@ class Duplicates:
         pairs = self.listed[self.listed["text1"] != self.listed["text2"]]
         pairs = pairs.assign(text1=pairs["text1"].map(short_text), text2=pairs["text2"].map(short_text))
         pairs = pairs[["text1", "text2", "cosine", "id1", "id2", "group"]]
-        look: dict[str, Any] = {"formats": {"cosine": ".4f"}, "wide": ("text1", "text2")}
+        look = {"formats": {"cosine": ".4f"}, "wide": ("text1", "text2")}
         most = Table.of_frame("Most similar pairs", pairs.head(self.top), **look)
         return most, Table.of_frame("Least similar pairs", pairs.tail(self.top).iloc[::-1], **look)
 

@@ -42,7 +42,7 @@ def analysis_record(
         model: the one that was measured; how it was loaded becomes a part of the protocol.
         seed: of the random numbers.
     """
-    described: dict[str, Any] = {}
+    described = {}
     if model is not None:
         described = {**model.description, **model.provenance}
     device = described.pop("device", None)

@@ -68,7 +68,7 @@ def stored_vectors(path: Path) -> npt.NDArray[Any]:
     import numpy as np
 
     blocks = _stored_blocks(path)
-    vectors: npt.NDArray[Any] = blocks.arrays[0]  # a single file is mapped into memory as it is
+    vectors = blocks.arrays[0]  # a single file is mapped into memory as it is
     if len(blocks.arrays) > 1:
         vectors = blocks.take(np.arange(len(blocks)))
     if len(vectors) < LEAST_ITEMS:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentcli.analysis.curves import training_curves
+from sentcli.analysis.objectives.terms import read_terms, term_sections
+from sentcli.analysis.runs import RunMetrics, read_config, read_metrics
+from sentcli.analysis.sweeps.points import read_runs
 from sentcli.pages.page import Section
+from sentcli.pages.score_page import choices_table
 from sentcli.table import Table, flat
-
-if TYPE_CHECKING:
-    from sentcli.analysis.runs import RunMetrics
-    from sentcli.training.records import Summary
+from sentcli.training.observer import STSB_DEV, score_text, with_dev_scores
+from sentcli.training.records import Summary, summarize
+from sentcli.training.view import sweep_table
 
 RESULTS = {
     "start": "dev at the start",
@@ -37,9 +40,6 @@ def read_sweeps(paths: Sequence[Path]) -> dict[str, list[Summary]]:
     Args:
         paths: folders of sweeps, or their files of results.
     """
-    from sentcli.analysis.sweeps.points import read_runs
-    from sentcli.training.records import summarize
-
     points = {}
     for path in paths:
         folder = path.parent if path.is_file() else path
@@ -49,8 +49,6 @@ def read_sweeps(paths: Sequence[Path]) -> dict[str, list[Summary]]:
 
 def sweep_section(name: str, points: Sequence[Summary]) -> Section:
     """Return the table of a sweep, which `train` prints at its end: mean and standard deviation of each point."""
-    from sentcli.training.view import sweep_table
-
     runs = sum(len(point.runs) for point in points)
     return Section(f"Sweep {name}", table=sweep_table(f"Sweep {name}: {runs:,} runs", points))
 
@@ -62,9 +60,6 @@ def run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[lis
         folders: the runs.
         names: what is shown of their names.
     """
-    from sentcli.analysis.objectives.terms import read_terms, term_sections
-    from sentcli.analysis.runs import read_config, read_metrics
-
     metrics, configs, terms = {}, {}, {}
     for folder in folders:
         name = names[str(folder)]
@@ -82,12 +77,10 @@ def run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[lis
 
 def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     """Return the tables of configuration and environment of finished runs."""
-    from sentcli.pages.score_page import choices_table
-
     if not configs:
         return []
-    choices: list[tuple[str, Mapping[str, Any]]] = []
-    environments: list[tuple[str, Mapping[str, Any]]] = []
+    choices = []
+    environments = []
     for name, config in configs.items():
         choices.append((name, flat({**config, "environment": {}, "results": {}})))
         environments.append((name, flat(config.get("environment", {}))))
@@ -98,15 +91,13 @@ def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> list[Section]:
 
 def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Table, str]:
     """Return the table of results, and a sentence that names the best run."""
-    from sentcli.training.observer import STSB_DEV
-
     results = {name: _results_of(run, configs[name].get("results") or {}) for name, run in metrics.items()}
     measures = {name: values.get("metric", STSB_DEV[1]) for name, values in results.items()}
     columns = _columns(list(results.values()))
     rows = []
     for name, values in results.items():
         method = configs[name].get("method") or {}
-        row: dict[str, Any] = {"run": name, "method": method.get("name", ""), "dev metric": None}
+        row = {"run": name, "method": method.get("name", ""), "dev metric": None}
         if values.get("best") is not None:
             row["dev metric"] = measures[name].replace("_", " ")
         for key, column in columns.items():
@@ -136,8 +127,6 @@ def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _summary(results: Mapping[str, Mapping[str, Any]], measures: Mapping[str, str]) -> str:
     """Return the sentence on the number of runs, and the best score if all were measured on the same dev set."""
-    from sentcli.training.observer import score_text
-
     summary = "1 training run" if len(results) == 1 else f"{len(results)} training runs"
     scores = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
     dev_sets = {(results[name].get("name"), measures[name]) for name in scores}
@@ -152,8 +141,6 @@ def _summary(results: Mapping[str, Mapping[str, Any]], measures: Mapping[str, st
 
 def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of a run with the scores on the dev set that decides, before its end those of its metrics."""
-    from sentcli.training.observer import with_dev_scores
-
     if results:
         return with_dev_scores(results)
     so_far: dict[str, Any] = {"steps": 0}

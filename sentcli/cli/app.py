@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sentcli import __version__
-from sentcli.analysis.kinds import ANALYSES
+from sentcli.analysis import ANALYSES
 from sentcli.cli.base import register
 from sentcli.console import safe
 

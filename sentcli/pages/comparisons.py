@@ -242,7 +242,7 @@ def _difference(system: System, first: System, column: str, columns: list[str]) 
 def _of_runs(table: ScoreTable) -> Table | None:
     """Return the differences of models from the first one of their run, or None if nothing was compared."""
     rows: list[list[Any]] = []
-    texts: dict[tuple[int, int], str] = {}
+    texts = {}
     mcnemar = False
     for scores in table.models:
         first = _compared_with(scores, table)

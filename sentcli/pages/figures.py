@@ -178,9 +178,9 @@ def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     if own.empty:
         return []
     axes = canvas.subfigs[0].axes[0]
-    positions: Any = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
+    positions = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
     places = list(zip(positions, own["y"].astype(float), strict=True))
-    pixels: Any = axes.transData.transform(places)
+    pixels = axes.transData.transform(places)
     scale, width, height = 72 / canvas.dpi, 72 * canvas.get_figwidth(), 72 * canvas.get_figheight()
     points = []
     for (across, up), row in zip(pixels.tolist(), own.to_dict("records"), strict=True):

@@ -166,7 +166,7 @@ def compare_with_baseline(
         InputError: if the baseline is damaged, or kept answers may be those of another model.
     """
     assert options.baseline is not None
-    kinships: dict[str, tuple[str, str]] = {}
+    kinships = {}
     if baseline.canaries is not None:
         for model in models:
             kinships[model.name] = _kinship(model, baseline, options.baseline)

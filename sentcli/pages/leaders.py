@@ -84,7 +84,7 @@ def same_weights(systems: Sequence[System]) -> list[tuple[System, ...]]:
 def weights_notes(systems: Sequence[System]) -> list[str]:
     """Return a sentence for each group of rows, and for each group of seeds, that are the same weights."""
     notes = []
-    said: list[str] = []
+    said = []
     for group in same_weights(systems):
         labels = [system.label for system in group]
         said += labels

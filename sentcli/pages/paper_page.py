@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 from sentcli.evaluation.papers import ANSWERS, Item, Paper
 from sentcli.pages.page import Page, Section
@@ -26,7 +25,7 @@ def paper_page(papers: Sequence[Paper], title: str) -> Page:
     """Return the page of some papers, with the counts of their answers at its top."""
     counts = [{"paper": paper.title, **paper.counts(), "items": len(paper.item)} for paper in papers]
     if len(papers) > 1:
-        total: dict[str, Any] = {"paper": "all"}
+        total = {"paper": "all"}
         for key in (*ANSWERS, "items"):
             total[key] = sum(of_paper[key] for of_paper in counts)
         counts.append(total)
@@ -41,7 +40,7 @@ def paper_page(papers: Sequence[Paper], title: str) -> Page:
 
 def script(paper: Paper) -> list[str]:
     """Return the commands of a paper, each item's behind comments with its name, its data and where scores are."""
-    lines: list[str] = []
+    lines = []
     for item in paper.item:
         if item.commands or item.printed:
             lines += [*_comments(item), *item.commands]

@@ -54,7 +54,7 @@ def axis(scores: ModelScores) -> str:
 def common_protocol(scores: ModelScores) -> dict[str, Any]:
     """Return the part of the protocol that rows of one table must share."""
     own = (*SEARCH_CHOICES, *SET_CHOICES, "sets") if scores.command == "retrieve" else MODEL_CHOICES
-    return _without(scores.protocol, (*own, *COUNTS))
+    return without(scores.protocol, (*own, *COUNTS))
 
 
 def model_choices(scores: ModelScores) -> dict[str, Any]:
@@ -138,22 +138,22 @@ def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     """
     rarely = ("backend", *DIGESTS)
     for keys in ((*rarely, *REVISIONS, *FUSION_CHOICES), (*rarely, *REVISIONS), rarely):
-        few = different_choices([_without(group, keys) for group in groups])
+        few = different_choices([without(group, keys) for group in groups])
         texts = {json.dumps(choices, default=str) for choices in few}
         if len(texts) == len(few):
             return few
-    few = different_choices([_without(group, ("backend",)) for group in groups])
+    few = different_choices([without(group, ("backend",)) for group in groups])
     return few if any(few) else different_choices(groups)
 
 
-def _without(choices: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+def without(choices: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return choices but some."""
     return {key: value for key, value in choices.items() if key not in keys}
 
 
 def without_names(choices: Mapping[str, Any]) -> dict[str, Any]:
     """Return choices without the commits and digests that name a model's files."""
-    return _without(choices, (*REVISIONS, *DIGESTS))
+    return without(choices, (*REVISIONS, *DIGESTS))
 
 
 def common_choices(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -93,8 +93,8 @@ class Savings(Part):
         spec = self.models[model].spec
         options = replace(self.models[model].options, **variant.encoding.options)
         load = _flags(vars(options), vars(LoadOptions()))
-        prompts: list[str] = []
-        prompt: list[str] = []
+        prompts = []
+        prompt = []
         if not variant.encoding.prompts:
             prompts = ["--query-prompt", "", "--doc-prompt", ""]
             prompt = ["--prompt", ""]

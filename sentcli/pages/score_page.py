@@ -166,8 +166,7 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
     measured = set().union(*costs.values())
     columns = {key: title for key, title in COSTS.items() if key in measured}
     heads = ["model", *columns.values()]
-    sent = [_sent(cost) for cost in costs.values()]
-    served = any(each.requests for each in sent)
+    served = any(cost.get("sent_requests") for cost in costs.values())
     texts = {cost.get("texts") for cost in costs.values()}
     note = (
         f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
@@ -178,13 +177,14 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
         note += " Those of a model that is served are with its host and the network; what the cache had was not sent."
     rows: list[list[Any]] = []
     megabytes = {}
-    for (label, cost), of_model in zip(costs.items(), sent, strict=True):
+    for label, cost in costs.items():
         size = cost.get("weight_bytes")
         if size is not None:
             megabytes[len(rows), heads.index(COSTS["weight_bytes"])] = f"{size / 1e6:,.1f} MB"
         row = [label, *map(cost.get, columns)]
         if served:
-            row.append(str(of_model) if of_model.requests else None)
+            sent = Sent(*(cost.get(f"sent_{count.name}") or 0 for count in fields(Sent)))
+            row.append(str(sent) if sent.requests else None)
         rows.append(row)
     title = "What each model costs on this machine"
     device = runs[0].environment.get("device")
@@ -192,11 +192,6 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
         title += f" ({device})"
     formats = {"texts a second": ",.0f", "ms a query to rerank": ",.1f"}
     return Table(title, heads, rows, formats=formats, texts=megabytes, notes=[note])
-
-
-def _sent(cost: Mapping[str, Any]) -> Sent:
-    """Return what was sent to the host of a model that is served."""
-    return Sent(*(cost.get(f"sent_{count.name}") or 0 for count in fields(Sent)))
 
 
 def _summary(table: ScoreTable) -> str:
@@ -245,13 +240,17 @@ def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) ->
 def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     """Yield protocols, versions and commands."""
     yield Section("How it was measured")
-    versions: list[tuple[str, Mapping[str, Any]]] = []
+    versions = []
     commands: dict[str, None] = {}
     for table in tables:
         settings = []
         for scores in table.models:
-            settings.append((scores.label, _settings(scores)))
-            versions.append((scores.label, _versions(scores)))
+            choices = dict(scores.protocol)
+            if scores.seconds is not None:
+                choices["seconds"] = round(scores.seconds, 1)
+            settings.append((scores.label, choices))
+            known = {key: value for key, value in scores.environment.items() if value is not None}
+            versions.append((scores.label, protocols.without(known, list(scores.protocol))))
             if scores.command_line:
                 commands[scores.command_line] = None
         shown = choices_table(f"Settings of {table.title}", settings)
@@ -261,20 +260,6 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
     if commands:
         hint = "What measured the scores; put in the places of models and data that hold on your machine."
         yield Section("Commands", text=(hint,), code=tuple(commands), level=3, folded=True)
-
-
-def _settings(scores: ModelScores) -> dict[str, Any]:
-    """Return the protocol of a model, with the time that it took."""
-    settings = dict(scores.protocol)
-    if scores.seconds is not None:
-        settings["seconds"] = round(scores.seconds, 1)
-    return settings
-
-
-def _versions(scores: ModelScores) -> dict[str, Any]:
-    """Return what is known of versions and hardware, without what stands in the protocol."""
-    known = {key: value for key, value in scores.environment.items() if value is not None}
-    return {key: value for key, value in known.items() if key not in scores.protocol}
 
 
 def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
@@ -288,7 +273,7 @@ def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]])
     for label, values in labelled:
         for key, value in values.items():
             by_key.setdefault(key, {}).setdefault(protocols.value_words(value), []).append(label)
-    rows: list[list[Any]] = []
+    rows = []
     for key, by_value in by_key.items():
         for value, labels in by_value.items():
             of_models = "all" if len(labels) == len(labelled) else ", ".join(dict.fromkeys(labels))

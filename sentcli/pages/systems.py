@@ -196,7 +196,7 @@ def systems_of(
     Raises:
         InputError: if the seeds of a system differ in a setting that moves their numbers.
     """
-    rows: dict[str, System] = {}
+    rows = {}
     for number, scores in enumerate(_labelled(_merged(runs, names, shown))):
         label = _label_of(scores, groups)
         if label is None:
@@ -241,28 +241,16 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mappin
     """Join scores of the same model and choices that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
-        label = _label_of(run, names)
-        if label is None:
-            label = shown.get(run.model, run.model)
-        run = replace(run, label=label)
+        label = _label_of(run, names) or shown.get(run.model, run.model)
+        choices, tasks = model_choices(run), {task.task for task in run.tasks}
         for number, scores in enumerate(merged):
-            if _same_model(scores, run) and _tasks(scores).isdisjoint(_tasks(run)):
+            same_model = (scores.model, scores.label) == (run.model, label) and _same(model_choices(scores), choices)
+            if same_model and tasks.isdisjoint(task.task for task in scores.tasks):
                 merged[number] = scores.joined(run)
                 break
         else:
-            merged.append(run)
+            merged.append(replace(run, label=label))
     return merged
-
-
-def _tasks(scores: ModelScores) -> set[str]:
-    return {task.task for task in scores.tasks}
-
-
-def _same_model(first: ModelScores, second: ModelScores) -> bool:
-    """Tell whether scores are of one model, label and choices."""
-    if (first.model, first.label) != (second.model, second.label):
-        return False
-    return _same(model_choices(first), model_choices(second))
 
 
 def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -274,18 +262,17 @@ def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
     """Make labels unique: by the choices of the models, then by their files, then by numbers."""
-    together: dict[str, list[ModelScores]] = {}
-    for scores in models:
-        together.setdefault(scores.label, []).append(scores)
-    distinct = {label: distinct_choices(list(map(model_choices, twins))) for label, twins in together.items()}
-    of_label = {label: iter(choices) for label, choices in distinct.items()}
-    labelled = []
-    for scores in models:
-        own = next(of_label[scores.label])
-        label = f"{scores.label} ({words(own)})" if own else scores.label
-        labelled.append(replace(scores, label=label))
+    together: dict[str, list[int]] = {}
+    for number, scores in enumerate(models):
+        together.setdefault(scores.label, []).append(number)
+    labelled = list(models)
+    for label, twins in together.items():
+        distinct = distinct_choices([model_choices(models[number]) for number in twins])
+        for number, own in zip(twins, distinct, strict=True):
+            if own:
+                labelled[number] = replace(models[number], label=f"{label} ({words(own)})")
     labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
-    return _apart(labelled, [str(number) for number, _ in enumerate(labelled, 1)])
+    return _apart(labelled, list(map(str, range(1, len(labelled) + 1))))
 
 
 def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
@@ -319,36 +306,21 @@ def single_kinds(scores: ModelScores) -> list[ModelScores]:
 
 def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
     """Group scores that may share a table: those of the same kind, measure and protocol, on tasks of the same size."""
-    groups: list[_Group] = []
+    groups: list[tuple[str, dict[str, tuple[Any, ...]], list[ModelScores]]] = []
     for scores in chain.from_iterable(map(single_kinds, runs)):
         key = json.dumps([scores.kinds[0].name, measure(scores), common_protocol(scores)], sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
-        for group in groups:
-            if group.key == key and group.suits(sizes):
-                group.sizes.update(sizes)
-                group.members.append(scores)
+        for group_key, group_sizes, members in groups:
+            if group_key == key and _alike(group_sizes, sizes):
+                group_sizes.update(sizes)
+                members.append(scores)
                 break
         else:
-            groups.append(_Group(key, sizes, [scores]))
+            groups.append((key, sizes, [scores]))
     by_command: dict[str, list[list[ModelScores]]] = {}
-    for group in groups:
-        by_command.setdefault(group.members[0].command, []).append(group.members)
+    for _, _, members in groups:
+        by_command.setdefault(members[0].command, []).append(members)
     return list(chain.from_iterable(by_command.values()))
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Scores of one table."""
-
-    key: str
-    """Kind, measure and protocol."""
-    sizes: dict[str, tuple[Any, ...]]
-    """What `_size` returns of each task."""
-    members: list[ModelScores]
-
-    def suits(self, sizes: Mapping[str, tuple[Any, ...]]) -> bool:
-        """Tell whether tasks may be of the same data as those of the group."""
-        return all(_alike(self.sizes.get(task, size), size) for task, size in sizes.items())
 
 
 def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
@@ -363,6 +335,13 @@ def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
     return tuple(size)
 
 
-def _alike(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    """Tell whether two results of `_size` may be of the same data; results of mteb do not say all of it."""
-    return all(one == other or None in (one, other) for one, other in zip(first, second, strict=True))
+def _alike(first: Mapping[str, tuple[Any, ...]], second: Mapping[str, tuple[Any, ...]]) -> bool:
+    """Tell whether tasks, with what `_size` returns of each, may be of the same data.
+
+    Results of mteb do not say all of it.
+    """
+    for task in first.keys() & second.keys():
+        for one, other in zip(first[task], second[task], strict=True):
+            if one != other and one is not None and other is not None:
+                return False
+    return True

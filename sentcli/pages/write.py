@@ -127,7 +127,7 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     latex = suffix == ".tex"
     if latex and not re.fullmatch(r"[\w ./+=,@-]*", folder):
         raise InputError(f"{folder}: LaTeX cannot take figures from a folder of this name; call the page otherwise")
-    signs: dict[str, Any] = {}
+    signs = {}
     if latex:  # braces are LaTeX's
         signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
         signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
@@ -159,7 +159,7 @@ def _html(page: Page, style: Style) -> str:
     environment = templates(autoescape=True, finalize=made_safe)
     intervals = style.intervals is not False
     ranked = f"{RANKED}{UNDERLINED}." if style.bold else ""
-    parts: list[dict[str, Any]] = []
+    parts = []
     points = {}
     halves = _halves(page.sections)
     for number, section in enumerate(page.sections):
@@ -206,7 +206,7 @@ def _drawn(section: Section) -> tuple[Sequence[str], dict[str, object] | None]:
 
 def _halves(sections: Sequence[Section]) -> set[int]:
     """Return the numbers of the narrow sections that have another one beside them; alone, one has the whole width."""
-    halves: set[int] = set()
+    halves = set()
     for number, (section, after) in enumerate(pairwise(sections)):
         if number not in halves and section.narrow and after.narrow:
             halves |= {number, number + 1}

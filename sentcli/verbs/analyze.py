@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sentcli.analysis.kinds import ANALYSES
+from sentcli.analysis import ANALYSES
 from sentcli.command.result import Result
 from sentcli.errors import InputError, nearest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from sentcli import console
 from sentcli.analysis.models import named_models, sts_tasks
@@ -89,7 +89,7 @@ def report(
     if inputs.models and not (has_data or inputs.runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
     rows = read_rows(texts, text_field) if texts is not None else None
-    models: list[EvaluatedModel] = []
+    models = []
     if has_data:
         models = named_models(inputs.models, options, rerun=scoring.rerun, kept=[texts])
     if data is not None and models:
@@ -126,7 +126,7 @@ def _result(
     write_score_page(scores, targets, page, more_sections)
     files = list(map(str, targets))
     console.note(f"wrote {', '.join(files)}")
-    results: dict[str, Any] = {"files": files, "scores": [model_json(of_model) for of_model in scores]}
+    results = {"files": files, "scores": [model_json(of_model) for of_model in scores]}
     if sweeps:
         results["sweeps"] = {name: [point.to_dict() for point in points] for name, points in sweeps.items()}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sentcli
-from sentcli.analysis.kinds import ANALYSES
+from sentcli.analysis import ANALYSES
 
 DOCS = Path(__file__).parents[2] / "docs"
 

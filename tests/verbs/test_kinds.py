@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sentcli
-from sentcli.analysis.kinds import ANALYSES
+from sentcli.analysis import ANALYSES
 from sentcli.errors import InputError
 from sentcli.verbs.analyze import analyze, kind_of
 

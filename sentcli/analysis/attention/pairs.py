@@ -159,7 +159,7 @@ def attention_pairs(
     """
     rng = np.random.default_rng(seed)
     partners = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
-    compared: list[ComparedViews] = []
+    compared = []
 
     def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> None:
         """Compare view 1 of one text with view 2 of another, or of the same."""
@@ -183,7 +183,7 @@ def attention_pairs(
         compare("positives", one, one)
         compare("negatives", one, views.of(j))
         tick(1)
-    equal: list[Pair] = []
+    equal = []
     sharing = None
     if trees is not None:
         equal = equal_pairs(trees)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge, Le
 
 from sentcli import console
-from sentcli.analysis.attention import head_sections, pair_sections
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import named_models
 from sentcli.analysis.options import INPUT, NOT_LOADED_SO, Limit, Models, Output, TextField
@@ -86,6 +85,8 @@ def attention(
       sentcli analyze attention sentences.txt -m model --layers 8:12 --slicing head-pairs -o paper
       sentcli analyze attention -m minilm --trees treebank.conllu --limit 2000 -o trees
     """  # noqa: D301
+    from sentcli.analysis.attention.sections import histograms, sections
+
     check_folder(output, overwrite=overwrite)
     if not model:
         raise InputError("give models: -m")
@@ -99,11 +100,10 @@ def attention(
         title, file = "One sentence", "attention-views"
         if len(model) > 1:
             title, file = f"{title}: {name}", f"{file}-{number}"
-        figure = head_sections.histograms(name, slices, file, report.results["sentence"])
+        figure = histograms(name, slices, file, report.results["sentence"])
         figures.append(Section(title, figure=figure))
-    sections = pair_sections.sections(pairs, inputs.description, trees=trees is not None)
-    sections += head_sections.sections(pairs)
-    return write_folder("attention", output, [*sections, *figures], reports)
+    page_sections = sections(pairs, inputs.description, trees=trees is not None)
+    return write_folder("attention", output, [*page_sections, *figures], reports)
 
 
 def _texts_and_trees(

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from sentcli.analysis.compare.neighbourhoods import NeighbourComparison
 from sentcli.analysis.texts import short_text
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
@@ -13,8 +16,6 @@ from sentcli.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from sentcli.analysis.compare.neighbourhoods import NeighbourComparison
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,6 @@ class ComparedNeighbours:
         return Table.of_rows("Neighbours that both models find", [row], number=".1f", notes=(note,))
 
     def _figure(self) -> Figure:
-        import pandas as pd
 
         compared, k = self.compared, self.compared.k
         counts, cosines = "Texts by shared neighbours", "Mean cosine of the neighbours"

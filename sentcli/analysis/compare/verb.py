@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Ge
 
 from sentcli import console
-from sentcli.analysis.compare.sections import ComparedNeighbours
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
 from sentcli.analysis.models import check_distinct, named_models, stored_vectors, vectors_of
 from sentcli.analysis.options import INPUT, Limit, Load, Output, Rerun, Seed, TextField
@@ -63,6 +62,7 @@ def compare(
       sentcli analyze compare minilm encoded/ --texts docs.parquet --text-field body -o compare
     """  # noqa: D301
     from sentcli.analysis.compare.neighbourhoods import compare as compare_vectors
+    from sentcli.analysis.compare.sections import ComparedNeighbours
     from sentcli.search.vector_file import holds_vectors
 
     check_folder(output, overwrite=overwrite)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from sentcli.analysis.curves import ALIGNMENT, UNIFORMITY
 from sentcli.pages import style
 from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -27,8 +29,6 @@ def sections(rows: dict[str, dict[str, Any]], description: str) -> list[Section]
         rows: the results of each model by its short name.
         description: of the pairs and texts of the measurements.
     """
-    import pandas as pd
-
     if not rows:
         return []
     frame = pd.DataFrame([{"model": name, "alignment": None, **results} for name, results in rows.items()])
@@ -107,8 +107,6 @@ def _scatter(frame: pd.DataFrame) -> Figure:
 
 def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
     """Write a name beside each point, on the side with more room, and raised above names that it would overlap."""
-    import numpy as np
-
     across, up = _shares(x), _shares(y)
     placed: list[tuple[float, float]] = []
     for i in np.argsort(up, kind="stable"):
@@ -134,8 +132,6 @@ def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None
 
 def _shares(values: list[float]) -> Any:
     """Return values as shares of the way from the least to the greatest; one half each if they are all the same."""
-    import numpy as np
-
     spread = float(np.ptp(values))
     if not spread:
         return np.full(len(values), 0.5)
@@ -143,7 +139,6 @@ def _shares(values: list[float]) -> Any:
 
 
 def _spectrum(frame: pd.DataFrame) -> Figure:
-    import pandas as pd
 
     parts, words = [], []
     for row in frame.itertuples():

@@ -12,7 +12,6 @@ from annotated_types import Ge
 from sentcli import console
 from sentcli.analysis.curves import training_curves
 from sentcli.analysis.folder import analysis_record, check_folder, write_folder
-from sentcli.analysis.geometry.sections import sections
 from sentcli.analysis.models import named_models, read_stsb, stored_vectors, sts_average, sts_tasks
 from sentcli.analysis.options import (
     Data,
@@ -81,6 +80,7 @@ def geometry(
       sentcli analyze geometry vectors.npy encoded/ -o spectrum
       sentcli analyze geometry -m minilm --texts sentences.txt --pairs pairs.tsv --positives-above 0.8 -o own
     """  # noqa: D301
+    from sentcli.analysis.geometry.sections import sections
     from sentcli.analysis.runs import is_run, read_metrics
     from sentcli.model.spec_files import is_model_folder
 

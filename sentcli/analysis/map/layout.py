@@ -155,14 +155,15 @@ def mapped(
     for cluster, centre in enumerate(centres):
         inside = np.flatnonzero(own == cluster)
         nearest = inside[np.argmax(unit_rows(vectors[inside]) @ centre)]
-        row = {
-            "number": int(groups[nearest]) + 1,
-            "size": len(inside),
-            "name": ", ".join(words[cluster]),
-            "words": words[cluster],
-            "example": texts[int(nearest)],
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "number": int(groups[nearest]) + 1,
+                "size": len(inside),
+                "name": ", ".join(words[cluster]),
+                "words": words[cluster],
+                "example": texts[int(nearest)],
+            }
+        )
     clusters = pd.DataFrame(rows).sort_values("number", kind="stable", ignore_index=True)
     return Map(layout, groups, near.neighbours, clusters, measures)
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy.typing as npt
+import pandas as pd
 
 from sentcli import console
 from sentcli.analysis.folder import analysis_record
+from sentcli.analysis.map.layout import Map, MapSettings, mapped
 from sentcli.analysis.map.texts import MapTexts
+from sentcli.analysis.map.whitening import Spread, Whitening, dropout_positives
 from sentcli.analysis.models import vectors_of
+from sentcli.analysis.neighbours import overlap
 from sentcli.command.result import Clock, Record
 from sentcli.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pandas as pd
-
-    from sentcli.analysis.map.layout import Map, MapSettings
-    from sentcli.analysis.map.whitening import Whitening
-    from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.evaluated import EvaluatedModel
 
 
 class Maps:
@@ -72,8 +71,6 @@ class Maps:
 
     def _encoded(self, model: EvaluatedModel) -> npt.NDArray[Any]:
         """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""
-        from sentcli.analysis.map.whitening import dropout_positives
-
         texts, positives = self.inputs.texts, self.inputs.positives
         if positives == 1:
             return vectors_of(model, texts).of(texts)
@@ -88,8 +85,6 @@ class Maps:
         return vectors.reshape(self.inputs.count, self.inputs.positives, -1)
 
     def _map(self, name: str, vectors: Any) -> Map:
-        from sentcli.analysis.map.layout import mapped
-        from sentcli.analysis.map.whitening import Spread
 
         reference = None  # the clusters of the first map, whose numbers similar clusters take
         free = 0
@@ -114,8 +109,6 @@ class Maps:
 
     def shared_with(self, name: str) -> dict[str, float]:
         """Return the mean share of neighbours by cosine that a model has in common with each other one, 0 to 1."""
-        from sentcli.analysis.neighbours import overlap
-
         own = self.maps[name].neighbours
         return {other: overlap(own, map_.neighbours) for other, map_ in self.maps.items() if other != name}
 
@@ -126,8 +119,6 @@ class Maps:
             rows: columns id and text; a text that is not on the maps has no place.
             index: of the frame that they come from, which the result has for each model; None counts all rows.
         """
-        import pandas as pd
-
         columns = ["text", "x", "y", "cluster", "cluster_name"]
         frames = []
         for name, map_ in self.maps.items():
@@ -141,8 +132,6 @@ class Maps:
 
 def points_of(map_: Map, inputs: MapTexts, labels: pd.Series | None) -> pd.DataFrame:
     """Return place, id, text, cluster and, as the series, cluster or label of each point of a map."""
-    import pandas as pd
-
     names = dict(zip(map_.clusters["number"] - 1, map_.clusters["name"], strict=True))
     if labels is None:
         groups = map_.groups

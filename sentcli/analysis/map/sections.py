@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from sentcli.analysis.map.maps import Maps, points_of
 from sentcli.analysis.map.texts import MOST_COLOURS
 from sentcli.pages import style
@@ -13,7 +15,6 @@ from sentcli.pages.page import Figure, Section
 from sentcli.table import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -44,7 +45,6 @@ def sections(maps: Maps, note: str) -> list[Section]:
 
 
 def _figure(maps: Maps) -> Figure:
-    import pandas as pd
 
     labels = maps.inputs.labels
     if labels is not None and len(labels.cat.categories) > MOST_COLOURS:
@@ -80,7 +80,6 @@ def _figure(maps: Maps) -> Figure:
 
 def _places(dots: pd.DataFrame) -> pd.DataFrame:
     """Return the place of the number of each cluster: its point with the most others of the cluster around it."""
-    import pandas as pd
     from scipy.spatial import KDTree
 
     width = max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
@@ -108,7 +107,6 @@ def _draw(name: str, dots: pd.DataFrame, places: pd.DataFrame | None, axes: Axes
 
 
 def _numbers(maps: Maps) -> Table:
-    import pandas as pd
 
     frame = pd.DataFrame([{"model": name, **map_.measures} for name, map_ in maps.maps.items()])
     shares = {"map_purity": "map purity %", "neighbour_overlap": "neighbours kept %", "label_purity": "label purity %"}
@@ -143,9 +141,9 @@ def _numbers(maps: Maps) -> Table:
 
 def _shared(maps: Maps) -> Table:
     names = list(maps.maps)
-    rows: list[list[Any]] = []
+    rows = []
     for name in names:
-        percent: dict[str, float | None] = dict.fromkeys(names)
+        percent = dict.fromkeys(names)
         for other, share in maps.shared_with(name).items():
             percent[other] = 100 * share
         rows.append([name, *percent.values()])

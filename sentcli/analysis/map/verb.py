@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Ge
 
 from sentcli.analysis.folder import check_folder, write_folder
-from sentcli.analysis.map.maps import Maps
-from sentcli.analysis.map.sections import sections
 from sentcli.analysis.map.texts import read_map_texts
 from sentcli.analysis.models import named_models
 from sentcli.analysis.options import INPUT, Limit, Load, Models, Output, Rerun, TextField
@@ -75,6 +73,8 @@ def map_(
       sentcli analyze map documents.parquet -o map
     """  # noqa: D301
     from sentcli.analysis.map.layout import MapSettings
+    from sentcli.analysis.map.maps import Maps
+    from sentcli.analysis.map.sections import sections
     from sentcli.analysis.map.whitening import Whitening
 
     check_folder(output, overwrite=overwrite)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from sentcli.analysis.directions import Doubles, covariance
 from sentcli.errors import InputError
@@ -15,9 +16,6 @@ from sentcli.evaluation.pair_geometry import Floats
 from sentcli.pages import style
 from sentcli.pages.page import Figure
 from sentcli.table import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> 
     """Return the eigenvalues of each group, largest first; those below the rounding error are set to 0."""
     columns = order.reshape(groups, -1)
     blocks = second[columns[:, :, None], columns[:, None, :]]
-    values: Doubles = np.asarray(np.linalg.eigvalsh(blocks)[:, ::-1], np.float64)
+    values = np.asarray(np.linalg.eigvalsh(blocks)[:, ::-1], np.float64)
     rounding = values[:, :1] * values.shape[1] * np.finfo(float).eps
     values[values < rounding] = 0
     return values
@@ -110,17 +108,18 @@ def groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     rows = []
     for name, spectrum in spectra.items():
         whole = spectrum.by_count.get(1)
-        row = {
-            "model": name,
-            "groups": len(spectrum.eigenvalues),
-            "columns": spectrum.eigenvalues.shape[1],
-            "largest eigenvalue": float(spectrum.eigenvalues.max()),
-            "smallest": float(spectrum.eigenvalues.min()),
-            "condition, median": float(np.median(spectrum.conditions)),
-            "condition, largest": float(spectrum.conditions.max()),
-            "condition of all columns": None if whole is None else float(whole[0]),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "model": name,
+                "groups": len(spectrum.eigenvalues),
+                "columns": spectrum.eigenvalues.shape[1],
+                "largest eigenvalue": float(spectrum.eigenvalues.max()),
+                "smallest": float(spectrum.eigenvalues.min()),
+                "condition, median": float(np.median(spectrum.conditions)),
+                "condition, largest": float(spectrum.conditions.max()),
+                "condition of all columns": None if whole is None else float(whole[0]),
+            }
+        )
     note = (
         "Condition number: largest over smallest eigenvalue of a group's covariance; 1 is white. Of all columns: as if "
         "they were one group, where there are more texts than columns."
@@ -130,7 +129,7 @@ def groups_table(spectra: dict[str, GroupSpectra]) -> Table:
 
 def every_group_table(title: str, spectra: dict[str, GroupSpectra]) -> Table:
     """Return a row for each group of each model."""
-    rows: list[list[Any]] = []
+    rows = []
     for name, spectrum in spectra.items():
         conditions = spectrum.conditions.tolist()
         for number, values in enumerate(spectrum.eigenvalues.tolist()):
@@ -141,8 +140,6 @@ def every_group_table(title: str, spectra: dict[str, GroupSpectra]) -> Table:
 
 def groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
     """Return eigenvalues and condition numbers of the groups of each model, and those of other numbers of groups."""
-    import pandas as pd
-
     by_rank, by_group, by_count = "Eigenvalues", "Condition numbers", "Other numbers of groups"
     parts, about = [], []
     for name, spectrum in spectra.items():
@@ -181,8 +178,6 @@ def _banded(x: Sequence[int], groups: Sequence[npt.NDArray[np.floating[Any]]]) -
         x: of each group.
         groups: the values of each.
     """
-    import pandas as pd
-
     percentiles = list(PERCENTILES.values())
     rows = [np.percentile(values, percentiles, method="nearest") for values in groups]
     frame = pd.DataFrame(rows, columns=list(PERCENTILES))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 from annotated_types import Ge
 from pydantic import BaseModel, StrictInt
 
@@ -152,7 +153,6 @@ def term_sections(runs: dict[str, LossTerms]) -> list[Section]:
 
 
 def _terms_table(runs: dict[str, LossTerms]) -> Table:
-    import pandas as pd
 
     rows = []
     for name, run in runs.items():
@@ -182,7 +182,6 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
 
 
 def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
-    import pandas as pd
 
     parts, about, panels = [], [], {}
     for name, run in runs.items():
@@ -202,7 +201,6 @@ def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
 
 
 def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
-    import pandas as pd
 
     by_name: dict[str, dict[str, Term]] = {}
     for label, run in runs.items():

@@ -45,15 +45,16 @@ def _correlations(pairs: GoldPairs) -> Table:
     rows = []
     for name, results in pairs.results.items():
         cosines = pairs.cosines[name]
-        row = {
-            "model": name,
-            "pairs": results["pairs"],
-            "Spearman": results["spearman"],
-            "Pearson": results["pearson"],
-            "mean cosine": float(cosines.mean()),
-            "sd of cosine": float(cosines.std(ddof=1)),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "model": name,
+                "pairs": results["pairs"],
+                "Spearman": results["spearman"],
+                "Pearson": results["pearson"],
+                "mean cosine": float(cosines.mean()),
+                "sd of cosine": float(cosines.std(ddof=1)),
+            }
+        )
     formats = {"mean cosine": ".3f", "sd of cosine": ".3f"}
     title = f"Cosine and gold score of {pairs.name}"
     return Table.of_rows(title, rows, formats=formats, notes=("Correlations times 100.",))
@@ -88,9 +89,11 @@ def _scatter(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
     parts, lines, about = [], {}, []
     for name, cosines in pairs.cosines.items():
         dots = {"x": pairs.gold, "y": cosines, "label": texts, "group": groups}
-        lines[name] = _means(name, bins)
-        parts += [pd.DataFrame({"panel": name, "series": "pairs", **dots}), lines[name]]
         own = _filled(name, bins)
+        mean, spread = own["mean"], own["deviation"].fillna(0.0)
+        line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
+        lines[name] = pd.DataFrame({"panel": name, "series": MEAN, **line})
+        parts += [pd.DataFrame({"panel": name, "series": "pairs", **dots}), lines[name]]
         first, last = own.iloc[0], own.iloc[-1]
         about.append(
             f"{name}: Spearman {pairs.results[name]['spearman']:.2f}, mean cosine rises from {first['mean']:.2f} at "
@@ -113,14 +116,6 @@ def _scatter(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
 def _filled(model: str, bins: pd.DataFrame) -> pd.DataFrame:
     """Return the bins of a model that have pairs."""
     return bins[(bins["model"] == model) & (bins["pairs"] > 0)]
-
-
-def _means(model: str, bins: pd.DataFrame) -> pd.DataFrame:
-    """Return the line of the means of a model's bins, with a band of one standard deviation."""
-    own = _filled(model, bins)
-    mean, spread = own["mean"], own["deviation"].fillna(0.0)
-    line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
-    return pd.DataFrame({"panel": model, "series": MEAN, **line})
 
 
 def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:

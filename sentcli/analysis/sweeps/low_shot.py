@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isnan
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from sentcli.analysis.folder import check_folder, write_folder
 from sentcli.analysis.options import Output
@@ -130,8 +130,8 @@ def _by_size(points: pd.DataFrame, score: str) -> Table:
     """Return a row for each system and a column for each number of sentences."""
     scored = points[points[score].notna()]
     sizes = sorted(scored["value"].unique())
-    rows: list[list[Any]] = []
-    deviations: dict[tuple[int, str], float] = {}
+    rows = []
+    deviations = {}
     for number, system in enumerate(points["system"].unique()):
         of_system = scored[scored["system"] == system]
         values = dict(zip(of_system["value"], of_system[score], strict=True))

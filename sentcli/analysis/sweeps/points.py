@@ -64,7 +64,7 @@ class FinishedRun:
         sources = self.record["point"], identity.get("settings", {}), identity.get("subset", {}), identity["method"]
         section, _, name = key.partition(".")
         for source in sources:
-            value: Any = source.get(key)
+            value = source.get(key)
             inner = source.get(section)
             if value is None and name and isinstance(inner, Mapping):
                 value = inner.get(name)
@@ -201,7 +201,7 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     for system, value, run in placed:
         hashable = tuple(value) if isinstance(value, list) else value
         groups.setdefault(system, {}).setdefault(hashable, []).append(run)
-    rows: list[dict[str, Any]] = []
+    rows = []
     for system, by_value in groups.items():
         for value in sorted(by_value, key=_order):
             runs = by_value[value]

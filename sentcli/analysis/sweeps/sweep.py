@@ -148,7 +148,9 @@ def _figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
         style.lines(axes, data[data["panel"] == title], systems)
         axes.set(title=title, xlabel=_words(key), ylabel=label(score))
         if names:
-            _name_ticks(axes, names)
+            turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if max(map(len, names)) > 4 else {}
+            axes.set_xticks(range(len(names)), [style.short(name) for name in names], **turned)
+            axes.xaxis.grid(visible=False)
         if logarithmic:
             axes.set_xscale("log")
             style.plain_log_ticks(axes.xaxis, values)
@@ -158,12 +160,3 @@ def _figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
         if (data["panel"] == short_label(score)).any():
             panels[short_label(score)] = partial(draw, score)
     return Figure(name, f"Scores over {_words(key)}", panels, data, "; ".join(about), BANDS)
-
-
-def _name_ticks(axes: Axes, names: Sequence[str]) -> None:
-    """Label the x axis with names, which are turned where one is long."""
-    turned: dict[str, Any] = {}
-    if max(map(len, names)) > 4:
-        turned = {"rotation": 45, "ha": "right"}
-    axes.set_xticks(range(len(names)), [style.short(name) for name in names], **turned)
-    axes.xaxis.grid(visible=False)

@@ -1,0 +1,287 @@
+"""The tables and figures of ``analyze attention``: pairs of views, layers and heads, and one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from sentcli.analysis.attention.pairs import AttentionPairs
+from sentcli.analysis.attention.views import Doubles, Slice
+from sentcli.pages import style
+from sentcli.pages.page import Figure, Section
+from sentcli.table import MINUS, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CENTROIDS = "Large marks are centroids"
+
+
+def sections(pairs: dict[str, AttentionPairs], description: str, *, trees: bool) -> list[Section]:
+    """Return the sections of all models, under a description of the choices; with trees also on pairs of texts."""
+    about = []
+    for name, model_pairs in pairs.items():
+        cosine, information = model_pairs.centroid("positives")
+        other_cosine, other_information = model_pairs.centroid("negatives")
+        about.append(
+            f"{name}: positive pairs lie around cosine {cosine:.2f} and {information:.2f} nats, negative pairs around "
+            f"{other_cosine:.2f} and {other_information:.2f}; cosine tells them apart with AUC "
+            f"{model_pairs.auc('cosine'):.3f}, mutual information with {model_pairs.auc('information'):.3f}"
+        )
+    note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
+    labels = ("cosine of the sentence vectors", "attention mutual information (nats)")
+    data, panels = _clouds(pairs, {"positives": "positives", "negatives": "negatives"}, 0, labels)
+    title = "Cosine against attention mutual information"
+    figure = Figure("cosine-mi", title, panels, data, "; ".join(about), CENTROIDS + note)
+    page_sections = [
+        Section("Positives and negatives", (description,), _pairs_table(pairs), file="pairs"),
+        Section("Cosine against mutual information", figure=figure),
+    ]
+    if trees:
+        page_sections.append(Section("Trees", table=_trees_table(pairs), file="trees-table"))
+        page_sections.append(Section("Negatives by their dependency trees", figure=_trees_figure(pairs)))
+    return [*page_sections, *_head_sections(pairs)]
+
+
+def _trees_figure(pairs: dict[str, AttentionPairs]) -> Figure:
+    about = []
+    for name, model_pairs in pairs.items():
+        cosine, information = model_pairs.centroid("equal") - model_pairs.centroid("unequal")
+        about.append(
+            f"{name}: pairs with equal trees have {'more' if information > 0 else 'less'} mutual information than "
+            f"others by {abs(information):.2f} nats, and a cosine that is {'greater' if cosine > 0 else 'smaller'} by "
+            f"{abs(cosine):.2f}"
+        )
+    labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
+    note = ". Each group is drawn relative to the centroid of the other, so that they mirror each other"
+    data, panels = _clouds(pairs, {"equal": "equal trees", "unequal": "unequal trees"}, 2, labels, mirrored=True)
+    title = "Pairs of different texts, by whether their dependency trees are equal"
+    return Figure("trees", title, panels, data, "; ".join(about), CENTROIDS + note)
+
+
+def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
+    rows = []
+    for name, model_pairs in pairs.items():
+        cosine, information = model_pairs.centroid("positives").tolist()
+        other_cosine, other_information = model_pairs.centroid("negatives").tolist()
+        rows.append(
+            {
+                "model": name,
+                "cosine +": cosine,
+                f"cosine {MINUS}": other_cosine,
+                "MI +": information,
+                f"MI {MINUS}": other_information,
+                "centroids apart": model_pairs.distance("positives", "negatives"),
+                "AUC cosine": model_pairs.auc("cosine"),
+                "AUC MI": model_pairs.auc("information"),
+            }
+        )
+    count = len(next(iter(pairs.values())).of("positives"))
+    notes = (
+        f"Means of {count:,} positive pairs (+, two dropout views of a "
+        f"text) and as many negative ones ({MINUS}, views of two texts). MI: attention mutual information in nats.",
+        "Centroids apart: distance of the two means in the plane of cosine and nats. AUC: how often a positive pair "
+        "has the greater value than a negative one; 0.5 is chance.",
+    )
+    return Table.of_rows("Positives and negatives", rows, number=".4f", notes=notes)
+
+
+def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
+    others = {"equal": "unequal", "unequal": "equal", "unequal_as_long": "equal"}
+    rows = []
+    for name, model_pairs in pairs.items():
+        for kind, other in others.items():
+            count = len(model_pairs.of(kind))
+            if count:
+                centroid = model_pairs.centroid(kind)
+                normalised = centroid - model_pairs.centroid(other)
+                words = kind.replace("_", ", ", 1).replace("_", " ")
+                rows.append([name, words, count, *centroid.tolist(), *normalised.tolist()])
+    last = list(pairs.values())[-1]
+    notes = (
+        f"{last.sharing:,} texts share their tree with another one, in {last.equal_trees:,} pairs. Trees are equal if "
+        "part of speech, head and relation of every word are.",
+        "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since those "
+        "with equal trees have that, too, and it raises the mutual information.",
+    )
+    columns = ("model", "trees", "pairs", "cosine", "MI", "cosine, normalised", "MI, normalised")
+    return Table("Negatives by their dependency trees", columns, rows, number=".4f", notes=notes)
+
+
+def _clouds(
+    pairs: dict[str, AttentionPairs],
+    kinds: dict[str, str],
+    first: int,
+    labels: tuple[str, str],
+    *,
+    mirrored: bool = False,
+) -> tuple[pd.DataFrame, dict[str, Callable[[Axes], None]]]:
+    """Return the points of two kinds of pairs with their centroids, and for each model a panel with both clouds.
+
+    Args:
+        pairs: of each model.
+        kinds: the names of the two kinds by their keys in `AttentionPairs`.
+        first: number of the colour of the first kind.
+        labels: of the two axes.
+        mirrored: draw each kind relative to the centroid of the other.
+    """
+    first_kind, second_kind = kinds
+    parts = []
+    for name, model_pairs in pairs.items():
+        panel = f"{name}: {model_pairs.distance(first_kind, second_kind):.2f} apart"
+        for kind, other in ((first_kind, second_kind), (second_kind, first_kind)):
+            points = model_pairs.of(kind)[["cosine", "information"]].set_axis(["x", "y"], axis=1)
+            if mirrored:
+                points = points - model_pairs.centroid(other)
+            centre = points.mean().to_frame().T
+            parts.append(points.assign(panel=panel, series=kinds[kind]))
+            parts.append(centre.assign(panel=panel, series=f"centroid, {kinds[kind]}"))
+    data = pd.concat(parts)[["panel", "series", "x", "y"]]
+    ends = {"xlim": style.limits(data["x"]), "ylim": style.limits(data["y"])}
+
+    def draw(panel: str, axes: Axes) -> None:
+        clouds = data[data["panel"] == panel].groupby("series", sort=False)
+        for number, (series, cloud) in enumerate(clouds):
+            i = first + number // 2  # the series are a kind, its centroid, the other kind and its centroid
+            look = style.dots(i, len(cloud))
+            if number % 2:
+                look = {"color": look["color"], "marker": look["marker"], **style.CENTRE}
+            axes.scatter(cloud["x"], cloud["y"], label=series, **look)
+        axes.set(title=panel, xlabel=labels[0], ylabel=labels[1], **ends)
+
+    return data, {panel: partial(draw, panel) for panel in data["panel"].unique()}
+
+
+def _head_sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
+    """Return the sections on the layers and heads of models."""
+    grids, about = {}, []
+    for name, model_pairs in pairs.items():
+        grids[f"{name}: mutual information"] = ("nats", model_pairs.information)
+        grids[f"{name}: rho"] = ("rho of the log weights", model_pairs.correlation)
+        by_layer = ", ".join(f"{value:.2f}" for value in model_pairs.information.mean(axis=1))
+        about.append(f"{name}: mutual information by layer, from the first to the last: {by_layer} nats")
+    title = "Agreement of the attention of two dropout views, for each layer and head"
+    page_sections = [
+        Section("Layers and heads", table=_heads_table(pairs), file="heads-table"),
+        Section("Two views, head by head", figure=_grids_figure("heads", title, grids, about)),
+    ]
+    changes = _changes(pairs)
+    if changes is not None:
+        page_sections.append(Section("Heads that differ from the first model's", figure=changes))
+    return page_sections
+
+
+def _changes(pairs: dict[str, AttentionPairs]) -> Figure | None:
+    """Return how far models differ from the first one; None if no other one has as many layers and heads."""
+    first, *others = pairs
+    base = pairs[first].information
+    grids, about = {}, []
+    for name in others:
+        if pairs[name].information.shape != base.shape:
+            continue
+        change = pairs[name].information - base
+        grids[name] = (f"nats more than {first}", change)
+        layer, head = np.unravel_index(np.abs(change).argmax(), change.shape)
+        place = f"layer {layer + 1}, head {head + 1} ({change[layer, head]:+.3f})"
+        about.append(f"{name}: {change.mean():+.3f} nats on average, most in {place}")
+    if not grids:
+        return None
+    return _grids_figure(
+        "heads-change", f"Mutual information of two views in each head, minus that of {first}", grids, about
+    )
+
+
+def _heads_table(pairs: dict[str, AttentionPairs]) -> Table:
+    """Return the table of the heads in which the views agree least and most, for each model."""
+    rows = []
+    for name, model_pairs in pairs.items():
+        information = model_pairs.information
+        layers, heads = information.shape
+        row = {"model": name, "layers": layers, "heads": heads}
+        row |= {"mean MI": float(information.mean()), "mean rho": float(model_pairs.correlation.mean())}
+        places = {"least": ("least", information.argmin()), "most": ("greatest", information.argmax())}
+        for alike, (value, place) in places.items():
+            layer, head = divmod(int(place), heads)
+            row[f"{alike} alike head"] = f"layer {layer + 1}, head {head + 1}"
+            row[f"{value} MI"] = float(information[layer, head])
+        rows.append(row)
+    note = "Of two dropout views of a text, the mean over texts; layers and heads count from 1."
+    return Table.of_rows("Agreement of two views in every head", rows, number=".4f", notes=(note,))
+
+
+def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], about: Sequence[str]) -> Figure:
+    """Return a panel with a value for each layer and head.
+
+    Args:
+        name: of the figure's files.
+        title: of the figure.
+        grids: title of a panel to the unit of its values, and the values ``[layers, heads]``; panels with the same
+            unit have the same colours.
+        about: what is shown, in words.
+    """
+    parts = []
+    for panel, (unit, values) in grids.items():
+        layer, head = np.indices(values.shape).reshape(2, -1) + 1
+        place = {"panel": panel, "series": unit, "layer": layer, "head": head}
+        parts.append(pd.DataFrame({**place, "value": values.ravel(), "x": head, "y": layer}))
+    data = pd.concat(parts)
+    ends = data.groupby("series")["value"].agg(["min", "max"])
+
+    def draw(panel: str, axes: Axes) -> None:
+        unit, values = grids[panel]
+        low, high = ends.loc[unit]
+        layers, heads = values.shape
+        axes.grid(visible=False)
+        edges = np.arange(heads + 1) + 0.5, np.arange(layers + 1) + 0.5
+        cells = axes.pcolormesh(*edges, values, vmin=low, vmax=high, rasterized=True)
+        axes.set(title=panel, xlabel="head", ylabel="layer", xticks=range(1, heads + 1), yticks=range(1, layers + 1))
+        axes.yaxis.set_inverted(True)
+        style.colour_bar(axes, cells, unit)
+
+    return Figure(name, title, {panel: partial(draw, panel) for panel in grids}, data, "; ".join(about))
+
+
+def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str, Any]) -> Figure:
+    """Return the joint histograms of the log weights of two views of a sentence, a panel for each slice."""
+    from matplotlib.colors import LogNorm
+
+    logarithms = np.concatenate([np.concatenate([part.first, part.second]) for part in slices])
+    edges = np.linspace(logarithms.min(), logarithms.max(), 25)  # 24 bins in each direction
+    centres = (edges[1:] + edges[:-1]) / 2
+    counts = [np.histogram2d(part.second, part.first, bins=(edges, edges))[0] for part in slices]
+    most = max(2.0, float(np.max(counts)))
+
+    def draw(part: Slice, count: Doubles, axes: Axes) -> None:
+        axes.grid(visible=False)
+        drawn = np.where(count > 0, count, np.nan)
+        cells = axes.pcolormesh(edges, edges, drawn, norm=LogNorm(1.0, most), rasterized=True)
+        title = f"{part.place}: rho {part.correlation:.2f}, MI {part.information:.2f}"
+        axes.set(title=title, xlabel="ln attention, view 1", ylabel="ln attention, view 2")
+        style.colour_bar(axes, cells, "positions", log=True)
+
+    parts, panels = [], {}
+    for part, count in zip(slices, counts, strict=True):
+        rows, columns = np.nonzero(count)
+        place = {"panel": part.place, "series": "positions", "layer": part.layer + 1, "head": part.head + 1}
+        values = {"x": centres[columns], "y": centres[rows], "value": count[rows, columns]}
+        parts.append(pd.DataFrame({**place, **values}))
+        panels[part.place] = partial(draw, part, count)
+    closest = max(slices, key=lambda part: part.information)
+    farthest = min(slices, key=lambda part: part.information)
+    about = (
+        f"{name}, {len(slices)} joint histograms: the points lie closest to the diagonal in {_in_words(closest)}, "
+        f"and spread most in {_in_words(farthest)}"
+    )
+    title = f"{name}: attention of two dropout views of one sentence of {sentence['tokens']} tokens"
+    quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{sentence['text']}\N{RIGHT DOUBLE QUOTATION MARK}"
+    note = f"Weights that dropout removed in either view are left out. The sentence: {quoted}"
+    heads = len({part.head for part in slices})
+    return Figure(file, title, panels, pd.concat(parts), about, note, columns=heads)
+
+
+def _in_words(part: Slice) -> str:
+    return f"{part.place} (rho {part.correlation:.2f}, {part.information:.2f} nats)"
