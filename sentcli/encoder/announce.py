@@ -47,10 +47,10 @@ def prompt_of_rows(encoder: SentenceEncoder, name: str | None, text: str | None)
     """
     prompt = encoder.prompt_text(name, text)
     is_chosen = name is not None or text is not None
-    known = [name for name, text in encoder.spec.prompts.items() if text]
-    if known and not prompt and not is_chosen:
+    names = [name for name, text in encoder.spec.prompts.items() if text]
+    if names and not prompt and not is_chosen:
         console.warn(
-            f"{encoder.model} was trained with prompts ({', '.join(known)}), and these rows get none; "
+            f"{encoder.model} was trained with prompts ({', '.join(names)}), and these rows get none; "
             "--prompt-name chooses one"
         )
     return prompt

@@ -66,7 +66,9 @@ def read_model(name: str, options: ModelOptions, *, pairs: bool = False) -> Enco
         if pairs and is_classifier(spec.config):
             return read_cross_encoder(folder)
         refuse_classifier(folder, spec.config)
-    return spec if options.normalize is None else spec.with_normalize(options.normalize)
+    if options.normalize is not None:
+        spec = spec.with_normalize(options.normalize)
+    return spec
 
 
 def finished_encoder(name: str) -> EncoderSpec | None:
@@ -78,7 +80,9 @@ def finished_encoder(name: str) -> EncoderSpec | None:
     spec = read_spec(folder, native=entry is not None and entry.native)
     if not spec.assumed_pooling:
         return spec
-    return None if entry is None or entry.language_model else spec.with_pooling(entry.pooling)
+    if entry is None or entry.language_model:
+        return None
+    return spec.with_pooling(entry.pooling)
 
 
 def load(
@@ -113,12 +117,9 @@ def load(
         if static_backend.runs(spec, options):
             return static_backend.load(name, spec, options)
     if options.backend == "auto":
-        beside = _beside(spec, options)
         only_exported = has_graphs(spec.folder) and not has_weights(spec.folder)
         required = only_exported or options.precision == "int8"
-        on_openvino = beside is not None and beside.runtime == "openvino"
-        runs_exports = options.on_cpu and (on_openvino or importlib.util.find_spec("onnxruntime") is not None)
-        if required or (runs_exports and (beside is not None or _may_export(spec, options, make_export=make_export))):
+        if required or _prefers_export(spec, options, make_export=make_export):
             try:
                 return _load_export(name, spec, options, notice)
             except (MissingExtraError, ExportError, WrongRuntimeError) as error:
@@ -128,6 +129,17 @@ def load(
     from sentcli.model import torch_backend
 
     return torch_backend.load(name, spec, options, notice, untrained=untrained)
+
+
+def _prefers_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
+    """Tell whether ``auto`` runs an export on a CPU: one that is there, or that is made in the cache."""
+    beside = _beside(spec, options)
+    if not options.on_cpu:
+        return False
+    on_openvino = beside is not None and beside.runtime == "openvino"
+    if not on_openvino and importlib.util.find_spec("onnxruntime") is None:
+        return False
+    return beside is not None or _may_export(spec, options, make_export=make_export)
 
 
 def _say_what_is_left_out(name: str, spec: EncoderSpec, notice: Notice) -> None:
@@ -141,7 +153,8 @@ def _say_what_is_left_out(name: str, spec: EncoderSpec, notice: Notice) -> None:
         )
     if spec.config.get(UNKNOWN_LEFT_OUT):
         notice(f"{name}: a static model of model2vec, read by its rule: unknown tokens are left out")
-    if head := next(spec.folder.glob("model_head.*"), None):
+    head = next(spec.folder.glob("model_head.*"), None)
+    if head is not None:
         notice(f"{name}: {head.name}, the head of a classifier of SetFit, is left out: these are the vectors before it")
     from_head = any(getattr(module, "from_head", False) for module in spec.modules)
     if from_head and has_weights(spec.folder) and head_is_pooler(spec.folder):
@@ -171,8 +184,7 @@ def _beside(spec: EncoderSpec, options: LoadOptions) -> exported.Export | None:
     precision = options.precision
     if precision == "bf16" and options.backend == "openvino":
         precision = "fp32"  # which OpenVINO computes in bf16
-    found = exported.beside(spec, precision, runtimes)
-    return found or foreign.describe(spec, precision, runtimes)
+    return exported.beside(spec, precision, runtimes) or foreign.describe(spec, precision, runtimes)
 
 
 def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
@@ -190,7 +202,8 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
     exported.check_files(folder, export)
     # of a graph that another program wrote, only the folder says how its output is pooled
     pooled_by = spec if export.is_foreign else None
-    device, on_openvino = options.device, "openvino" in (options.backend, export.runtime)
+    device = options.device
+    on_openvino = "openvino" in (options.backend, export.runtime)
     if device == "auto":
         device = "cpu" if options.on_cpu or on_openvino else "cuda"
     backend: Backend
@@ -261,9 +274,8 @@ class ExportError(SentcliError):
 
 def cached_place(spec: EncoderSpec, precision: str, runtime: str = "onnx") -> Path:
     """Return the folder of the cache for the export of an encoder in a precision, whether it exists or not."""
-    digest = hashlib.sha256(
-        f"{CACHE_FORMAT} {exported.FORMAT} {precision} {runtime} {identity.encoder_digest(spec)}".encode()
-    )
+    facts = f"{CACHE_FORMAT} {exported.FORMAT} {precision} {runtime} {identity.encoder_digest(spec)}"
+    digest = hashlib.sha256(facts.encode())
     if precision == "int8" and runtime == "onnx":
         digest.update(f"reduce_range {sums_saturate()}".encode())
     return cache_folder(EXPORTS) / digest.hexdigest()[:32]
@@ -349,20 +361,21 @@ def _source(name: str, spec: EncoderSpec) -> LoadedModel:
 def prune(keep: Path) -> None:
     """Delete the least recently used exports while the cache is too large, but never `keep`."""
     folders = [path for path in cache_folder(EXPORTS).iterdir() if path.is_dir()]
+    exports = []
     for path in folders:
-        # The age at which files of an export that was killed are deleted from the cache
-        if path.name.startswith(".") and time.time() - path.stat().st_mtime > 24 * 3600:
+        if not path.name.startswith("."):
+            exports.append(path)
+        elif time.time() - path.stat().st_mtime > 24 * 3600:  # of an export that was killed a day ago
             shutil.rmtree(path, ignore_errors=True)
-    exports = [path for path in folders if not path.name.startswith(".")]
     for path in least_recently_used(exports, keep, MODEL_BYTES, lambda folder: folder / exported.EXPORT):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def require_same_weights(found: list[Node], model: str) -> str:
+def require_same_weights(nodes: list[Node], model: str) -> str:
     """Compare the weights that the nodes have under the name of a model, which may be downloaded for that.
 
     Args:
-        found: the nodes.
+        nodes: of the cluster.
         model: the name or path that the user gave.
 
     Returns:
@@ -372,7 +385,8 @@ def require_same_weights(found: list[Node], model: str) -> str:
         InputError: for a model that is served, whose host a cluster does not make faster.
         SentcliError: naming a node that lacks the model, or has other weights than the first node.
     """
-    if (served := Served.parse(model)) is not None:
+    served = Served.parse(model)
+    if served is not None:
         raise served.lacks("--ray")
     local = zoo.local_path(model)
     path = model if local is None else str(local.resolve())
@@ -390,9 +404,9 @@ def require_same_weights(found: list[Node], model: str) -> str:
 
     from sentcli.cluster.nodes import ask_nodes
 
-    digests = ask_nodes(found, weights, path)
-    for node, digest in zip(found, digests, strict=True):
+    digests = ask_nodes(nodes, weights, path)
+    for node, digest in zip(nodes, digests, strict=True):
         if digest != digests[0]:
-            other = f"other weights of {model} than {found[0].name}"
+            other = f"other weights of {model} than {nodes[0].name}"
             raise SentcliError(f"node {node.name} has {other}: copy the same to every node")
     return path

@@ -133,8 +133,10 @@ class SentenceEncoder:
 
     @property
     def sent(self) -> Sent | None:
-        """What a model that is served was sent; None for a model on this machine."""
-        return self.loaded.sent if isinstance(self.loaded, ServedModel) else None
+        """Counts of what a model that is served was sent; None for a model on this machine."""
+        if not isinstance(self.loaded, ServedModel):
+            return None
+        return self.loaded.sent
 
     @property
     def local(self) -> LoadedModel:
@@ -209,8 +211,15 @@ class SentenceEncoder:
             InputError: for an unknown prompt name, or a table without a column ``text``.
             SentcliError: if a vector is not finite.
         """
-        names = {"prompt_name": prompt_name, "prompt": prompt}
-        return self.encode_counted(sentences, **names, batch_tokens=batch_tokens, on_long=on_long, progress=progress)[0]
+        vectors, _ = self.encode_counted(
+            sentences,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            batch_tokens=batch_tokens,
+            on_long=on_long,
+            progress=progress,
+        )
+        return vectors
 
     def encode_counted(
         self,
@@ -231,12 +240,21 @@ class SentenceEncoder:
                 raise TypeError(f"encode takes strings, not {type(text).__name__} (number {number}, from 0)")
         unique, index = encoding.distinct(sentences)
         prefix = self.prompt_text(prompt_name, prompt)
-        with _bar(len(unique)) if progress is True else nullcontext(progress or None) as called:
-            encoded = self.encode_distinct(unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=called)
-        lost = 0 if on_long == "chunk-mean" else int(encoded.beyond.sum())
-        truncated = int(np.count_nonzero(encoded.beyond))
-        stats = EncodeStats(len(sentences), len(unique), encoded.tokens, truncated, lost)
-        return (encoded.vectors if len(unique) == len(sentences) else encoded.vectors[index]), stats
+        with _progress(progress, len(unique)) as callback:
+            encoded = self.encode_distinct(
+                unique, prefix, batch_tokens=batch_tokens, on_long=on_long, progress=callback
+            )
+        stats = EncodeStats(
+            texts=len(sentences),
+            distinct=len(unique),
+            tokens=encoded.tokens,
+            truncated=int(np.count_nonzero(encoded.beyond)),
+            tokens_lost=0 if on_long == "chunk-mean" else int(encoded.beyond.sum()),
+        )
+        vectors = encoded.vectors
+        if len(unique) < len(sentences):
+            vectors = vectors[index]
+        return vectors, stats
 
     def similarity(
         self, first: Sequence[str] | npt.NDArray[Any], second: Sequence[str] | npt.NDArray[Any]
@@ -256,19 +274,27 @@ class SentenceEncoder:
             InputError: if the folder names a similarity that is not supported.
         """
         by_cosine = self.spec.similarity == "cosine"
-        sides = []
-        for side in (first, second):
-            vectors = np.atleast_2d(np.asarray(side, np.float32)) if isinstance(side, np.ndarray) else self.encode(side)
-            if vectors.ndim != 2:
-                raise ValueError(f"similarity takes vectors [n, dim] or one vector [dim], not {list(vectors.shape)}")
-            if by_cosine:
-                lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-                vectors = np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
-            sides.append(vectors)
-        if sides[0].shape[1] != sides[1].shape[1]:
-            both = f"{sides[0].shape[1]} and {sides[1].shape[1]}"
+        rows = self._compared_rows(first, by_cosine=by_cosine)
+        columns = self._compared_rows(second, by_cosine=by_cosine)
+        if rows.shape[1] != columns.shape[1]:
+            both = f"{rows.shape[1]} and {columns.shape[1]}"
             raise ValueError(f"similarity takes vectors of one dimension, not of {both}")
-        return np.asarray(sides[0] @ sides[1].T, np.float32)
+        return np.asarray(rows @ columns.T, np.float32)
+
+    def _compared_rows(
+        self, texts_or_vectors: Sequence[str] | npt.NDArray[Any], *, by_cosine: bool
+    ) -> npt.NDArray[np.float32]:
+        """Return the vectors of one side of `similarity` ``[n, dim]``, divided by their lengths for the cosine."""
+        if isinstance(texts_or_vectors, np.ndarray):
+            vectors = np.atleast_2d(np.asarray(texts_or_vectors, np.float32))
+        else:
+            vectors = self.encode(texts_or_vectors)
+        if vectors.ndim != 2:
+            raise ValueError(f"similarity takes vectors [n, dim] or one vector [dim], not {list(vectors.shape)}")
+        if not by_cosine:
+            return vectors
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
 
     def __repr__(self) -> str:
         """Return model, dimension and choices in one line."""
@@ -349,11 +375,11 @@ class SentenceEncoder:
         """Return an encoder over the same weights with or without L2 normalisation at the end."""
         from sentcli.model.torch_model import BuiltModule
 
-        spec, stack = self.local.spec.with_normalize(normalize), list(self.torch_module.stack)
+        spec = self.local.spec.with_normalize(normalize)
+        stack: list[Any] = [built for built in self.torch_module.stack if built.spec in spec.modules]
         if normalize and not self.local.spec.normalizes:
             stack.append(BuiltModule(NormalizeSpec()))
-        remaining: list[Any] = [built for built in stack if built.spec in spec.modules]
-        return self._with_stack(spec, remaining)
+        return self._with_stack(spec, stack)
 
     def with_dense(self, weight: npt.NDArray[np.float32], bias: npt.NDArray[np.float32]) -> SentenceEncoder:
         """Return an encoder over the same weights that ends with ``weight x + bias``.
@@ -366,7 +392,8 @@ class SentenceEncoder:
 
         from sentcli.model.torch_model import BuiltModule
 
-        dense = DenseSpec(weight.shape[1], weight.shape[0], activation="torch.nn.modules.linear.Identity")
+        out_features, in_features = weight.shape
+        dense = DenseSpec(in_features, out_features, activation="torch.nn.modules.linear.Identity")
         module: Any = BuiltModule(dense)
         module.linear.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
         spec = replace(self.local.spec, modules=(*self.local.spec.modules, dense))
@@ -387,7 +414,8 @@ class SentenceEncoder:
         from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
         from sentcli.model.torch_model import BuiltModule
 
-        local, hf_tokenizer = self.on_torch().local, tokenizer_in_template(self.hf_tokenizer, template)
+        local = self.on_torch().local
+        hf_tokenizer = tokenizer_in_template(self.hf_tokenizer, template)
         tokenizer = text_tokenizer(hf_tokenizer, local.spec, local.spec.max_length)
         weights = WordWeightsSpec.of_token(hf_tokenizer.mask_token, tokenizer.backend.get_vocab())
         modules = (weights, PoolingSpec(("mean",)), *local.spec.ending)
@@ -460,7 +488,9 @@ class SentenceEncoder:
         """
         if self._provenance is not None:
             return self._provenance
-        return {} if isinstance(self.loaded, ServedModel) else exported.provenance(self.loaded.spec)
+        if isinstance(self.loaded, ServedModel):
+            return {}
+        return exported.provenance(self.loaded.spec)
 
     def describe(self) -> dict[str, Any]:
         """Return the choices that change vectors, for protocols and manifests."""
@@ -473,8 +503,10 @@ class SentenceEncoder:
         }
 
 
-def _bar(total: int) -> AbstractContextManager[Progress]:
-    """Return a bar for so many texts; rich is imported for it alone."""
-    from sentcli import console
+def _progress(progress: Progress | bool | None, total: int) -> AbstractContextManager[Progress | None]:
+    """Return what is called after every batch: for True a bar for so many texts, for which alone rich is imported."""
+    if progress is True:
+        from sentcli import console
 
-    return console.encoding("encoding", total)
+        return console.encoding("encoding", total)
+    return nullcontext(progress or None)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 PROVENANCE = ("revision", "weights")
-"""By what the files of a model are named; the fingerprint tells whether its vectors are others."""
+"""The facts that name the files of a model; whether its vectors are others is told by the fingerprint."""
 NOT_COMPARED = ("model", "output_dtype", "canaries", "similarity", *PROVENANCE)
 """The facts in which vectors may differ that are put beside each other."""
 
@@ -50,10 +50,20 @@ class VectorFacts:
     @classmethod
     def of(cls, encoder: SentenceEncoder, prompt: str, smaller: Smaller | None = None) -> VectorFacts:
         """Return the facts of vectors that an encoder makes of texts with a prompt in front of each."""
-        smaller, spec = smaller or Smaller(), encoder.spec
-        how = (spec.pooling, spec.normalizes, spec.max_length, prompt)
-        made = (smaller.output_type, smaller.truncate_dim, Canaries.of(encoder.loaded, prompt))
-        facts = cls(encoder.model, encoder.fingerprint(), *how, *made, similarity=spec.stated_similarity)
+        smaller = smaller or Smaller()
+        spec = encoder.spec
+        facts = cls(
+            model=encoder.model,
+            model_fingerprint=encoder.fingerprint(),
+            pooling=spec.pooling,
+            normalize=spec.normalizes,
+            max_length=spec.max_length,
+            prompt=prompt,
+            output_dtype=smaller.output_type,
+            truncate_dim=smaller.truncate_dim,
+            canaries=Canaries.of(encoder.loaded, prompt),
+            similarity=spec.stated_similarity,
+        )
         return replace(facts, **encoder.provenance())
 
     @classmethod
@@ -98,16 +108,22 @@ class VectorFacts:
     def recorded(self) -> dict[str, Any]:
         """Return all facts for JSON."""
         facts = {fact.name: getattr(self, fact.name) for fact in fields(VectorFacts)}
-        return facts | {"canaries": None if self.canaries is None else asdict(self.canaries)}
+        if self.canaries is not None:
+            facts["canaries"] = asdict(self.canaries)
+        return facts
 
     def made_smaller(self) -> dict[str, Any]:
         """Return how the vectors were made smaller, for protocols; nothing if they were not."""
         smaller = Smaller(self.output_dtype, self.truncate_dim)
-        return smaller.protocol() if smaller != Smaller() else {}
+        if smaller == Smaller():
+            return {}
+        return smaller.protocol()
 
     def differences(self, other: VectorFacts) -> list[str]:
         """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""
-        mine, others = self.recorded(), other.recorded()
-        compared = [name for name in mine if name not in NOT_COMPARED]
-        changed = [name for name in compared if mine[name] != others[name]]
-        return [f"{name} {mine[name]!r} there, {others[name]!r} here" for name in changed]
+        others = other.recorded()
+        differences = []
+        for name, value in self.recorded().items():
+            if name not in NOT_COMPARED and value != others[name]:
+                differences.append(f"{name} {value!r} there, {others[name]!r} here")
+        return differences

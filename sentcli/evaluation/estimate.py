@@ -38,7 +38,7 @@ WEIGHED = 8
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one model takes in one precision."""
+    """The time and the space that encoding a corpus takes with one model in one precision."""
 
     model: str
     backend: str
@@ -114,7 +114,7 @@ def read_sample(files: Inputs, shard_rows: int) -> Sample:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What encoding a corpus takes with each model."""
+    """The estimates of several models for one corpus."""
 
     models: Sequence[Estimate]
     sample: Sample
@@ -122,11 +122,11 @@ class Estimates:
     shard_rows: int
     """The rows of a shard, within which equal texts are encoded once."""
     busy: str | None
-    """That the machine is busy with something else, in words."""
+    """A sentence that says that the machine is busy with something else; None if it is not."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """What is known of the corpus."""
+        """The numbers of rows and of distinct texts of the corpus, and the size of its rows in bytes."""
         distinct = self.sample.distinct
         return {
             "rows": self.rows,

@@ -203,8 +203,9 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
     right = np.cumsum(np.bincount(group, weights=positive))
     f1 = 2 * right / (above + positive.sum())
     best = int(np.argmax(f1))
+    next_one = min(best + 1, len(negated) - 1)
     last = -negated[best]
-    following = -negated[min(best + 1, len(negated) - 1)]
+    following = -negated[next_one]
     midway = (last + following) / 2
     threshold = midway if midway > following else last  # equal where single precision has no number between
     return float(f1[best]), float(threshold)
@@ -410,8 +411,9 @@ class LabelsTask(TableTask):
         for fold, (_, test) in enumerate(transfer.outer_folds(TRAINER, self._examples)):
             fold_of[test] = fold
         equal = _in_several_folds(texts, fold_of)
-        nearly_equal = _in_several_folds([_letters(text) or text for text in texts], fold_of)
-        return {"equal": int(equal.sum()), "nearly_equal": int((nearly_equal & ~equal).sum())}
+        similar = _in_several_folds([_letters(text) or text for text in texts], fold_of)
+        nearly_equal = similar & ~equal
+        return {"equal": int(equal.sum()), "nearly_equal": int(nearly_equal.sum())}
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""

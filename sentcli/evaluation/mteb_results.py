@@ -192,9 +192,12 @@ def _only_subset(result: MtebResult, file: Path) -> tuple[str, SubsetScores]:
         NotShownError: if there are several.
     """
     splits = result.scores
-    split = "test" if "test" in splits or not splits else next(iter(splits))
+    split = "test"
+    if splits and "test" not in splits:
+        split = next(iter(splits))
     subsets = splits.get(split, [])
-    if len(subsets) != 1 or (split != "test" and len(splits) > 1):
+    is_one_of_several = split != "test" and len(splits) > 1
+    if len(subsets) != 1 or is_one_of_several:
         number = f"{len(subsets)} subsets of the split {split}"
         raise NotShownError(file, f"{result.task_name}: a result of mteb with {number}; it takes one")
     return split, subsets[0]

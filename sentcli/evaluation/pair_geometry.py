@@ -110,7 +110,7 @@ class AllPairs:
     """Uniformity and nearest neighbours of n rows."""
 
     uniformity: float
-    """As the function `uniformity` returns it."""
+    """The value of the function `uniformity`."""
     occurrences: npt.NDArray[np.int64]
     """The number of other rows that have each row among their k nearest ``[n]``."""
     k: int

@@ -82,7 +82,8 @@ def texts_before(
         similarities = queries[block] @ texts.T
         of_answer = similarities[np.arange(len(answers)), answers]
         tolerance = ROUNDING * np.linalg.norm(queries[block], axis=1) * lengths[answers]
-        before = (similarities >= (of_answer - tolerance)[:, None]).astype(np.float32)
+        least = of_answer - tolerance
+        before = (similarities >= least[:, None]).astype(np.float32)
         similarity[block] = of_answer
         counts[block] = before @ weights
         for i, copies_of_text in enumerate(ignored[block]):

@@ -60,7 +60,9 @@ class Grid:
 
     def of(self, folds: Sequence[int]) -> Grid:
         """Return the grid of some folds, given by their numbers."""
-        return replace(self, folds=[self.folds[i] for i in folds], penalties=[self.penalties[i] for i in folds])
+        chosen = [self.folds[number] for number in folds]
+        penalties = [self.penalties[number] for number in folds]
+        return replace(self, folds=chosen, penalties=penalties)
 
     def empty_weights(self) -> Floats:
         """Return zeros in the shape of `Fitted.weights`."""

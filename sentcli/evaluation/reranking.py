@@ -86,8 +86,8 @@ class EvaluatedReranker:
         rows = np.unique(first[is_hit]).tolist()
         documents = dict(zip(rows, SetRows(data).take(rows), strict=True))
         pairs: list[tuple[str, str]] = []
-        for query, found in zip(data.queries.values(), first.tolist(), strict=True):
-            pairs += [(query, documents[row].text) for row in found if row >= 0]
+        for query, first_rows in zip(data.queries.values(), first.tolist(), strict=True):
+            pairs += [(query, documents[row].text) for row in first_rows if row >= 0]
         pair_scores = self.scores(pairs)
         first_scores = np.full(first.shape, -np.inf, np.float32)
         first_scores[is_hit] = pair_scores
@@ -103,10 +103,12 @@ class EvaluatedReranker:
 
     def milliseconds(self, data: RetrievalSet) -> float:
         """Measure what a query with `depth` hits takes, without the cache, on queries and documents of a set."""
-        documents = list(islice(data.texts(), self.depth))
-        queries = list(islice(data.queries.values(), max(MEASURED_PAIRS // self.depth, 1)))
+        count = max(MEASURED_PAIRS // self.depth, 1)
+        queries = islice(data.queries.values(), count)
+        documents = islice(data.texts(), self.depth)
         pairs = list(product(queries, documents))
         self.model.scores(pairs[: usable_cores()])
         started = time.perf_counter()
         self.model.scores(pairs)
-        return 1000 * (time.perf_counter() - started) * self.depth / len(pairs)
+        seconds = time.perf_counter() - started
+        return 1000 * seconds * self.depth / len(pairs)

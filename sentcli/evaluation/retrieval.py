@@ -72,8 +72,10 @@ def known_sets() -> dict[str, SetFacts]:
     tables: dict[str, dict[str, Any]] = tomllib.loads((models_folder() / "retrieval.toml").read_text("utf-8"))
     sets = {}
     for name, table in tables.items():
-        lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-        sets[name] = SetFacts(name=name, **{**table, **lists})
+        for key in ("aliases", "forums"):
+            if key in table:
+                table[key] = tuple(table[key])
+        sets[name] = SetFacts(name=name, **table)
     return sets
 
 

@@ -116,7 +116,7 @@ class ModelScores:
     cached: tuple[str, ...] = ()
     """Tasks whose scores were read from the cache."""
     entries: Mapping[str, Any] = field(default_factory=dict)
-    """What was found beside the scores, by its key in the JSON: ``cost``, ``compared``, ``against``, ``verdict``."""
+    """Results beside the scores, by their keys in the JSON: ``cost``, ``compared``, ``against``, ``verdict``."""
     label: str = ""
     """The label of the model in tables; by default its name."""
     source: str = ""

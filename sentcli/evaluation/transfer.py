@@ -7,7 +7,7 @@ order of the batches and the first weights are those of the original toolkit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -32,6 +32,8 @@ PROTOCOLS: dict[str, Trainer] = {
     "fast": GradientTrainer(5, "rmsprop", batch_size=128, tenacity=3, epoch_size=2),
     "lbfgs": LbfgsTrainer(),
 }
+FOLDERS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK")
+"""The folders of the tasks in SentEval's ``downstream`` folder."""
 Validation = Literal["folds", "test", "dev and test"]
 """The splits of a task: ``folds`` has none, so it needs nested cross-validation; with ``test``, the penalty is chosen
 by cross-validation on the training set; with ``dev and test``, by the development set."""
@@ -105,7 +107,7 @@ def load_tasks(data: Path, names: Sequence[str] | None = None) -> list[Examples]
     for name in chosen:
         if name not in LAYOUTS:
             raise InputError(f"unknown task {name!r}{nearest(name, list(LAYOUTS))}; one of: {', '.join(LAYOUTS)}")
-    if not any((data / folder).is_dir() for folder in ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK")):
+    if not any((data / folder).is_dir() for folder in FOLDERS):
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither MR/ nor TREC/ nor SST/")
     return [LAYOUTS[name].read(data, name) for name in chosen]
 
@@ -360,11 +362,10 @@ def _split(trainer: Trainer, task: Examples, x: dict[str, Floats], y: dict[str, 
         predicted = tried.predict(0, chosen, x["test"])
     else:
         folds = [Fold(fit, dev) for fit, dev in _stratified(task, train_y, trainer.folds)]
-        tried = trainer.train(Grid(train_x, train_y, task.classes, folds, [penalties] * len(folds)), finished)
-        chosen, dev_accuracy = best(tried.accuracy)
-        last = trainer.last_fold(rows)
-        final = trainer.train(Grid(train_x, train_y, task.classes, [last], [[penalties[chosen]]]), finished)
-        predicted = final.predict(0, 0, x["test"])
+        grid = Grid(train_x, train_y, task.classes, folds, [penalties] * len(folds))
+        chosen, dev_accuracy = best(trainer.train(grid, finished).accuracy)
+        final_grid = replace(grid, folds=[trainer.last_fold(rows)], penalties=[[penalties[chosen]]])
+        predicted = trainer.train(final_grid, finished).predict(0, 0, x["test"])
     accuracy = 100 * float((predicted == y["test"]).mean())
     return accuracy, dev_accuracy, [penalties[chosen]], predicted
 
@@ -389,7 +390,8 @@ def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[st
         groups_of_rows = None if groups is None else groups[rows]
         for fit, dev in _stratified(task, y[rows], trainer.folds, groups_of_rows):
             inner.append(Fold(rows[fit], rows[dev]))
-    tried = trainer.train(Grid(x, y, task.classes, inner, [penalties] * len(inner)), finished)
+    grid = Grid(x, y, task.classes, inner, [penalties] * len(inner))
+    tried = trainer.train(grid, finished)
     chosen = []
     dev_accuracies = []
     for accuracy_of_inner in tried.accuracy.reshape(len(outer), trainer.folds, -1):
@@ -397,7 +399,8 @@ def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[st
         chosen.append(penalties[number])
         dev_accuracies.append(dev_accuracy)
     last = [trainer.last_fold(rows) for rows, _ in outer]
-    final = trainer.train(Grid(x, y, task.classes, last, [[penalty] for penalty in chosen]), finished)
+    final_grid = replace(grid, folds=last, penalties=[[penalty] for penalty in chosen])
+    final = trainer.train(final_grid, finished)
     predicted = np.zeros_like(y)
     accuracies = []
     for fold, (_, test) in enumerate(outer):

@@ -43,7 +43,7 @@ from sentcli.smaller import OutputType, Smaller
 HITS = 10
 """Hits of each query that a way of searching finds, as of ``retrieve``; more would let rescoring compare more rows."""
 LEAST_TO_CHOOSE = 10
-"""With fewer, half of them tell nothing."""
+"""The least number of queries for which a way is chosen: half of fewer queries tell nothing."""
 LEAST_DIMENSIONS, MOST_TRUNCATIONS = 32, 4
 """Without a file, the powers of two below the model's dimension down to this one are tried, and at most so many."""
 OFTEN_CUT = 0.05
@@ -54,7 +54,7 @@ WORTH = {"hnsw": 10_000, "ivf": 10_000, "ivfpq": 100_000}
 """The kinds of index that are tried without a file, with the number of documents from which each may be worth it: exact
 search compares fewer in a moment, and learning product codes takes a minute or two whatever their number."""
 SAMPLED_FROM = 10_000
-"""Of so many first documents some are taken to measure the speed."""
+"""The speed is measured on some of so many first documents."""
 
 
 def _known(pooling: str) -> str:

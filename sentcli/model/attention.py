@@ -75,8 +75,8 @@ def mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Ten
     elif attention_mask is not None and not answers_at_once(attention_mask.device):
         kwargs |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     kwargs["attention_mask"] = attention_mask
-    made: Tensor | None = sdpa_mask(*args, **kwargs)
-    return made
+    batch_mask: Tensor | None = sdpa_mask(*args, **kwargs)
+    return batch_mask
 
 
 def attention(
@@ -112,7 +112,8 @@ def attention(
     recorder = _active.get()
     layer = -1
     if recorder is not None:
-        layer, recorder.calls = recorder.calls, recorder.calls + 1
+        layer = recorder.calls
+        recorder.calls += 1
     if recorder is None or layer not in recorder.layers:
         output, weights = sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
@@ -122,7 +123,9 @@ def attention(
         recorder.weights[layer] = weights
         output = (weights @ value).transpose(1, 2).contiguous()
     rate = _head_drop.get()
-    return (drop_heads(output, rate), weights) if rate and module.training else (output, weights)
+    if rate and module.training:
+        output = drop_heads(output, rate)
+    return output, weights
 
 
 def drop_heads(output: Tensor, rate: float) -> Tensor:

@@ -32,20 +32,26 @@ def build(
         notice: called with what the user should know about the weights.
         untrained: start from random weights if the folder has none, instead of raising an error.
     """
-    state = None if untrained and not has_weights(spec.folder) else load_state_dict(spec.folder)
+    state = None
+    if has_weights(spec.folder) or not untrained:
+        state = load_state_dict(spec.folder)
     if spec.is_static:
         arrays = {name: _as_array(tensor) for name, tensor in (state or {}).items()}
         backbone: nn.Module = StaticTable(torch.from_numpy(static_table(spec.folder, arrays)))
+    elif spec.scores_pairs:  # whose head is a module, and used
+        backbone = load_backbone(spec.folder, state)
     else:
-        backbone = load_backbone(spec.folder, state, (lambda message: None) if spec.scores_pairs else notice)
-        if spec.adapter is not None:
-            backbone = adapters.apply(backbone, spec.adapter, spec.folder)
+        backbone = load_backbone(spec.folder, state, notice)
+    if spec.adapter is not None and not spec.is_static:
+        backbone = adapters.apply(backbone, spec.adapter, spec.folder)
     return TorchEncoder(backbone, build_stack(spec, state or {})).float().eval()
 
 
 def _as_array(tensor: Tensor) -> npt.NDArray[Any]:
     """Return a tensor as an array of NumPy, which has no bfloat16."""
-    array: npt.NDArray[Any] = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+    if tensor.is_floating_point():
+        tensor = tensor.float()
+    array: npt.NDArray[Any] = tensor.numpy()
     return array
 
 
@@ -59,15 +65,17 @@ def build_stack(spec: EncoderSpec, state: dict[str, Tensor]) -> list[BuiltModule
     modules = []
     for part, width in zip(spec.modules, spec.widths, strict=True):
         module = BuiltModule(part, width, spec.layers)
-        weights = part.stored_weights(spec.folder, state)
-        if weights is None and part.folder is not None and any(p.requires_grad for p in module.parameters()):
-            raise InputError(f"{part.folder} holds no weights, which its module {part.name} needs")
-        if weights is not None:
-            try:
-                module.load_state_dict(weights, strict=not part.may_lack_weights)
-            except RuntimeError as error:
-                raise InputError(f"{part.folder or spec.folder}: the weights do not fit: {one_line(error)}") from error
         modules.append(module)
+        weights = part.stored_weights(spec.folder, state)
+        if weights is None:
+            is_trained = any(parameter.requires_grad for parameter in module.parameters())
+            if part.folder is not None and is_trained:
+                raise InputError(f"{part.folder} holds no weights, which its module {part.name} needs")
+            continue
+        try:
+            module.load_state_dict(weights, strict=not part.may_lack_weights)
+        except RuntimeError as error:
+            raise InputError(f"{part.folder or spec.folder}: the weights do not fit: {one_line(error)}") from error
     return modules
 
 
@@ -135,11 +143,12 @@ def _check_fit(folder: Path, model: Any, report: dict[str, Any], notice: Callabl
         raise InputError(f"{folder}: {_listed(missing)} missing from its weights")
     if report["missing_keys"] and "add_pooling_layer" in signature(type(model)).parameters:
         model.pooler = None  # it would have random weights, and be saved with them
-    own = {name for name, _ in model.named_children()}
-    heads, unknown = set(), []
+    parts = {name for name, _ in model.named_children()}
+    heads = set()
+    unknown = []
     for key in filter(_holds_weight, report["unexpected_keys"]):
-        part = key.removeprefix(f"{model.base_model_prefix}.").partition(".")[0]
-        if part in own and not _is_of_pooler(key):
+        part, _, _ = key.removeprefix(f"{model.base_model_prefix}.").partition(".")
+        if part in parts and not _is_of_pooler(key):
             unknown.append(key)
         else:
             heads.add(part)
@@ -188,7 +197,9 @@ def backbone_class(config: Any) -> Any:
         config.is_encoder_decoder = False
         return getattr(transformers, ENCODERS[config.model_type])
     model_class: Any = MODEL_MAPPING[type(config)]
-    return model_class[0] if isinstance(model_class, (tuple, list)) else model_class
+    if isinstance(model_class, (tuple, list)):
+        return model_class[0]
+    return model_class
 
 
 def _check_keys(folder: Path, config: Any, notice: Callable[[str], None]) -> None:
@@ -199,19 +210,23 @@ def _check_keys(folder: Path, config: Any, notice: Callable[[str], None]) -> Non
     """
     stated = read_json(folder / CONFIG)
     # what a class knows are its fields from transformers 5.4 on, and were the arguments of its __init__ before that
-    own = {*signature(type(config)).parameters, *config.attribute_map, *dir(type(config))}
+    config_class = type(config)
+    keys_of_class = {*signature(config_class).parameters, *config.attribute_map, *dir(config_class)}
     with suppress(Exception):  # some classes cannot be made without arguments
-        own |= {*type(config)().to_dict()}
+        keys_of_class.update(config_class().to_dict())
     kind = stated.get("position_embedding_type") or "absolute"
-    if kind != "absolute" and "position_embedding_type" not in own:
+    if kind != "absolute" and "position_embedding_type" not in keys_of_class:
         raise InputError(f"{folder / CONFIG}: transformers' {config.model_type} has no positions of the kind {kind!r}")
-    unknown = [key for key in stated if key not in own and key not in KEYS[CONFIG]]
+    unknown = [key for key in stated if key not in keys_of_class and key not in KEYS[CONFIG]]
     if unknown:
         notice(f"{folder / CONFIG}: keys that are not known and were left out: {', '.join(sorted(unknown))}")
 
 
 def _listed(keys: Collection[str]) -> str:
     """Return ``3 tensors (a, b, ...) are`` for some names."""
-    first = ", ".join(sorted(keys)[:3])
-    more = ", ..." if len(keys) > 3 else ""
-    return f"{len(keys)} tensor{'s' * (len(keys) > 1)} ({first}{more}) {'are' if len(keys) > 1 else 'is'}"
+    names = sorted(keys)
+    if len(names) == 1:
+        return f"1 tensor ({names[0]}) is"
+    first = ", ".join(names[:3])
+    more = ", ..." if len(names) > 3 else ""
+    return f"{len(names)} tensors ({first}{more}) are"

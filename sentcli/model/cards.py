@@ -63,11 +63,11 @@ class StartFacts:
     data_sets: list[str]
     """Hub ids of what it was trained on."""
     title: str | None = None
-    """Of a model that `sentcli train` made: its name in the index of its scores."""
+    """The name in the index of scores of a model that `sentcli train` made; None for any other."""
     scores: list[EvalResult] = field(default_factory=list)
-    """Of such a model: what was measured."""
+    """The scores in the card of a model that `sentcli train` made."""
     citation: str = ""
-    """Of such a model: how the paper of its method is cited, a part of its card."""
+    """The part of the card of such a model that says how the paper of its method is cited."""
 
 
 def source_of(name: str, folder: Path) -> StartFacts:
@@ -79,17 +79,21 @@ def source_of(name: str, folder: Path) -> StartFacts:
     """
     entry = find_entry(name)
     data, text = _card_in(folder)
-    licence = entry.licence.lower() if entry is not None else data.get("license")
-    of_hub = hub_model(name) if local_path(name) is None else None
-    base = of_hub.repository if of_hub is not None else None
+    licence = data.get("license") if entry is None else entry.licence.lower()
+    base = None
+    if local_path(name) is None:
+        of_hub = hub_model(name)
+        base = None if of_hub is None else of_hub.repository
     data_sets = [item for item in _texts(data.get("datasets")) if item.count("/") == 1]
     source = StartFacts(base, _licence(licence), _texts(data.get("language")), data_sets)
     if TAGS[-1] not in _texts(data.get("tags")):  # the scores in cards of others are theirs
         return source
-    base = source.base_model or next(iter(_texts(data.get("base_model"))), None)
-    cited = text.partition(CITATION)[2].partition("\n## ")[0].strip()
+    if not base:
+        base = next(iter(_texts(data.get("base_model"))), None)
+    _, _, after_heading = text.partition(CITATION)
+    citation, _, _ = after_heading.partition("\n## ")
     scores = data.get("eval_results") or []
-    return replace(source, base_model=base, title=data.get("model_name"), scores=scores, citation=cited)
+    return replace(source, base_model=base, title=data.get("model_name"), scores=scores, citation=citation.strip())
 
 
 def _card_in(folder: Path) -> tuple[dict[str, Any], str]:
@@ -104,8 +108,12 @@ def _card_in(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def _texts(value: Any) -> list[str]:
-    items = [value] if isinstance(value, str) else value
-    return [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
+    """Return the texts that an entry of a card's head has, which may be one text or a list."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, str)]
 
 
 def _licence(value: Any) -> str | None:
@@ -117,13 +125,14 @@ def _licence(value: Any) -> str | None:
 
 def data_sets_of(files: Iterable[str]) -> list[str]:
     """Return the hub ids of the data sets that some files are of; files of this machine are nobody else's."""
-    found: dict[str, None] = {}
+    data_sets: dict[str, None] = {}
     for name in files:
-        parts = name.removeprefix(DATA_SETS).split("/")
-        if name.startswith(DATA_SETS) and len(parts) > 2:
-            repository = "/".join(parts[:2])
-            found[repository.partition("@")[0]] = None
-    return list(found)
+        owner, _, path = name.removeprefix(DATA_SETS).partition("/")
+        repository, slash, _ = path.partition("/")
+        if name.startswith(DATA_SETS) and slash:
+            data_set, _, _ = f"{owner}/{repository}".partition("@")
+            data_sets[data_set] = None
+    return list(data_sets)
 
 
 def head(
@@ -172,5 +181,8 @@ def similarities(vectors: npt.NDArray[np.float32], similarity: str) -> str:
     compared = vectors.astype(np.float64)
     if similarity == "cosine":
         compared = compared / np.maximum(np.linalg.norm(compared, axis=1, keepdims=True), 1e-12)
-    rows = [", ".join(f"{value:.4f}" for value in row) for row in compared @ compared.T]
-    return "\n".join(f"# [{row}]" for row in rows)
+    lines = []
+    for row in compared @ compared.T:
+        numbers = ", ".join(f"{value:.4f}" for value in row)
+        lines.append(f"# [{numbers}]")
+    return "\n".join(lines)

@@ -29,7 +29,7 @@ Rate = Annotated[float, Ge(0), Le(1)]
 
 
 class ClassifierSettings(BaseModel, defer_build=True):
-    """What ``config.json`` says of a classifier: its labels, and its activation as older releases wrote it."""
+    """The fields of ``config.json`` on a classifier: its labels, and its activation as older releases wrote it."""
 
     num_labels: int = 2
     classifier_dropout: Rate | None = None
@@ -125,7 +125,8 @@ def as_cross_encoder(spec: EncoderSpec) -> EncoderSpec:
     if spec.scores_pairs:
         return spec
     kind = str(spec.config.get("model_type"))
-    name = next((name for name in LAYERS if name.lower() == f"{kind.replace('-', '')}{CLASSIFIER}".lower()), None)
+    names = {name.lower(): name for name in LAYERS}
+    name = names.get(f"{kind.replace('-', '')}{CLASSIFIER}".lower())
     if name is None:
         raise InputError(f"{spec.folder}: no cross-encoder is made of a {kind} model, but of: {', '.join(LAYERS)}")
     settings = checked(ClassifierSettings, spec.config, spec.folder / "config.json")

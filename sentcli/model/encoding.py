@@ -38,10 +38,11 @@ def distinct(texts: Sequence[str]) -> tuple[list[str], Index]:
 def one_ahead(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """Yield `work(item)` of each item in order; a second thread computes the next one while the caller uses one."""
     with ThreadPoolExecutor(1, thread_name_prefix="tokenise") as pool:
-        ahead = [pool.submit(work, item) for item in items[:1]]
-        for i in range(len(items)):
-            result = ahead.pop().result()
-            ahead += [pool.submit(work, item) for item in items[i + 1 : i + 2]]
+        submitted = (pool.submit(work, item) for item in items)  # one at a time, as they are asked for
+        ahead = next(submitted, None)
+        while ahead is not None:
+            result = ahead.result()
+            ahead = next(submitted, None)
             yield result
 
 
@@ -65,14 +66,16 @@ def pack(lengths: npt.NDArray[np.int64], budget: int, batches: Batches = "padded
     if batches == "flat":
         yield from _pack_flat(lengths, order, budget)
         return
-    budget = 1 if batches == "one text" else budget
+    if batches == "one text":
+        budget = 1
     start = 0
     while start < len(order):
-        width = max(int(lengths[order[start]]), 1)
-        end = start + max(budget // width, 1)
+        longest = int(lengths[order[start]])
+        end = start + max(budget // max(longest, 1), 1)
         if batches == "one length":
-            shorter = np.flatnonzero(lengths[order[start:end]] < lengths[order[start]])
-            end = start + int(shorter[0]) if len(shorter) else end
+            shorter = np.flatnonzero(lengths[order[start:end]] < longest)
+            if len(shorter):
+                end = start + int(shorter[0])
         yield order[start:end]
         start = end
 
@@ -86,7 +89,8 @@ def _pack_flat(lengths: npt.NDArray[np.int64], order: Index, budget: int) -> Ite
         end = int(np.searchsorted(ends, before + budget, side="right"))
         # a long text among many short ones would make their vectors of tokens large, which are padded after the layers
         longest = max(int(lengths[order[start]]), 1)
-        end = max(min(end, start + MOST_PADDED * budget // longest), start + 1)
+        most_padded = start + MOST_PADDED * budget // longest
+        end = max(min(end, most_padded), start + 1)
         yield order[start:end]
         start = end
 
@@ -98,11 +102,11 @@ Batches = Literal["flat", "padded", "one length", "one text"]
 CHUNK = 2048
 """How many texts are tokenised together, while the model runs the previous chunk."""
 GPU_CHUNK = 8192
-"""The same for an accelerator, which runs several large batches in the time that all cores take to tokenise them."""
+"""`CHUNK` for an accelerator, which runs several large batches in the time that all cores take to tokenise them."""
 MOST_PADDED = 4
 """How many times the budget the vectors of the tokens of a flat batch may take when they are padded."""
 BUDGET_DIVISOR = 4
-"""By what the budget of a batch is divided where the device has too little memory for it."""
+"""The budget of a batch is divided by this number where the device has too little memory for it."""
 
 
 Batch = dict[str, npt.NDArray[np.int64]] | Flat
@@ -183,7 +187,9 @@ class LongTextError(InputError):
     """A text is longer than the maximum length, which ``on_long="error"`` makes an error."""
 
     def __init__(self, number: int, tokens: int, limit: int) -> None:
-        self.number, self.tokens, self.limit = number, tokens, limit
+        self.number = number
+        self.tokens = tokens
+        self.limit = limit
         super().__init__(f"text {number} has {tokens} tokens, more than {limit} (--on-long, --max-length)")
 
     def __reduce__(self) -> tuple[type[LongTextError], tuple[int, int, int]]:
@@ -247,8 +253,10 @@ class LoadedModel:
             tokens = chunk.tokens
             total += int(tokens.lengths.sum())
             beyond[chunk.positions] = tokens.beyond
-            made = chunk.vectors if tokens.owners is None else self._joined(chunk.vectors, tokens)
-            vectors[chunk.positions] = made
+            if tokens.owners is None:
+                vectors[chunk.positions] = chunk.vectors
+            else:
+                vectors[chunk.positions] = self._joined(chunk.vectors, tokens)
         not_finite = int((~np.isfinite(vectors).all(axis=1)).sum())
         if not_finite:
             raise SentcliError(
@@ -266,13 +274,14 @@ class LoadedModel:
         pieced = on_long == "chunk-mean"
         ahead = one_ahead(lambda rows: self.tokenizer(ordered[rows], prompt, pieces=pieced), chunks)
         for rows, tokens in zip(chunks, ahead, strict=True):
+            positions = order[rows]
             if on_long == "error" and tokens.truncated:
                 long = np.flatnonzero(tokens.beyond)
-                first = long[order[rows][long].argmin()]
+                first = long[positions[long].argmin()]
                 limit = self.tokenizer.max_length
-                raise LongTextError(int(order[rows][first]), limit + int(tokens.beyond[first]), limit)
+                raise LongTextError(int(positions[first]), limit + int(tokens.beyond[first]), limit)
             vectors = np.empty((len(tokens.ids), self.backend.dimension), np.float32)
-            yield _Chunk(order[rows], tokens, vectors)
+            yield _Chunk(positions, tokens, vectors)
 
     def _joined(self, pieces: Vectors, tokens: Tokens) -> Vectors:
         """Return the mean of each text's pieces, weighted by their numbers of tokens without special tokens."""
@@ -280,7 +289,8 @@ class LoadedModel:
         weights = np.maximum(tokens.lengths - self.tokenizer.special_tokens, 1).astype(np.float32)
         starts = np.flatnonzero(np.diff(tokens.owners, prepend=-1))
         total = np.add.reduceat(pieces * weights[:, None], starts)
-        mean: Vectors = (total / np.add.reduceat(weights, starts)[:, None]).astype(np.float32)
+        total_weights = np.add.reduceat(weights, starts)
+        mean: Vectors = (total / total_weights[:, None]).astype(np.float32)
         if self.spec.normalizes:
             mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
         return mean
@@ -307,7 +317,9 @@ class _Work:
     """
 
     def __init__(self, model: LoadedModel, prompt_length: int, budget: int) -> None:
-        self.model, self.prompt_length, self.budget = model, prompt_length, budget
+        self.model = model
+        self.prompt_length = prompt_length
+        self.budget = budget
         self.smaller = max(budget // BUDGET_DIVISOR, 1)
 
     def finished(self, chunks: Iterator[_Chunk], progress: Progress | None) -> Iterator[_Chunk]:
@@ -348,7 +360,9 @@ class _Work:
 
         def wait() -> Vectors:
             vectors = None if begun is None else self._where_it_fits(begun)
-            return self._in_parts(tokens, rows) if vectors is None else vectors
+            if vectors is None:
+                return self._in_parts(tokens, rows)
+            return vectors
 
         return wait
 
@@ -386,14 +400,14 @@ class _Work:
                     "give fewer with --batch-tokens, cut texts with --max-length, or take --device cpu"
                 ) from error
         vectors = np.empty((len(rows), self.model.backend.dimension), np.float32)
-        for part, made in parts:
-            vectors[part] = made
+        for part, of_part in parts:
+            vectors[part] = of_part
         return vectors
 
     def _checked(self, vectors: Vectors, texts: int) -> Vectors:
         """Refuse vectors of another shape than the model is known to give."""
         expected = (texts, self.model.backend.dimension)
         if vectors.shape != expected:
-            made, said = list(vectors.shape), list(expected)
-            raise SentcliError(f"{self.model.name}: the model gave vectors {made}, not {said}; export it again")
+            shapes = f"{list(vectors.shape)}, not {list(expected)}"
+            raise SentcliError(f"{self.model.name}: the model gave vectors {shapes}; export it again")
         return vectors

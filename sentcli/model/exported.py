@@ -75,7 +75,9 @@ class Export:
     @property
     def graph_file(self) -> str:
         """The file of the graph inside the folder."""
-        return self.file or (OPENVINO if self.runtime == "openvino" else ONNX)
+        if self.file:
+            return self.file
+        return OPENVINO if self.runtime == "openvino" else ONNX
 
     @property
     def facts_file(self) -> str:
@@ -100,12 +102,16 @@ FOREIGN: Final = "foreign"
 def graph_files(folder: Path, graph: str) -> list[Path]:
     """Return the files of a graph and of its weights that a folder has."""
     path = folder / graph
-    return [path, *data_files(path)] if path.exists() else []
+    if not path.exists():
+        return []
+    return [path, *data_files(path)]
 
 
 def facts_file(graph: str) -> str:
     """Return the name of the file that has the facts of a graph; the own layout's has no name."""
-    return str(PurePosixPath(graph).with_suffix(f".{EXPORT}")) if graph else EXPORT
+    if not graph:
+        return EXPORT
+    return str(PurePosixPath(graph).with_suffix(f".{EXPORT}"))
 
 
 def read_export(folder: Path) -> Export | None:
@@ -131,8 +137,11 @@ def exports_in(folder: Path) -> list[Export]:
     Raises:
         InputError: if the facts of one are damaged or of a later version.
     """
-    found = [_read(folder, graph) for graph in dict.fromkeys(("", *HUB_GRAPHS.values()))]
-    exports = [export for export in found if export is not None]
+    exports = []
+    for graph in dict.fromkeys(("", *HUB_GRAPHS.values())):
+        export = _read(folder, graph)
+        if export is not None:
+            exports.append(export)
     return sorted(exports, key=lambda export: rank(export.precision, export.runtime))
 
 
@@ -168,31 +177,37 @@ def source_digests(spec: EncoderSpec) -> list[str]:
         return export.source_sha256
     if has_weights(spec.folder):
         return weight_digests(spec)
-    graphs = [path for graph in named_graphs(spec.folder)[:1] for path in graph_files(spec.folder, graph.file)]
-    return [known_digest(path) for path in graphs] + weight_digests(spec)
+    graphs = named_graphs(spec.folder)
+    files = graph_files(spec.folder, graphs[0].file) if graphs else []
+    return [known_digest(path) for path in files] + weight_digests(spec)
 
 
 def source_config(spec: EncoderSpec) -> str:
     """Return the `config_digest` of an encoder, or that of the model that an exported encoder was made from."""
     export = _own_export(spec)
-    own = config_digest(spec.config)
-    return own if export is None else export.source_config or own
+    if export is not None and export.source_config:
+        return export.source_config
+    return config_digest(spec.config)
 
 
 def provenance(spec: EncoderSpec) -> dict[str, Any]:
     """Return by what scores name a model: its commit, if it is of the hub, and the digest of its weights."""
     export = _own_export(spec)
-    revision = spec.revision if export is None else export.revision or spec.revision
+    revision = spec.revision
+    if export is not None and export.revision:
+        revision = export.revision
     facts = {"revision": revision, "weights": joined_digest(source_digests(spec))}
     return {key: value for key, value in facts.items() if value is not None}
 
 
 def _own_export(spec: EncoderSpec) -> Export | None:
     """Return an export in the folder of an encoder, unless it was made from other weights than those beside it."""
-    export = next(iter(exports_in(spec.folder)), None)
-    if export is None or (has_weights(spec.folder) and model_digest(read_spec(spec.folder)) != export.model_digest):
+    exports = exports_in(spec.folder)
+    if not exports:
         return None
-    return export
+    if has_weights(spec.folder) and model_digest(read_spec(spec.folder)) != exports[0].model_digest:
+        return None
+    return exports[0]
 
 
 def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = RUNTIMES) -> Export | None:
@@ -210,15 +225,19 @@ def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = RUNTIMES
         InputError: if the export was made from other weights than those in the folder.
     """
     stored = has_weights(spec.folder)
-    found = [export for export in exports_in(spec.folder) if precision in ("auto", export.precision)]
-    if precision == "auto" and stored:
-        found = [export for export in found if not export.file or export.precision == "fp32"]
-    if stored and runtimes[0] == "onnx":
-        found = [e for e in found if not (e.file and e.precision == "fp32" and e.runtime == "openvino")]
-    found = [export for export in found if export.runtime in runtimes]
-    if not found:
+    exports = []
+    for export in exports_in(spec.folder):
+        if precision not in ("auto", export.precision) or export.runtime not in runtimes:
+            continue
+        of_hub_layout = stored and bool(export.file)
+        if of_hub_layout and precision == "auto" and export.precision != "fp32":
+            continue
+        if of_hub_layout and runtimes[0] == "onnx" and (export.precision, export.runtime) == ("fp32", "openvino"):
+            continue
+        exports.append(export)
+    if not exports:
         return None
-    export = min(found, key=lambda each: rank(each.precision, each.runtime, runtimes))
+    export = min(exports, key=lambda each: rank(each.precision, each.runtime, runtimes))
     folder_spec = read_spec(spec.folder)
     if not same_modules(folder_spec.modules, spec.modules):
         return None  # the user chose another pooling or normalisation

@@ -39,7 +39,7 @@ HEAD_MULTIPLE, WIDEST_HEAD = 8, 256
 
 @dataclass(frozen=True)
 class Reach:
-    """Which keys a query attends to, besides those of other texts, of which it never sees any."""
+    """Which keys of its own text a query attends to."""
 
     causal: bool
     """Whether it sees none behind it."""
@@ -60,7 +60,7 @@ by the layout of a batch, the reach of a query and the factor of the scores, whe
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Where the texts of a flat batch lie, on the device of the model, and the kernel that keeps them apart."""
+    """The places of the texts of a flat batch, on the device of the model, and the kernel that keeps them apart."""
 
     kernel: Kernel
     offsets: Tensor
@@ -108,7 +108,7 @@ class FlatInputs:
     ids: Tensor
     """``[tokens]``."""
     positions: Tensor
-    """From 0 in each text ``[tokens]``."""
+    """The place of each token in its text, from 0 ``[tokens]``."""
     type_ids: Tensor | None
     layout: FlatLayout
 
@@ -177,7 +177,8 @@ def attend(
     reach = Reach(bool(causal), options.get("sliding_window"))
     shared = query.shape[1] // key.shape[1]
     if shared > 1:
-        key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
+        key = key.repeat_interleave(shared, dim=1)
+        value = value.repeat_interleave(shared, dim=1)
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
     return layout.kernel(queries, keys, values, layout, reach, scaling)[None]
 
@@ -230,7 +231,8 @@ def text_by_text(
     It is what the others are compared with.
     """
     offsets, _ = layout.query_offsets(len(query), len(key))
-    of_queries, of_keys = offsets.tolist(), layout.offsets.tolist()
+    of_queries = offsets.tolist()
+    of_keys = layout.offsets.tolist()
     outputs = []
     for text in range(layout.texts):
         queries = slice(of_queries[text], of_queries[text + 1])
@@ -243,8 +245,13 @@ def text_by_text(
             seen &= distance >= -before
         if behind >= 0:
             seen &= distance <= behind
-        asked, known, told = (rows.transpose(0, 1) for rows in (query[queries], key[keys], value[keys]))
-        output = nn.functional.scaled_dot_product_attention(asked, known, told, attn_mask=seen, scale=scale)
+        output = nn.functional.scaled_dot_product_attention(
+            query[queries].transpose(0, 1),
+            key[keys].transpose(0, 1),
+            value[keys].transpose(0, 1),
+            attn_mask=seen,
+            scale=scale,
+        )
         outputs.append(output.transpose(0, 1))
     return torch.cat(outputs)
 

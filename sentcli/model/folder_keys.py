@@ -24,7 +24,7 @@ class Key:
     effect: Effect
     meaning: str
     neutral: tuple[Any, ...] = (None,)
-    """Of a key that is refused: the values that change nothing, with which it is accepted."""
+    """The values with which a refused key is accepted, because they change nothing."""
 
 
 def _obeyed(meaning: str, *names: str) -> dict[str, Key]:
@@ -191,12 +191,15 @@ def refuse_keys(kind: str, settings: Mapping[str, Any], path: Path) -> list[str]
     Raises:
         InputError: for a key that is refused, with a value that would change vectors.
     """
-    known = KEYS[kind]
+    keys = KEYS[kind]
+    unknown = []
     for name, value in settings.items():
-        key = known.get(name)
-        if key is not None and key.effect == "refused" and value not in key.neutral:
+        key = keys.get(name)
+        if key is None:
+            unknown.append(name)
+        elif key.effect == "refused" and value not in key.neutral:
             raise InputError(f"{path}: {name} {key.meaning}, which is not supported (it is {value!r:.80})")
-    return [name for name in settings if name not in known]
+    return unknown
 
 
 def refuse_unknown(kind: str, settings: Mapping[str, Any], path: Path) -> None:

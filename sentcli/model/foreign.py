@@ -20,12 +20,17 @@ from sentcli.model.tokenizing import NO_LIMIT, read_tokenizer
 
 def foreign_graphs(folder: Path) -> list[NamedGraph]:
     """Return the graphs of a folder that holds neither weights nor exports of sentcli; see `named_graphs`."""
-    return [] if has_weights(folder) or exports_in(folder) else named_graphs(folder)
+    if has_weights(folder) or exports_in(folder):
+        return []
+    return named_graphs(folder)
 
 
 def digests(folder: Path) -> list[str]:
     """Return the SHA-256 of the files of all `foreign_graphs` of a folder."""
-    return [known_digest(path) for graph in foreign_graphs(folder) for path in graph_files(folder, graph.file)]
+    checksums = []
+    for graph in foreign_graphs(folder):
+        checksums += [known_digest(path) for path in graph_files(folder, graph.file)]
+    return checksums
 
 
 def describe(spec: EncoderSpec, precision: str, runtimes: tuple[str, ...]) -> Export | None:
@@ -79,5 +84,6 @@ def _pad_id(spec: EncoderSpec) -> int:
     settings = read_json(spec.tokenizer_folder / "tokenizer_config.json", default={})
     token = settings.get("pad_token") if isinstance(settings, dict) else None
     name = token.get("content") if isinstance(token, dict) else token
-    found = tokenizer.token_to_id(name) if isinstance(name, str) else None
-    return 0 if found is None else found
+    if not isinstance(name, str):
+        return 0
+    return tokenizer.token_to_id(name) or 0

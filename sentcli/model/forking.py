@@ -16,7 +16,7 @@ from sentcli.errors import SentcliError
 
 @dataclass
 class _Process:
-    """What this process knows of its beginning."""
+    """Whether and how this process was forked."""
 
     lost: frozenset[str] = frozenset()
     """The libraries that had been loaded when it was forked, from a process with several threads."""

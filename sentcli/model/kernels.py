@@ -69,11 +69,15 @@ class Dropout(Function):
     def forward(ctx: FunctionCtx, states: Tensor, rate: float) -> Tensor:
         """Return the states with some set to zero and the others scaled."""
         seed = int(torch.randint(2**62, (1,)))
-        bits = np.random.SFC64(seed).random_raw(-(-states.numel() // 4)).view(np.uint16)[: states.numel()]
+        count = states.numel()
+        raw = np.random.SFC64(seed).random_raw(-(-count // 4))  # 64 bits are 4 numbers
+        bits = raw.view(np.uint16)[:count]
         dropped = round(rate * LEVELS)
         kept = torch.from_numpy((bits >= dropped).view(np.uint8)).view(states.shape)
-        ctx.kept, ctx.scale = kept, LEVELS / (LEVELS - dropped)  # type: ignore[attr-defined]
-        return scaled(states, kept, ctx.scale)  # type: ignore[attr-defined]
+        scale = LEVELS / (LEVELS - dropped)
+        ctx.kept = kept  # type: ignore[attr-defined]
+        ctx.scale = scale  # type: ignore[attr-defined]
+        return scaled(states, kept, scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -93,7 +97,8 @@ def attention(
     plain = not others.get("is_causal") and not others.get("enable_gqa")
     if not (plain and dropout_p and query.device.type == "cpu"):
         return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, **others)
-    return fast_dropout(attention_weights(query, key, attn_mask, others.get("scale")), dropout_p) @ value
+    weights = attention_weights(query, key, attn_mask, others.get("scale"))
+    return fast_dropout(weights, dropout_p) @ value
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
@@ -105,14 +110,17 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: fl
         mask: True or 0 where a key counts, broadcastable to ``[..., T, T]``.
         scale: the factor of the scores; None takes ``1 / sqrt(d)``.
     """
-    scores = query * (query.shape[-1] ** -0.5 if scale is None else scale) @ key.transpose(-2, -1)
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    scores = query * scale @ key.transpose(-2, -1)
     if mask is None:
         return scores.softmax(dim=-1)
     if mask.dtype != torch.bool:
         return (scores + mask).softmax(dim=-1)
-    # not -inf: padding outside a sliding window attends to no key at all
     hidden = ~mask
-    return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(hidden, 0)
+    # not -inf: padding outside a sliding window attends to no key at all
+    scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    return scores.softmax(dim=-1).masked_fill(hidden, 0)
 
 
 REPLACED: dict[Any, Callable[..., Any]] = {

@@ -57,7 +57,10 @@ class OnnxBackend(Backend):
             half_on_cpu: accept fp16 on a CPU, where it is slow, for the verification of an export.
             spec: the description of the encoder, by which the output of a foreign graph is pooled.
         """
-        self.folder, self.export, self.spec, self.process = folder, export, spec, os.getpid()
+        self.folder = folder
+        self.export = export
+        self.spec = spec
+        self.process = os.getpid()
         path = folder / export.graph_file
         provider, options = _provider(device)
         self.session = _session(path, provider, options)
@@ -75,7 +78,9 @@ class OnnxBackend(Backend):
             self.session = _session(path, *_provider(device))
         if export.precision == "fp16" and device == "cpu" and not half_on_cpu:
             raise InputError(f"{folder} is in fp16, which a CPU computes many times slower than fp32; use a GPU")
-        self.device, self.precision, self.dimension = device, export.precision, export.dimension
+        self.device = device
+        self.precision = export.precision
+        self.dimension = export.dimension
         # int8 has one scale for the activations of a batch; else the verification of an export tries padding
         self.batches: Batches = "one text" if export.precision == "int8" else "padded"
         self.streams = usable_cores() if device == "cpu" else GPU_STREAMS
@@ -125,7 +130,8 @@ class OnnxBackend(Backend):
             return vectors
         onnxruntime = required("onnxruntime", "onnxruntime", "gpu", "--backend onnx")
         kind, _, index = self.device.partition(":")
-        number, binding = int(index or 0), self.session.io_binding()
+        number = int(index or 0)
+        binding = self.session.io_binding()
         for name, array in inputs.items():
             binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, kind, number))
         binding.bind_output(self.output, kind, number)
@@ -136,7 +142,9 @@ class OnnxBackend(Backend):
 
 def input_of(batch: Batch, name: str) -> npt.NDArray[np.int64]:
     """Return an input of a batch; a single text is of type 0 throughout, which a tokenizer need not say."""
-    return batch[name] if name in batch else np.zeros_like(batch["input_ids"])
+    if name in batch:
+        return batch[name]
+    return np.zeros_like(batch["input_ids"])
 
 
 def _as_typed(ids: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.integer]:
@@ -170,20 +178,18 @@ def pooling_of(
     Raises:
         InputError: if the graph takes or gives something else.
     """
-    taken = {"input_ids", "attention_mask"}
-    unknown = [name for name in inputs if name not in (*taken, "token_type_ids")]
-    if export.is_foreign and unknown:
-        raise InputError(f"{path} asks for {', '.join(unknown)}, which an encoder of texts does not have"[:300])
-    if export.is_foreign and not taken.issubset(inputs):
-        raise InputError(
-            f"{path} takes {', '.join(inputs)}, and not {', '.join(sorted(taken.difference(inputs)))}"[:300]
-        )
-    own = outputs[:1] == [SENTENCES] and outputs[1:] in ([], [TOKENS])
-    if not export.is_foreign and (unknown or not taken.issubset(inputs) or not own):
-        problem = f"it makes {', '.join(outputs)} of {', '.join(inputs)}"
-        raise InputError(f"{path} is not an export of sentcli: {problem}"[:300])
+    missing = sorted({"input_ids", "attention_mask"}.difference(inputs))
+    unknown = [name for name in inputs if name not in ("input_ids", "attention_mask", "token_type_ids")]
     if not export.is_foreign:
+        is_own = outputs in ([SENTENCES], [SENTENCES, TOKENS])
+        if missing or unknown or not is_own:
+            problem = f"it makes {', '.join(outputs)} of {', '.join(inputs)}"
+            raise InputError(f"{path} is not an export of sentcli: {problem}"[:300])
         return None
+    if unknown:
+        raise InputError(f"{path} asks for {', '.join(unknown)}, which an encoder of texts does not have"[:300])
+    if missing:
+        raise InputError(f"{path} takes {', '.join(inputs)}, and not {', '.join(missing)}"[:300])
     from sentcli.model.token_head import TokenHead
 
     assert spec is not None
@@ -206,9 +212,11 @@ def _provider(device: str) -> tuple[str, dict[str, Any]]:
     kind, _, index = device.partition(":")
     if kind == "cpu":
         return "CPUExecutionProvider", {}
-    if kind == "cuda" and (not index or whole_number(index) is not None):
+    number = whole_number(index or "0")
+    if kind == "cuda" and number is not None:
         # onnxruntime from 1.26 on writes a line about plugins wherever a number is given
-        return "CUDAExecutionProvider", {"device_id": index} if int(index or 0) else {}
+        options = {"device_id": index} if number else {}
+        return "CUDAExecutionProvider", options
     raise InputError(f"the onnx backend runs on cpu and cuda, not on {device!r}")
 
 
@@ -220,7 +228,8 @@ def _session(path: Path, provider: str, provider_options: dict[str, Any]) -> Any
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if provider not in onnxruntime.get_available_providers():
-        provider, provider_options = "CPUExecutionProvider", {}
+        provider = "CPUExecutionProvider"
+        provider_options = {}
     if provider == "CPUExecutionProvider":
         options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:

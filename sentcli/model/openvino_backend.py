@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,10 @@ MOST_DRIFT = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.1}
 def _name_of(port: Any) -> str:
     """Return the name of an input or output, which may have several: the one that is looked for, if it has that."""
     names = port.get_names()
-    known = [name for name in (*INPUTS, SENTENCES, *TOKEN_OUTPUTS) if name in names]
-    return known[0] if known else str(port.get_any_name())
+    for name in (*INPUTS, SENTENCES, *TOKEN_OUTPUTS):
+        if name in names:
+            return name
+    return str(port.get_any_name())
 
 
 class _OfThread(threading.local):
@@ -43,6 +46,18 @@ class _OfThread(threading.local):
 
     request: Any = None
     batches = 0
+
+
+def _known_rows(lengths: npt.NDArray[np.int64], inputs: Sequence[str], pad_id: int) -> Batch:
+    """Return a padded batch of texts of some lengths, which is computed again and again."""
+    places = np.arange(lengths.max())
+    mask = places < lengths[:, None]
+    tokens = np.where(mask, 1 + (places + lengths[:, None]) % 16, pad_id)
+    values = {"input_ids": tokens, "attention_mask": mask}
+    rows = {}
+    for name in inputs:
+        rows[name] = values.get(name, np.zeros_like(tokens)).astype(np.int64)
+    return rows
 
 
 class OpenVinoBackend(Backend):
@@ -76,7 +91,10 @@ class OpenVinoBackend(Backend):
         """
         refuse_lost("openvino", ADVICE)
         openvino = required("openvino", "openvino", "openvino", "--backend openvino")
-        self.folder, self.export, self.spec, self.process = folder, export, spec, os.getpid()
+        self.folder = folder
+        self.export = export
+        self.spec = spec
+        self.process = os.getpid()
         if device != "cpu":
             raise InputError(f"the openvino backend runs on cpu, not on {device!r}")
         core = openvino.Core()
@@ -84,7 +102,9 @@ class OpenVinoBackend(Backend):
         capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         if chosen not in HINTS or (chosen == "bf16" and "BF16" not in capabilities):
             raise InputError(f"openvino does not compute in {chosen} on this processor: use fp32 or int8")
-        self.device, self.precision, self.dimension = device, chosen, export.dimension
+        self.device = device
+        self.precision = chosen
+        self.dimension = export.dimension
         self.streams = usable_cores()
         self.default_batch_tokens = BF16_BATCH_TOKENS if chosen == "bf16" else CPU_BATCH_TOKENS
         settings = {
@@ -105,19 +125,18 @@ class OpenVinoBackend(Backend):
         # The first access to a tensor's data initialises something, and deadlocks if two threads do it (2026.4).
         np.asarray(openvino.Tensor(np.zeros((1, 1), np.int64)).data)
         lengths = np.minimum(KNOWN_LENGTHS, export.max_length)
-        places = np.arange(lengths.max())
-        mask = places < lengths[:, None]
-        tokens = np.where(mask, 1 + (places + lengths[:, None]) % 16, export.pad_id)
-        known = {"input_ids": tokens, "attention_mask": mask}
-        self._known = {name: known.get(name, np.zeros_like(tokens)).astype(np.int64) for name in self.inputs}
+        self._known = _known_rows(lengths, self.inputs, export.pad_id)
         request = self.compiled.create_infer_request()
         if self.head is not None and spec is not None:
             once = partial(self._infer, request)
             drift = "fp32" if chosen == "fp32" else "bf16"
             if try_padding(once, spec.config.get("model_type", ""), drift)[1] != "padded":
                 raise InputError(f"{path} gives vectors that depend on the padding of their batch: use --backend onnx")
-        alone = [{key: rows[i : i + 1, :n] for key, rows in self._known.items()} for i, n in enumerate(lengths)]
-        self._expected = np.concatenate([self._infer(request, row) for row in alone])
+        expected = []
+        for row, length in enumerate(lengths):
+            alone = {name: ids[row : row + 1, :length] for name, ids in self._known.items()}
+            expected.append(self._infer(request, alone))
+        self._expected = np.concatenate(expected)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be copied or sent to another process as the name of a folder, which has to be there."""
@@ -138,8 +157,9 @@ class OpenVinoBackend(Backend):
         vectors = self._infer(own.request, batch, prompt_length)
         # A thread computes known rows after its first batch, and then after so many batches each time
         if own.batches % 16 == 0:
-            away = np.linalg.norm(self._infer(own.request, self._known) - self._expected, axis=1)
-            if (away > MOST_DRIFT[self.precision] * np.linalg.norm(self._expected, axis=1)).any():
+            drift = np.linalg.norm(self._infer(own.request, self._known) - self._expected, axis=1)
+            allowed = MOST_DRIFT[self.precision] * np.linalg.norm(self._expected, axis=1)
+            if (drift > allowed).any():
                 raise SentcliError(
                     "openvino gave another vector for the same tokens than at first, so that none can be trusted: use "
                     "--backend onnx or torch, and report it with 'sentcli doctor'"

@@ -34,8 +34,9 @@ def try_padding(run: Run, kind: str, precision: str) -> tuple[int, Batches]:
     mask = np.ones_like(ids)
     mask[0, shorter:] = 0
     padded = run({"input_ids": ids, "attention_mask": mask}, 0)
-    apart = float(np.abs(padded[0] - vector[0]).max())
+    drift = float(np.abs(padded[0] - vector[0]).max())
     largest = float(np.abs(vector).max())
-    moves = apart > PADDING_DRIFT[precision] * largest
-    batches: Batches = "one length" if moves or kind in PADDING_COUNTS else "padded"
+    batches: Batches = "padded"
+    if drift > PADDING_DRIFT[precision] * largest or kind in PADDING_COUNTS:
+        batches = "one length"
     return vector.shape[1], batches

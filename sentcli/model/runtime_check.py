@@ -80,7 +80,8 @@ class Probes:
         rows = list(dict.fromkeys(tuple(ids[:length]) for length in LENGTHS))
         tokens = _tokens(rows, has_type_ids=model.tokenizer.has_type_ids)
         vectors = _run(model.backend, tokens, model.tokenizer.pad_id, each_alone=True)
-        return cls(tuple(rows), base64.b64encode(vectors.astype("<f4").tobytes()).decode())
+        encoded = base64.b64encode(vectors.astype("<f4").tobytes())
+        return cls(tuple(rows), encoded.decode())
 
     @property
     def expected(self) -> npt.NDArray[np.float32]:
@@ -97,9 +98,9 @@ class Probes:
         expected = self.expected
         if vectors.shape != expected.shape or not np.isfinite(vectors).all():
             return float("inf")
-        farthest = np.linalg.norm(vectors - expected, axis=1).max()
+        greatest_distance = np.linalg.norm(vectors - expected, axis=1).max()
         longest = np.linalg.norm(expected, axis=1).max()
-        return float(farthest / max(longest, 1e-12))
+        return float(greatest_distance / max(longest, 1e-12))
 
 
 def _tokens(rows: Sequence[Ids], *, has_type_ids: bool) -> Tokens:
@@ -111,9 +112,10 @@ def _tokens(rows: Sequence[Ids], *, has_type_ids: bool) -> Tokens:
 
 def _run(backend: Backend, tokens: Tokens, pad_id: int, *, each_alone: bool) -> Vectors:
     """Return the vectors of texts, which are one padded batch unless each is run alone."""
-    numbers = range(len(tokens.ids))
-    batches = [[number] for number in numbers] if each_alone else [list(numbers)]
-    return np.concatenate([backend.run(pad(tokens, rows, pad_id), 0) for rows in batches])
+    numbers = list(range(len(tokens.ids)))
+    if not each_alone:
+        return backend.run(pad(tokens, numbers, pad_id), 0)
+    return np.concatenate([backend.run(pad(tokens, [number], pad_id), 0) for number in numbers])
 
 
 def check(folder: Path, files: dict[str, str], probes: Probes | None, pad_id: int, backend: Backend) -> None:
@@ -137,11 +139,11 @@ def check(folder: Path, files: dict[str, str], probes: Probes | None, pad_id: in
     version = sys.modules[name].__version__
     facts = [files, probes.ids, probes.vectors, name, version, backend.device, backend.precision, processor()]
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-    kept = cache_folder("runtimes") / key
-    apart = _read(kept)
+    cached = cache_folder("runtimes") / key
+    apart = _read(cached)
     if apart is None:
         apart = probes.distance(backend, pad_id)
-        _keep(kept, apart)
+        _keep(cached, apart)
     tolerance = TOLERANCES[backend.precision]
     if backend.device != "cpu":
         tolerance = max(tolerance, GPU_TOLERANCE)

@@ -48,7 +48,8 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
         folder: the existing folder.
         weights: whether the transformer's weights are written.
     """
-    spec, module = model.spec, model.torch_module
+    spec = model.spec
+    module = model.torch_module
     if spec.scores_pairs:
         _write_cross_encoder(model, folder, weights=weights)
         return
@@ -66,8 +67,12 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
     text_settings = {"max_seq_length": spec.max_length, "do_lower_case": spec.lowercase}
     write_json(folder / "sentence_bert_config.json", text_settings)
     versions = {"sentence_transformers": "2.2.0", "transformers": version("transformers"), "pytorch": version("torch")}
-    settings: dict[str, Any] = {"__version__": versions, "prompts": spec.prompts}
-    settings |= {"default_prompt_name": spec.default_prompt, "similarity_fn_name": spec.stated_similarity}
+    settings: dict[str, Any] = {
+        "__version__": versions,
+        "prompts": spec.prompts,
+        "default_prompt_name": spec.default_prompt,
+        "similarity_fn_name": spec.stated_similarity,
+    }
     if isinstance(spec.modules[-1], TruncateSpec):
         settings["truncate_dim"] = spec.modules[-1].dimension
     write_json(folder / "config_sentence_transformers.json", settings)
@@ -88,7 +93,8 @@ def write_model_files(model: LoadedModel, folder: Path, *, weights: bool = True)
 
 def _write_model2vec(model: LoadedModel, folder: Path) -> None:
     """Write a table and its settings as model2vec does: its rule for unknown tokens goes with the name of the table."""
-    spec, backbone = model.spec, model.torch_module.backbone
+    spec = model.spec
+    backbone = model.torch_module.backbone
     length = None if spec.max_length == STATIC_LENGTH else spec.max_length
     write_json(folder / "config.json", {"normalize": spec.normalizes, "max_length": length})
     table = backbone.get_input_embeddings().weight  # type: ignore[operator]
@@ -97,11 +103,13 @@ def _write_model2vec(model: LoadedModel, folder: Path) -> None:
 
 def _write_cross_encoder(model: LoadedModel, folder: Path, *, weights: bool) -> None:
     """Write a classifier of transformers with one label, which sentence-transformers' ``CrossEncoder`` opens."""
-    spec, module = model.spec, model.torch_module
+    spec = model.spec
+    module = model.torch_module
     classifier = next(part for part in spec.modules if isinstance(part, ClassifierSpec))
     write_tokenizer(model, folder)
     config: Any = copy.deepcopy(module.backbone.config)
-    config.architectures, config.num_labels = [classifier.architecture], 1
+    config.architectures = [classifier.architecture]
+    config.num_labels = 1
     config.sentence_transformers = {"activation_fn": classifier.activation}
     config.save_pretrained(folder)
     if weights:

@@ -47,13 +47,13 @@ class Embeddings(BaseModel, defer_build=True):
 
 @dataclass
 class Sent:
-    """What a host was sent and has answered."""
+    """Counts of what a host was sent and has answered."""
 
     requests: int = 0
     texts: int = 0
     characters: int = 0
     tokens: int = 0
-    """As the host counts them; 0 if it does not."""
+    """The number of tokens by the host's count; 0 if it gives none."""
     batch_texts: int = BATCH_TEXTS
     """The most texts of a request; fewer where the host has refused more with status 413."""
 
@@ -69,7 +69,7 @@ class ServedBackend:
     dimension: int
     name: str = "served"
     device: str = "cpu"
-    """Where its vectors are compared."""
+    """The device on which its vectors are compared."""
     precision: str = "unknown"
     default_batch_tokens: int = 0
     """Requests are not measured in tokens."""
@@ -93,8 +93,11 @@ class ServedModel:
             InputError: for an option that a served model does not have.
             SentcliError: if the host does not answer with a vector.
         """
-        values = {option.name: (getattr(options, option.name), option.default) for option in fields(options)}
-        chosen = [f"{option.replace('_', ' ')} {value}" for option, (value, usual) in values.items() if value != usual]
+        chosen = []
+        for option in fields(options):
+            value = getattr(options, option.name)
+            if value != option.default:
+                chosen.append(f"{option.name.replace('_', ' ')} {value}")
         if chosen:
             raise served.lacks(", ".join(chosen))
         sent = Sent()
@@ -119,27 +122,34 @@ class ServedModel:
             RefusedTextError: if the host refuses an empty text, or a single one for its size.
             SentcliError: if the host does not answer with a finite vector of this dimension for each text.
         """
-        if batch_tokens is not None or on_long != "truncate":
-            raise self.served.lacks("--batch-tokens" if batch_tokens is not None else f"--on-long {on_long}")
-        vectors, start, before = np.empty((len(texts), self.backend.dimension), np.float32), 0, self.sent.tokens
-        for made in _embeddings(self.served, [prompt + text for text in texts], self.sent):
-            if made.shape[1] != self.backend.dimension:
-                both = f"{made.shape[1]} dimensions, after some of {self.backend.dimension}"
+        if batch_tokens is not None:
+            raise self.served.lacks("--batch-tokens")
+        if on_long != "truncate":
+            raise self.served.lacks(f"--on-long {on_long}")
+        vectors = np.empty((len(texts), self.backend.dimension), np.float32)
+        start = 0
+        tokens_before = self.sent.tokens
+        for batch in _embeddings(self.served, [prompt + text for text in texts], self.sent):
+            if batch.shape[1] != self.backend.dimension:
+                both = f"{batch.shape[1]} dimensions, after some of {self.backend.dimension}"
                 raise SentcliError(f"{self.served} answers with vectors of {both}: another model under its name?")
-            vectors[start : start + len(made)] = made
-            start += len(made)
+            vectors[start : start + len(batch)] = batch
+            start += len(batch)
             if progress is not None:
-                progress(EncodeStats(texts=len(made)))
-        return Encoded(vectors, np.zeros(len(texts), np.int64), self.sent.tokens - before)
+                progress(EncodeStats(texts=len(batch)))
+        return Encoded(vectors, np.zeros(len(texts), np.int64), self.sent.tokens - tokens_before)
 
 
 def _batches(texts: Sequence[str], sent: Sent) -> Iterator[list[str]]:
     """Cut texts into those of each request."""
-    batch, characters = list[str](), 0
+    batch: list[str] = []
+    characters = 0
     for text in texts:
-        if batch and (len(batch) >= sent.batch_texts or characters + len(text) > BATCH_CHARACTERS):
+        is_full = len(batch) >= sent.batch_texts or characters + len(text) > BATCH_CHARACTERS
+        if batch and is_full:
             yield batch
-            batch, characters = [], 0
+            batch = []
+            characters = 0
         batch.append(text)
         characters += len(text)
     if batch:
@@ -180,22 +190,34 @@ def _embeddings(served: Served, texts: Sequence[str], sent: Sent, first: int = 0
         except ValidationError as error:
             problem = problem_of(Embeddings, error)
             raise SentcliError(f"{served}: its answer is no list of embeddings ({problem})") from error
-        rows = sorted(embeddings.data, key=lambda row: row.index)
-        if [row.index for row in rows] != list(range(len(batch))):
-            raise SentcliError(f"{served} has answered with {len(rows)} vectors, not with one for each of {len(batch)}")
-        if len(widths := sorted({len(row.embedding) for row in rows})) > 1:
-            raise SentcliError(f"{served} has answered with vectors of {widths[0]} and of {widths[-1]} dimensions")
-        with np.errstate(over="ignore"):
-            vectors = np.array([row.embedding for row in rows], np.float32)
-        if not np.isfinite(vectors).all():
-            raise SentcliError(f"{served} has answered with numbers beyond float32")
-        if any(text.strip() and not vector.any() for text, vector in zip(batch, vectors, strict=True)):
-            raise SentcliError(f"{served} has answered with a vector of zeros, which says nothing about its text")
+        vectors = _vectors_of(embeddings, batch, served)
         sent.requests += 1
         sent.texts += len(batch)
         sent.characters += sum(map(len, batch))
-        sent.tokens += (embeddings.usage.total_tokens if embeddings.usage is not None else None) or 0
+        if embeddings.usage is not None:
+            sent.tokens += embeddings.usage.total_tokens or 0
         yield vectors
+
+
+def _vectors_of(embeddings: Embeddings, batch: Sequence[str], served: Served) -> Vectors:
+    """Return the vectors of the texts of a request ``[B, dim]``.
+
+    Raises:
+        SentcliError: if there is not one finite vector a text, all of the same dimension, none of them zero.
+    """
+    rows = sorted(embeddings.data, key=lambda row: row.index)
+    if [row.index for row in rows] != list(range(len(batch))):
+        raise SentcliError(f"{served} has answered with {len(rows)} vectors, not with one for each of {len(batch)}")
+    widths = sorted({len(row.embedding) for row in rows})
+    if len(widths) > 1:
+        raise SentcliError(f"{served} has answered with vectors of {widths[0]} and of {widths[-1]} dimensions")
+    with np.errstate(over="ignore"):
+        vectors = np.array([row.embedding for row in rows], np.float32)
+    if not np.isfinite(vectors).all():
+        raise SentcliError(f"{served} has answered with numbers beyond float32")
+    if any(text.strip() and not vector.any() for text, vector in zip(batch, vectors, strict=True)):
+        raise SentcliError(f"{served} has answered with a vector of zeros, which says nothing about its text")
+    return vectors
 
 
 def _check_refusal(refusal: RefusedError, batch: Sequence[str], first: int) -> None:
@@ -207,9 +229,9 @@ def _check_refusal(refusal: RefusedError, batch: Sequence[str], first: int) -> N
     """
     if refusal.status == TOO_LARGE and len(batch) > 1:
         return
-    empty = next((number for number, text in enumerate(batch) if not text.strip()), None)
-    if refusal.status in OF_TEXTS and empty is not None:
-        raise RefusedTextError(first + empty, f"{refusal}; its text is empty: leave it out") from refusal
+    empty = [number for number, text in enumerate(batch) if not text.strip()]
+    if refusal.status in OF_TEXTS and empty:
+        raise RefusedTextError(first + empty[0], f"{refusal}; its text is empty: leave it out") from refusal
     if refusal.status == TOO_LARGE:
         raise RefusedTextError(first, f"{refusal}; its text has {len(batch[0]):,} characters") from refusal
     raise refusal

@@ -19,10 +19,12 @@ from sentcli.model.spec import OTHER_SIMILARITIES, Similarity
 
 TEXT_FILES = (
     TEXT,
-    *(
-        f"sentence_{kind}_config.json"
-        for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-    ),
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
 )
 """The names that releases of sentence-transformers gave to the settings of the transformer; the first one counts."""
 UNLIMITED_FROM = 10**9
@@ -121,7 +123,8 @@ def read_text_settings(folder: Path, *, classifier: bool = False) -> TextSetting
     Raises:
         InputError: for a key that is not known or not supported.
     """
-    path = next((folder / name for name in TEXT_FILES if (folder / name).exists()), folder / TEXT)
+    present = [folder / name for name in TEXT_FILES if (folder / name).exists()]
+    path = present[0] if present else folder / TEXT
     content = _content(path)
     if classifier:
         content = {key: value for key, value in content.items() if SCORES.get(key) != value}

@@ -43,7 +43,7 @@ POOLINGS = {
 Similarity = Literal["cosine", "dot"]
 """How vectors are compared."""
 OTHER_SIMILARITIES = ("euclidean", "manhattan")
-"""What a model's folder may name as well, and a search refuses."""
+"""Further similarities that a model's folder may name; a search refuses them."""
 
 
 def supported_similarity(name: str) -> Similarity:
@@ -69,7 +69,7 @@ def check_pooling(name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """What is known of any model; of one that is served, whose folder is elsewhere, this is nothing."""
+    """The facts of any model; a model that is served has the defaults, because its folder is elsewhere."""
 
     max_length: int | None = None
     """The maximum length in tokens, special ones included; None takes the tokenizer's."""
@@ -115,7 +115,10 @@ class ModelSpec:
         The prompt for documents may also be called passage or corpus.
         """
         names = ("query",) if role == "query" else ("document", "passage", "corpus")
-        return next((self.prompts[name] for name in (*names, self.default_prompt) if name in self.prompts), "")
+        for name in names:
+            if name in self.prompts:
+                return self.prompts[name]
+        return self.usual_prompt
 
     @property
     def role_prompts(self) -> dict[str, str]:
@@ -154,7 +157,8 @@ class EncoderSpec(ModelSpec):
 
     def _size(self, *names: str) -> int:
         """Return the first of some sizes that config.json states, or 0."""
-        return int(next((self.config[name] for name in names if self.config.get(name)), 0))
+        stated = [self.config[name] for name in names if self.config.get(name)]
+        return int(stated[0]) if stated else 0
 
     @property
     def hidden_size(self) -> int:
@@ -195,21 +199,21 @@ class EncoderSpec(ModelSpec):
     @property
     def pooling(self) -> str:
         """The value of ``--pooling`` for this encoder, or a description of a combination that has no name."""
-        modules = [m for m in self.modules if not isinstance(m, NormalizeSpec | TruncateSpec)]
-        pooling = next(m for m in modules if m.pools)
-        name = "+".join(pooling.modes if isinstance(pooling, PoolingSpec) else (pooling.name,))
-        if isinstance(modules[0], LayerMeanSpec):
-            weights = modules[0].weights
-            published = {0: "first-last-avg", 1: "layer1-last-avg"}.get(modules[0].layer_start)
-            ends_only = weights is not None and weights[0] == weights[-1] != 0 and not any(weights[1:-1])
-            name = published if published and ends_only and name == "mean" else f"layers/{name}"
-        if isinstance(modules[0], WordWeightsSpec):
-            name = "mask" if modules[0].only_token and name == "mean" else f"word-weights+{name}"
-        if isinstance(modules[0], CNNSpec):
-            relu = any(isinstance(m, DenseSpec) and m.on_tokens for m in modules)
-            name = f"cnn{'-relu' * relu}+{name}"
-        name += "".join(f"+{m.name}" for m in modules if not (m.in_sentence_transformers or m.pools))
-        dense = [m for m in modules if isinstance(m, DenseSpec) and not m.on_tokens]
+        modules = [module for module in self.modules if not isinstance(module, NormalizeSpec | TruncateSpec)]
+        pooling = next(module for module in modules if module.pools)
+        name = "+".join(pooling.modes) if isinstance(pooling, PoolingSpec) else pooling.name
+        first = modules[0]
+        if isinstance(first, LayerMeanSpec):
+            name = _name_of_layers(first, name)
+        elif isinstance(first, WordWeightsSpec):
+            name = "mask" if first.only_token and name == "mean" else f"word-weights+{name}"
+        elif isinstance(first, CNNSpec):
+            has_relu = any(isinstance(module, DenseSpec) and module.on_tokens for module in modules)
+            name = f"cnn-relu+{name}" if has_relu else f"cnn+{name}"
+        for module in modules:
+            if not module.in_sentence_transformers and not module.pools:
+                name += f"+{module.name}"
+        dense = [module for module in modules if isinstance(module, DenseSpec) and not module.on_tokens]
         if dense and all(layer.from_head for layer in dense):
             return f"{name}-head"
         return name + "+dense" * len(dense)
@@ -236,21 +240,30 @@ class EncoderSpec(ModelSpec):
         if self.is_static:
             raise InputError(f"{self.folder}: static embeddings pool by the mean; --pooling {name} is not for them")
         modules: list[ModuleSpec] = []
+        token_pooling = name
         if name in ("first-last-avg", "layer1-last-avg"):
             start = 0 if name == "first-last-avg" else 1
             between = (0.0,) * (self.layers - start - 1)
             modules.append(LayerMeanSpec(start, (1.0, *between, 1.0)))
-        token_pooling = {"first-last-avg": "mean", "layer1-last-avg": "mean", "cls-head": "cls"}.get(name, name)
+            token_pooling = "mean"
+        elif name == "cls-head":
+            token_pooling = "cls"
         modules.append(PoolingSpec((token_pooling,), self.includes_prompt))
         if name == "cls-head":
-            size = self.hidden_size
-            if has_batch_norm(self.folder):
-                modules.append(DenseSpec(size, 2 * size, activation="torch.nn.modules.activation.ReLU", from_head=True))
-                modules.append(DenseSpec(2 * size, size, activation="torch.nn.modules.linear.Identity", from_head=True))
-            else:
-                modules.append(DenseSpec(size, size, from_head=True))
+            modules += self._stored_head
         modules += self.ending
         return replace(self, modules=tuple(modules), assumed_pooling=False)
+
+    @property
+    def _stored_head(self) -> list[ModuleSpec]:
+        """The layers of the head that was trained on the [CLS] vector and is stored with the checkpoint."""
+        size = self.hidden_size
+        if not has_batch_norm(self.folder):
+            return [DenseSpec(size, size, from_head=True)]
+        return [
+            DenseSpec(size, 2 * size, activation="torch.nn.modules.activation.ReLU", from_head=True),
+            DenseSpec(2 * size, size, activation="torch.nn.modules.linear.Identity", from_head=True),
+        ]
 
     @property
     def revision(self) -> str | None:
@@ -270,11 +283,23 @@ class EncoderSpec(ModelSpec):
         return replace(self, modules=modules)
 
 
+def _name_of_layers(layers: LayerMeanSpec, pooling: str) -> str:
+    """Return the name of a mean over layers that a pooling of tokens follows."""
+    weights = layers.weights
+    if weights is not None and pooling == "mean":
+        ends_only = weights[0] == weights[-1] != 0 and not any(weights[1:-1])
+        if ends_only and layers.layer_start == 0:
+            return "first-last-avg"
+        if ends_only and layers.layer_start == 1:
+            return "layer1-last-avg"
+    return f"layers/{pooling}"
+
+
 def without_normalize(modules: tuple[ModuleSpec, ...]) -> tuple[ModuleSpec, ...]:
     """Return modules without the normalisations of the sentence vector at their end."""
-    kept = count_without_ending(modules)
-    ending = (module for module in modules[kept:] if not isinstance(module, NormalizeSpec))
-    return (*modules[:kept], *ending)
+    count = count_without_ending(modules)
+    ending = (module for module in modules[count:] if not isinstance(module, NormalizeSpec))
+    return (*modules[:count], *ending)
 
 
 def count_without_ending(modules: tuple[ModuleSpec, ...]) -> int:

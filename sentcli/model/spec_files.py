@@ -42,7 +42,9 @@ class ModuleEntry(BaseModel, defer_build=True):
     @property
     def name(self) -> str:
         """The name by which the module is known: its class, in full if it is not one of sentence-transformers."""
-        return self.type.rpartition(".")[2] if self.type.startswith(THEIRS) else self.type
+        if not self.type.startswith(THEIRS):
+            return self.type
+        return self.type.rpartition(".")[2]
 
 
 class ModuleList(RootModel[list[ModuleEntry]]):
@@ -128,9 +130,13 @@ def _sentence_transformers_spec(folder: Path, *, native: bool) -> EncoderSpec:
 
 def _without_idle(modules: tuple[ModuleSpec, ...]) -> tuple[ModuleSpec, ...]:
     """Return modules without those that normalise the sentence vector before there is one, which do nothing."""
-    first = next((number for number, module in enumerate(modules) if module.pools), len(modules))
-    kept = (m for m in modules[:first] if not (isinstance(m, NormalizeSpec) and not m.on_tokens))
-    return (*kept, *modules[first:])
+    remaining: list[ModuleSpec] = []
+    pooled = False
+    for module in modules:
+        pooled = pooled or module.pools
+        if pooled or not isinstance(module, NormalizeSpec) or module.on_tokens:
+            remaining.append(module)
+    return tuple(remaining)
 
 
 def _check_modules(folder: Path, spec: EncoderSpec) -> None:
@@ -141,14 +147,17 @@ def _check_modules(folder: Path, spec: EncoderSpec) -> None:
     """
     pooled = False
     for module in spec.modules:
-        on_tokens = module.on_tokens if hasattr(module, "on_tokens") else None
-        if on_tokens is not None and on_tokens == pooled:
-            wanted = "token vectors after" if on_tokens else "sentence vectors before"
-            raise InputError(f"{folder}: its module {module.name} takes {wanted} the pooling")
+        on_tokens = getattr(module, "on_tokens", None)
+        if on_tokens == pooled:
+            place = "token vectors after" if on_tokens else "sentence vectors before"
+            raise InputError(f"{folder}: its module {module.name} takes {place} the pooling")
         pooled |= module.pools
+    if not spec.hidden_size:
+        return
     for module, width in zip(spec.modules, spec.widths, strict=True):
-        if spec.hidden_size and (why := module.misfit(width, spec.layers)):
-            raise InputError(f"{folder}: its module {module.name} {why}")
+        misfit = module.misfit(width, spec.layers)
+        if misfit:
+            raise InputError(f"{folder}: its module {module.name} {misfit}")
 
 
 def _static_spec(table: Path, folder: Path, modules: tuple[ModuleSpec, ...]) -> EncoderSpec:
@@ -227,9 +236,12 @@ def missing_config(folder: Path) -> str:
     """Return what is wrong with a folder without a config.json."""
     if (folder / MODULE_LIST).exists():
         return f"{folder} has no config.json for its transformer"
-    reason = "its training has not finished" if (folder / "metrics.jsonl").exists() else "there is no config.json"
-    if found := next(folder.glob("*.gguf"), None):
-        reason = f"of {found.name}, {SERVE_IT}"
+    reason = "there is no config.json"
+    if (folder / "metrics.jsonl").exists():
+        reason = "its training has not finished"
+    quantised = next(folder.glob("*.gguf"), None)
+    if quantised is not None:
+        reason = f"of {quantised.name}, {SERVE_IT}"
     return f"{folder} holds no model: {reason}"
 
 
@@ -260,7 +272,8 @@ def read_config(folder: Path, missing: str, *, native: bool = False) -> dict[str
 
 
 def _read_module(entry: ModuleEntry, folder: Path) -> ModuleSpec:
-    name, path = entry.name, folder / entry.path
+    name = entry.name
+    path = folder / entry.path
     if name in MODULES:
         return MODULES[name].read(path)
     if name.startswith(OWN):

@@ -27,7 +27,9 @@ STATIC: Final = "StaticEmbedding"
 """The name of the module in ``modules.json``."""
 STATIC_LENGTH = 2**20
 """The maximum length in tokens, since nothing limits it."""
-TABLE, ROWS, WEIGHTS = "embedding.weight", "mapping", "weights"
+TABLE = "embedding.weight"
+ROWS = "mapping"
+WEIGHTS = "weights"
 THEIR_TABLE = "embeddings"
 """The name of the table in model2vec's files."""
 TABLE_FILE = "model.safetensors"
@@ -89,9 +91,11 @@ def unknown_token(tokenizer: Any) -> int | None:
     import json
 
     model = json.loads(tokenizer.to_str())["model"]
-    if "unk_token" in model:
-        return None if model["unk_token"] is None else tokenizer.token_to_id(model["unk_token"])
-    return model.get("unk_id")
+    if "unk_token" not in model:
+        return model.get("unk_id")
+    if model["unk_token"] is None:
+        return None
+    return tokenizer.token_to_id(model["unk_token"])
 
 
 def most_characters(tokenizer: Any, max_length: int) -> int:
@@ -101,7 +105,8 @@ def most_characters(tokenizer: Any, max_length: int) -> int:
     """
     import numpy as np
 
-    return max_length * int(np.median([len(token) for token in tokenizer.get_vocab()]))
+    lengths = [len(token) for token in tokenizer.get_vocab()]
+    return max_length * int(np.median(lengths))
 
 
 def table_sizes(folder: Path) -> dict[str, int]:
@@ -146,4 +151,7 @@ def static_table(folder: Path, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDA
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(table):
             raise InputError(f"{folder}: a token has a row that is not in its table of {len(table)} vectors")
         table = table[rows]
-    return table * state[WEIGHTS].astype(np.float32)[:, None] if WEIGHTS in state else table
+    if WEIGHTS in state:
+        weights = state[WEIGHTS].astype(np.float32)
+        table = table * weights[:, None]
+    return table

@@ -50,13 +50,15 @@ class StaticBackend(Backend):
 
     def run(self, batch: dict[str, npt.NDArray[np.int64]], prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for a padded batch; a prompt counts, and a text without tokens has the zero vector."""
-        ids, mask = batch["input_ids"], batch["attention_mask"].astype(np.float32)
+        ids = batch["input_ids"]
+        mask = batch["attention_mask"].astype(np.float32)
         sums = np.zeros((len(ids), self.table.shape[1]), np.float64)
         at_a_time = min(max(GATHERED // max(sums.size, 1), 1), SUMMED)
         for start in range(0, ids.shape[1], at_a_time):
             tokens = np.s_[:, start : start + at_a_time]
             sums += np.matmul(mask[tokens][:, None], self.table[ids[tokens]])[:, 0]
-        vectors: Vectors = (sums / np.maximum(mask.sum(axis=1, keepdims=True), 1e-9)).astype(np.float32)
+        counts = np.maximum(mask.sum(axis=1, keepdims=True), 1e-9)
+        vectors: Vectors = (sums / counts).astype(np.float32)
         for module in self.after:
             vectors = _applied(module, vectors)
         return vectors

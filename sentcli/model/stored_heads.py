@@ -27,7 +27,9 @@ def has_batch_norm(folder: Path) -> bool:
     stored = folder / HEAD_FOLDER / "model.safetensors"
     if stored.exists():
         return f"{BATCH_NORM}.weight" in names_in(stored)
-    return has_weights(folder) and any(name.endswith(f"mlp.{BATCH_NORM}.weight") for name in tensor_names(folder))
+    if not has_weights(folder):
+        return False
+    return any(name.endswith(f"mlp.{BATCH_NORM}.weight") for name in tensor_names(folder))
 
 
 def head_weights(folder: Path, state: StateDict) -> list[StateDict]:
@@ -69,10 +71,11 @@ def _without_batch_norm(state: StateDict, prefix: str) -> list[StateDict]:
 
     layers = []
     for linear, norm in (("net.0", "net.1"), ("net.3", "net.4")):
-        names = (f"{linear}.weight", f"{norm}.running_mean", f"{norm}.running_var")
-        weight, mean, variance = (state[prefix + name] for name in names)
-        gain = state.get(f"{prefix}{norm}.weight", torch.ones_like(mean))
-        gain = gain / (variance + torch.nn.BatchNorm1d(1).eps).sqrt()
+        weight = state[f"{prefix}{linear}.weight"]
+        mean = state[f"{prefix}{norm}.running_mean"]
+        variance = state[f"{prefix}{norm}.running_var"]
+        deviation = (variance + torch.nn.BatchNorm1d(1).eps).sqrt()
+        gain = state.get(f"{prefix}{norm}.weight", torch.ones_like(mean)) / deviation
         shift = state.get(f"{prefix}{norm}.bias", torch.zeros_like(mean))
         layers.append({"weight": weight * gain[:, None], "bias": shift - mean * gain})
     return layers
@@ -82,8 +85,8 @@ def head_is_pooler(folder: Path) -> bool:
     """Tell whether the head of a folder is the checkpoint's pooler, which a plain language model has as well."""
     if (folder / HEAD_FOLDER / "model.safetensors").exists():
         return False
-    trained = (HEAD_KEYS[0], f"mlp.{BATCH_NORM}")
-    return not any(name.endswith(tuple(f"{key}.weight" for key in trained)) for name in tensor_names(folder))
+    trained = (f"{HEAD_KEYS[0]}.weight", f"mlp.{BATCH_NORM}.weight")
+    return not any(name.endswith(trained) for name in tensor_names(folder))
 
 
 LM_HEADS = (
@@ -117,10 +120,12 @@ def lm_head_weights(folder: Path) -> StateDict | None:
         if f"{dense}.weight" not in state:
             continue
         keys = {
-            f"{name}.{kind}": f"{key}.{kind}"
-            for name, key in (("dense", dense), ("norm", norm))
-            for kind in ("weight", "bias")
+            "dense.weight": f"{dense}.weight",
+            "dense.bias": f"{dense}.bias",
+            "norm.weight": f"{norm}.weight",
+            "norm.bias": f"{norm}.bias",
+            "decoder.weight": f"{decoder}.weight",
+            "bias": bias,
         }
-        keys |= {"decoder.weight": f"{decoder}.weight", "bias": bias}
         return {name: state[key] for name, key in keys.items() if key in state}
     return None

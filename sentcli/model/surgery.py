@@ -57,8 +57,9 @@ def upper_layers(backbone: Any, count: int) -> Any:
     part.embeddings = PassThrough()
     if hasattr(part, "embeddings_project"):
         part.embeddings_project = nn.Identity()
-    if hasattr(part.get_submodule("encoder") if hasattr(part, "encoder") else part, "embedding_hidden_mapping_in"):
-        part.encoder.embedding_hidden_mapping_in = nn.Identity()
+    encoder: Any = getattr(part, "encoder", None)
+    if hasattr(encoder, "embedding_hidden_mapping_in"):  # ALBERT's
+        encoder.embedding_hidden_mapping_in = nn.Identity()
     return part
 
 
@@ -82,7 +83,8 @@ class PassThrough(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return the first floating-point tensor among the arguments, ``[B, T, d]``."""
-        return next(v for v in (*args, *kwargs.values()) if isinstance(v, Tensor) and v.is_floating_point())
+        tensors = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        return next(tensor for tensor in tensors if tensor.is_floating_point())
 
 
 def reset(module: nn.Module, std: float) -> None:
@@ -140,19 +142,25 @@ class FirstTokenForward:
 
         Of a flat batch ``[1, tokens, d]`` it is ``[1, B, d]``.
         """
-        layer, self_attn = self.layer, self.layer.attention.self
+        layer = self.layer
+        self_attn = self.layer.attention.self
         if not _narrow.get():
             return type(layer).forward(layer, hidden, attention_mask, *args, **kwargs)
         layout = flat_attention.current()
         first = hidden[:, :1] if layout is None else hidden[:, layout.offsets[:-1].long()]
-        query, key, value = (
-            project(states).unflatten(-1, (-1, self_attn.attention_head_size)).transpose(1, 2)
-            for project, states in ((self_attn.query, first), (self_attn.key, hidden), (self_attn.value, hidden))
-        )
-        mask = attention_mask if attention_mask is None or attention_mask.shape[2] == 1 else attention_mask[:, :, :1]
+        query = _in_heads(self_attn.query(first), self_attn)
+        key = _in_heads(self_attn.key(hidden), self_attn)
+        value = _in_heads(self_attn.value(hidden), self_attn)
+        if attention_mask is not None and attention_mask.shape[2] != 1:
+            attention_mask = attention_mask[:, :, :1]
         dropout = self_attn.dropout.p if self_attn.training else 0.0
-        context, _ = attention(self_attn, query, key, value, mask, scaling=self_attn.scaling, dropout=dropout)
+        context, _ = attention(self_attn, query, key, value, attention_mask, scaling=self_attn.scaling, dropout=dropout)
         return layer.feed_forward_chunk(layer.attention.output(context.flatten(2), first))
+
+
+def _in_heads(states: Any, self_attn: Any) -> Any:
+    """Return states ``[B, T, d]`` divided into the heads of an attention layer ``[B, heads, T, d / heads]``."""
+    return states.unflatten(-1, (-1, self_attn.attention_head_size)).transpose(1, 2)
 
 
 def allow_first_token_only(backbone: Any) -> bool:
@@ -161,28 +169,32 @@ def allow_first_token_only(backbone: Any) -> bool:
         last = layer_list(backbone)[1][-1]
     except InputError:
         return False
-    self_attn = getattr(getattr(last, "attention", None), "self", None)
-    parts = all(
-        hasattr(self_attn, name) for name in ("query", "key", "value", "attention_head_size", "scaling", "dropout")
-    )
-    plain = getattr(self_attn, "position_embedding_type", "absolute") == "absolute" and not getattr(
-        last, "is_decoder", False
-    )
-    kind = getattr(backbone.config, "_attn_implementation", "") in ("sdpa", "sentcli")
-    if not (parts and plain and kind and hasattr(last, "feed_forward_chunk") and hasattr(last.attention, "output")):
+    layer_attention = getattr(last, "attention", None)
+    self_attn = getattr(layer_attention, "self", None)
+    parts = ("query", "key", "value", "attention_head_size", "scaling", "dropout")
+    if not all(hasattr(self_attn, name) for name in parts):
+        return False
+    if not hasattr(last, "feed_forward_chunk") or not hasattr(layer_attention, "output"):
+        return False
+    if getattr(self_attn, "position_embedding_type", "absolute") != "absolute" or getattr(last, "is_decoder", False):
+        return False
+    if getattr(backbone.config, "_attn_implementation", "") not in ("sdpa", "sentcli"):
         return False
     last.forward = FirstTokenForward(last)
     return True
 
 
 def remove(backbone: Any) -> None:
-    """Undo `install`."""
+    """Undo `allow_first_token_only`."""
     del layer_list(backbone)[1][-1].forward
 
 
 @contextmanager
 def first_token_only() -> Iterator[None]:
-    """Compute only position 0 of the last layer in the forward pass inside the block, if `install` succeeded."""
+    """Compute only position 0 of the last layer in the forward pass inside the block.
+
+    It has no effect on a backbone for which `allow_first_token_only` has returned False.
+    """
     token = _narrow.set(True)
     try:
         yield

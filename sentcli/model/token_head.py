@@ -32,23 +32,24 @@ class TokenHead:
     """
 
     def __init__(self, spec: EncoderSpec, outputs: list[str], graph: object) -> None:
-        found = [name for name in (*TOKEN_OUTPUTS, SENTENCES) if name in outputs]
-        if not found:
+        usable = [name for name in (*TOKEN_OUTPUTS, SENTENCES) if name in outputs]
+        if not usable:
             named = ", ".join(outputs)
             raise InputError(
                 f"{graph} gives {named}, and neither token vectors (last_hidden_state) nor sentence vectors"
             )
-        pooled = found[0] == SENTENCES  # which is looked for last
+        self.output = usable[0]
+        self.pooled = self.output == SENTENCES  # which is looked for last
         for module in spec.modules:
             if module.needs_layers:
                 raise InputError(f"{graph} gives the last layer alone, and {module.name} needs others: use the weights")
-        if pooled:
+        if self.pooled:
             _check_pooling(spec, graph)
-        self.output, self.pooled = found[0], pooled
-        stack = build_stack(spec, {})
-        self.stack = stack[count_without_ending(spec.modules) :] if pooled else stack
-        for built in stack:
+        self.stack = build_stack(spec, {})
+        for built in self.stack:
             built.float().eval()
+        if self.pooled:
+            self.stack = self.stack[count_without_ending(spec.modules) :]
 
     def __call__(
         self, output: npt.NDArray[np.float32], mask: npt.NDArray[np.int64], ids: npt.NDArray[np.int64], prompt: int

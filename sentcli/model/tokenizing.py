@@ -36,7 +36,7 @@ BETWEEN_TEXTS = "\0"
 
 def pair_text(first: str, second: str) -> str:
     """Return a pair as the one text that a cross-encoder takes; NUL is dropped, as most tokenizers do."""
-    return BETWEEN_TEXTS.join(text.replace(BETWEEN_TEXTS, "") for text in (first, second))
+    return first.replace(BETWEEN_TEXTS, "") + BETWEEN_TEXTS + second.replace(BETWEEN_TEXTS, "")
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,13 @@ class TextTokenizer:
         most_characters: int | None = None,
         vocabulary: int | None = None,
     ) -> None:
-        self.backend, self.max_length, self.pad_id = backend, max_length, pad_id
-        self.side, self.pairs, self.dropped, self.vocabulary = side, pairs, dropped, vocabulary
+        self.backend = backend
+        self.max_length = max_length
+        self.pad_id = pad_id
+        self.side = side
+        self.pairs = pairs
+        self.dropped = dropped
+        self.vocabulary = vocabulary
         # the tokenizer would take minutes for a line of many megabytes, and cannot be interrupted
         self.most_characters = most_characters or max_length * 1000
         backend.no_padding()
@@ -126,21 +131,23 @@ class TextTokenizer:
         """
         if prompt:
             texts = [prompt + text for text in texts]
-        most = self.most_characters
-        cut = {} if pieces else {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
+        cut: dict[int, int] = {}
+        if not pieces:
+            most = self.most_characters
+            cut = {number: len(text) - most for number, text in enumerate(texts) if len(text) > most}
         if cut:
-            texts = [self._shortened(text, most) for text in texts]
+            texts = [self._shortened(text) for text in texts]
         with _refusals():
             try:
                 encodings = self.backend.encode_batch_fast(self._inputs(texts))
             except TypeError:  # lone surrogates are the only reason for which a str fails
-                encodings = self.backend.encode_batch_fast(self._inputs([without_surrogates(text) for text in texts]))
+                texts = [without_surrogates(text) for text in texts]
+                encodings = self.backend.encode_batch_fast(self._inputs(texts))
         beyond, pieces_of = self._overflows(encodings, cut)
         owners = None
         if pieces and pieces_of:
-            numbers = [[number] * (1 + len(pieces_of.get(number, ()))) for number in range(len(encodings))]
-            owners = np.fromiter(chain.from_iterable(numbers), np.int64)
-            with_pieces = ([encoding, *pieces_of.get(number, ())] for number, encoding in enumerate(encodings))
+            with_pieces = [[encoding, *pieces_of.get(number, ())] for number, encoding in enumerate(encodings)]
+            owners = np.repeat(np.arange(len(encodings)), list(map(len, with_pieces)))
             encodings = list(chain.from_iterable(with_pieces))
         ids = [encoding.ids for encoding in encodings]
         if self.vocabulary is not None or self.dropped is not None:
@@ -163,11 +170,13 @@ class TextTokenizer:
         long = [number for number, encoding in enumerate(encodings) if len(encoding) >= least]
         for number in long:
             overflow = encodings[number].overflowing
-            if overflow:
-                pieces_of[number] = overflow
-            if overflow and self.pairs:
-                beyond[number] = sum(len(ids) for _, ids in _parts(overflow) - _parts([encodings[number]]))
-            elif overflow:
+            if not overflow:
+                continue
+            pieces_of[number] = overflow
+            if self.pairs:
+                lost = _parts(overflow) - _parts([encodings[number]])
+                beyond[number] = sum(len(ids) for _, ids in lost)
+            else:
                 beyond[number] = sum(len(piece) - self.special_tokens for piece in overflow)
         for number, characters in cut.items():
             tokens = len(encodings[number]) + beyond[number]
@@ -189,12 +198,16 @@ class TextTokenizer:
 
     def _inputs(self, texts: Sequence[str]) -> Sequence[Any]:
         """Return texts as the tokenizers library takes them."""
-        return [tuple(text.split(BETWEEN_TEXTS)) for text in texts] if self.pairs else texts
+        if not self.pairs:
+            return texts
+        return [tuple(text.split(BETWEEN_TEXTS)) for text in texts]
 
-    def _shortened(self, text: str, most: int) -> str:
+    def _shortened(self, text: str) -> str:
+        """Return a text, or each text of a pair, cut to the characters that are tokenised at most."""
+        most = self.most_characters
+        part_kept = slice(-most, None) if self.side == "left" else slice(most)
         parts = text.split(BETWEEN_TEXTS) if self.pairs else [text]
-        shortened = (part[-most:] if self.side == "left" else part[:most] for part in parts)
-        return BETWEEN_TEXTS.join(shortened)
+        return BETWEEN_TEXTS.join(part[part_kept] for part in parts)
 
     @property
     def around(self) -> tuple[int, int]:
@@ -211,11 +224,12 @@ class TextTokenizer:
 
 def _parts(pieces: Sequence[Any]) -> set[tuple[int, tuple[int, ...]]]:
     """Return the ids that pieces of a pair have of each text; a part of one text stands beside each of the other."""
-    return {
-        (text, tuple(token for token, of in zip(piece.ids, piece.sequence_ids, strict=True) if of == text))
-        for piece in pieces
-        for text in (0, 1)
-    }
+    parts = set()
+    for piece in pieces:
+        for text in (0, 1):
+            ids = [token for token, of in zip(piece.ids, piece.sequence_ids, strict=True) if of == text]
+            parts.add((text, tuple(ids)))
+    return parts
 
 
 def fit(
@@ -239,7 +253,8 @@ def fit(
     side = spec.truncation_side or (backend.truncation or {}).get("direction", "right").lower()
     dropped = characters = None
     if spec.config.get(static.UNKNOWN_LEFT_OUT):
-        dropped, characters = static.unknown_token(backend), static.most_characters(backend, limit)
+        dropped = static.unknown_token(backend)
+        characters = static.most_characters(backend, limit)
     return TextTokenizer(
         backend,
         limit,
@@ -256,13 +271,16 @@ def _lower_case(backend: Any) -> None:
     """Make a tokenizer lower-case a text first, in the way of sentence-transformers, unless it does so already."""
     from tokenizers import normalizers
 
-    own: Any = backend.normalizer
-    chained = isinstance(own, normalizers.Sequence)
-    steps: list[Any] = [*own] if chained else [own]
+    normalizer: Any = backend.normalizer
+    is_chain = isinstance(normalizer, normalizers.Sequence)
+    steps: list[Any] = []
+    if is_chain:
+        steps = list(normalizer)
+    elif normalizer is not None:
+        steps = [normalizer]
     if any(isinstance(step, normalizers.Lowercase) for step in steps):
         return
-    kept = [step for step in steps if step is not None]
-    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *kept])
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *steps])
 
 
 def _vocabulary(backend: Any, spec: EncoderSpec) -> int | None:
@@ -271,7 +289,8 @@ def _vocabulary(backend: Any, spec: EncoderSpec) -> int | None:
     Raises:
         InputError: if it lacks others, too, so that tokenizer and weights do not belong together.
     """
-    words, largest = spec.config.get("vocab_size"), max(backend.get_vocab().values(), default=0)
+    words = spec.config.get("vocab_size")
+    largest = max(backend.get_vocab().values(), default=0)
     weighted = min((len(module.vocab) for module in spec.modules if isinstance(module, WordWeightsSpec)), default=None)
     if weighted is not None and largest >= weighted:
         raise InputError(f"{spec.folder}: its WordWeights name {weighted} tokens, fewer than its tokenizer has")
@@ -288,12 +307,15 @@ def _vocabulary(backend: Any, spec: EncoderSpec) -> int | None:
 def _limit(backend: Any, spec: EncoderSpec, pad_id: int | None, max_length: int | None, stated: int | None) -> int:
     """Return the maximum length that applies; the arguments are those of `fit`."""
     positions = position_limit(spec, pad_id)
-    own = spec.max_length or spec.tokenizer_length or stated or positions or NO_LIMIT
-    limit = own if max_length is None else max_length
-    if positions is not None and limit > positions and (has_stored_positions(spec) or not spec.max_length):
-        if max_length is not None and has_stored_positions(spec):
+    if max_length is None:
+        limit = spec.max_length or spec.tokenizer_length or stated
+        limit = limit or positions or NO_LIMIT
+        if positions is not None and (has_stored_positions(spec) or not spec.max_length):
+            limit = min(limit, positions)
+    else:
+        limit = max_length
+        if positions is not None and limit > positions and has_stored_positions(spec):
             raise InputError(f"--max-length {max_length} is more than the {positions} positions of this model")
-        limit = positions if max_length is None else limit
     # a pair has two texts; the tokens of a template count as special
     least = max(MIN_LENGTH, backend.num_special_tokens_to_add(spec.scores_pairs) + 1 + spec.scores_pairs)
     if limit < least:
@@ -326,7 +348,7 @@ def has_stored_positions(spec: EncoderSpec) -> bool:
 
 
 SLOT, MASK = "[X]", "[MASK]"
-"""Stand for the text and for the model's mask token in a template."""
+"""The marks in a template that stand for the text and for the model's mask token."""
 
 
 def check_template(template: str) -> None:
@@ -349,9 +371,11 @@ def put_into_template(backend: Any, before: Sequence[int], after: Sequence[int])
     """
     from tokenizers.processors import TemplateProcessing
 
-    around = {"BEFORE": before, "AFTER": after}
-    tokens: Any = [{"id": k, "ids": list(v), "tokens": [backend.id_to_token(i) for i in v]} for k, v in around.items()]
-    backend.post_processor = TemplateProcessing(single="BEFORE $A AFTER", special_tokens=tokens)
+    def special(name: str, ids: Sequence[int]) -> Any:
+        return {"id": name, "ids": list(ids), "tokens": [backend.id_to_token(token) for token in ids]}
+
+    special_tokens = [special("BEFORE", before), special("AFTER", after)]
+    backend.post_processor = TemplateProcessing(single="BEFORE $A AFTER", special_tokens=special_tokens)
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -389,11 +413,13 @@ def pad(tokens: Tokens, rows: Sequence[int] | npt.NDArray[np.intp], pad_id: int)
     """Stack some rows into ``input_ids`` and ``attention_mask`` ``[len(rows), longest]``, padded on the right."""
     ids = [tokens.ids[row] for row in rows]
     lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    is_token = np.arange(max(int(lengths.max()), 1)) < lengths[:, None]
+    longest = max(int(lengths.max()), 1)
+    is_token = np.arange(longest) < lengths[:, None]
+    total = int(lengths.sum())
 
     def padded(values: Iterable[list[int]], padding: int) -> npt.NDArray[np.int64]:
         array = np.full(is_token.shape, padding, np.int64)
-        array[is_token] = np.fromiter(chain.from_iterable(values), np.int64, int(lengths.sum()))
+        array[is_token] = np.fromiter(chain.from_iterable(values), np.int64, total)
         return array
 
     batch = {"input_ids": padded(ids, pad_id), "attention_mask": is_token.astype(np.int64)}

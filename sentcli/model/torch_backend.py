@@ -62,7 +62,9 @@ class TorchBackend(Backend):
     name = "torch"
 
     def __init__(self, device: torch.device, precision: str) -> None:
-        self.torch_device, self.device, self.precision = device, str(device), precision
+        self.torch_device = device
+        self.device = str(device)
+        self.precision = precision
         self.process = os.getpid()
         # 1,024 tokens keep the activations of a small encoder in a CPU's cache; a GPU needs large batches
         self.default_batch_tokens = 1024 if device.type == "cpu" else GPU_BATCH_TOKENS[precision]
@@ -83,7 +85,8 @@ class TorchBackend(Backend):
                 raise
             device = torch.device("cpu")
             notice(f"running on the CPU: {error}")
-        if options.device == "auto" and device.type == "cpu" and accelerator_in_sight() and sys.platform == "linux":
+        fell_to_cpu = options.device == "auto" and device.type == "cpu"
+        if fell_to_cpu and accelerator_in_sight() and sys.platform == "linux":
             notice(f"running on the CPU, although there is a GPU: {why_no_cuda()}")
         # auto gives the same vectors on every machine, so half precision has to be chosen
         precision = "fp32" if options.precision == "auto" else options.precision
@@ -269,13 +272,14 @@ def tokenizer_in_template(hf_tokenizer: Any, template: str) -> Any:
     backend = Tokenizer.from_str(hf_tokenizer.backend_tokenizer.to_str())
     backend.no_padding()
     backend.no_truncation()
-    parts = template.replace(MASK, hf_tokenizer.mask_token).split(SLOT)
-    before, after = (backend.encode(part, add_special_tokens=False).ids for part in parts)
-    opening, closing = (
-        [token for token in (number,) if token is not None]
-        for number in (hf_tokenizer.cls_token_id, hf_tokenizer.sep_token_id)
-    )
-    put_into_template(backend, [*opening, *before], [*after, *closing])
+    text_before, text_after = template.replace(MASK, hf_tokenizer.mask_token).split(SLOT)
+    before = backend.encode(text_before, add_special_tokens=False).ids
+    after = backend.encode(text_after, add_special_tokens=False).ids
+    if hf_tokenizer.cls_token_id is not None:
+        before = [hf_tokenizer.cls_token_id, *before]
+    if hf_tokenizer.sep_token_id is not None:
+        after = [*after, hf_tokenizer.sep_token_id]
+    put_into_template(backend, before, after)
     named = {name: getattr(hf_tokenizer, name) for name in ("model_max_length", "model_input_names")}
     general: Any = PreTrainedTokenizerFast
     return general(tokenizer_object=backend, **hf_tokenizer.special_tokens_map, **named)

@@ -76,9 +76,10 @@ class TorchEncoder(nn.Module):
         """Whether the sentence vector depends only on position 0 of the last layer."""
         kind = getattr(backbone.config, "model_type", "")
         padding: Any = getattr(getattr(backbone, "embeddings", None), "padding_idx", None)
-        counts_after_padding = kind in POSITIONS_AFTER_PADDING and padding is not None
-        self.first_position = int(padding) + 1 if counts_after_padding else 0
+        self.first_position = 0
         """The position of the first token of a text."""
+        if kind in POSITIONS_AFTER_PADDING and padding is not None:
+            self.first_position = int(padding) + 1
         self.has_types = any(name.endswith("token_type_embeddings") for name, _ in backbone.named_modules())
         """Whether tokens have a type, as in BERT."""
 
@@ -193,9 +194,9 @@ class TorchEncoder(nn.Module):
 
         What transformers keeps in float32 stays so, too; see `kept_exact`.
         """
-        kept = kept_exact(self.backbone, dtype)
+        exact_tensors = kept_exact(self.backbone, dtype)
         self.backbone.to(device, dtype)
-        for part, name, exact in kept:
+        for part, name, exact in exact_tensors:
             if name in part._buffers:
                 part._buffers[name] = exact.to(device)
             else:
@@ -211,12 +212,15 @@ def kept_exact(backbone: nn.Module, dtype: torch.dtype) -> list[tuple[nn.Module,
     precision it would be off by radians at the end of a long text; and the weights of the layers that an architecture
     names, such as those of T5 that overflow in fp16.
     """
-    layers = {*(getattr(backbone, "_keep_in_fp32_modules_strict", None) or ())}
+    layers = set(getattr(backbone, "_keep_in_fp32_modules_strict", None) or ())
     if dtype == torch.float16:
-        layers |= {*(getattr(backbone, "_keep_in_fp32_modules", None) or ())}
-    kept = []
+        layers.update(getattr(backbone, "_keep_in_fp32_modules", None) or ())
+    exact = []
     for path, part in backbone.named_modules():
-        is_exact = bool(layers.intersection(path.split(".")))
-        kept += [(part, name, weight.data) for name, weight in part.named_parameters(recurse=False) if is_exact]
-        kept += [(part, name, b) for name, b in part.named_buffers(recurse=False) if is_exact or "inv_freq" in name]
-    return kept
+        is_exact = not layers.isdisjoint(path.split("."))
+        if is_exact:
+            exact += [(part, name, weight.data) for name, weight in part.named_parameters(recurse=False)]
+        for name, values in part.named_buffers(recurse=False):
+            if is_exact or "inv_freq" in name:
+                exact.append((part, name, values))
+    return exact

@@ -58,7 +58,7 @@ Size = Annotated[int, Strict(), Ge(1), Le(65_536)]
 OWN = "sentcli."
 """The prefix of the names of modules that sentence-transformers does not have."""
 TOKENS, SENTENCE = "token_embeddings", "sentence_embedding"
-"""What sentence-transformers calls the vectors that a module takes."""
+"""Sentence-transformers' names for token vectors and sentence vectors, of which a module takes one."""
 
 
 def place_of(config: dict[str, Any], folder: Path) -> str:
@@ -99,7 +99,8 @@ class ModuleSpec:
     def __init_subclass__(cls, name: str = "", *, in_sentence_transformers: bool = False) -> None:
         """Register a module under its name."""
         super().__init_subclass__()
-        cls.name, cls.in_sentence_transformers = name or cls.name, in_sentence_transformers
+        cls.name = name or cls.name
+        cls.in_sentence_transformers = in_sentence_transformers
         key = cls.name if in_sentence_transformers else OWN + cls.name
         if name and key in MODULES:
             raise InputError(f"a module is called {name} already: choose another name")
@@ -109,7 +110,8 @@ class ModuleSpec:
     @property
     def type_name(self) -> str:
         """The name of the module in ``modules.json``."""
-        return f"sentence_transformers.models.{self.name}" if self.in_sentence_transformers else OWN + self.name
+        prefix = "sentence_transformers.models." if self.in_sentence_transformers else OWN
+        return prefix + self.name
 
     @property
     def identity(self) -> str:
@@ -163,8 +165,9 @@ class ModuleSpec:
             width: the dimension of the output before it.
             layers: the number of the transformer's layers.
         """
-        fits = self.input_width in (None, width)
-        return "" if fits else f"takes vectors of {self.input_width} dimensions, and gets {width}"
+        if self.input_width in (None, width):
+            return ""
+        return f"takes vectors of {self.input_width} dimensions, and gets {width}"
 
     def parts(self, width: int, layers: int) -> dict[str, Any]:
         """Return new torch modules and parameters by name.
@@ -209,7 +212,10 @@ class ModuleSpec:
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> ModuleSpec:
         """Return the module that a configuration file describes."""
-        settings = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
+        settings = dict(config)
+        for key, value in config.items():
+            if isinstance(value, list):
+                settings[key] = tuple(value)
         return cls(**settings, folder=folder)
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
@@ -223,10 +229,12 @@ class ModuleSpec:
             transformer: the folder of the transformer.
             state: the weights in that folder.
         """
-        return load_state_dict(self.folder) if self.folder is not None and has_weights(self.folder) else None
+        if self.folder is None or not has_weights(self.folder):
+            return None
+        return load_state_dict(self.folder)
 
     def write(self, folder: Path, width: int, parts: Any) -> None:
         """Write configuration and weights into a folder."""
         write_json(folder / self.config_file, self.to_config(width, parts))
-        if any(True for _ in parts.parameters()):
+        if next(parts.parameters(), None) is not None:
             save_weights(parts, folder / "model.safetensors")

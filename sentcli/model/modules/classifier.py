@@ -73,11 +73,13 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the layers in fp32, because they are small."""
-        for part, operator in (("dense", "Tanh"), ("output", OPERATORS[self.activation.rpartition(".")[2]])):
+        activation = OPERATORS[self.activation.rpartition(".")[2]]
+        for part, operator in (("dense", "Tanh"), ("output", activation)):
             layer = getattr(parts, part)
             value = graph.op("MatMul", value, graph.weight(f"{name}.{part}.weight", layer.weight.T))
             value = graph.op("Add", value, graph.weight(f"{name}.{part}.bias", layer.bias))
-            value = value if operator is None else graph.op(operator, value)
+            if operator is not None:
+                value = graph.op(operator, value)
         return value
 
     def transformers_names(self, prefix: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
     out_channels: Size
     kernel_sizes: Annotated[tuple[Annotated[Size, AfterValidator(_odd)], ...], MinLen(1)]
     strides: tuple[Annotated[int, Strict(), Ge(1), Le(1)], ...]
-    """As many as kernels; with others there would be fewer vectors than tokens."""
+    """The stride of each kernel, which is 1: with a larger one there would be fewer vectors than tokens."""
 
     config_file = "cnn_config.json"
 
@@ -49,12 +49,11 @@ class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
         """Make the convolutions."""
         from torch import nn
 
-        sizes = zip(self.kernel_sizes, self.strides, strict=True)
-        convolutions = [
-            nn.Conv1d(self.in_dim, self.out_channels, kernel, stride, padding=(kernel - 1) // 2)
-            for kernel, stride in sizes
-        ]
-        return {"convs": nn.ModuleList(convolutions), "blank_padding": True}
+        convolutions = nn.ModuleList()
+        for kernel, stride in zip(self.kernel_sizes, self.strides, strict=True):
+            padding = (kernel - 1) // 2
+            convolutions.append(nn.Conv1d(self.in_dim, self.out_channels, kernel, stride, padding=padding))
+        return {"convs": convolutions, "blank_padding": True}
 
     def forward(self, features: Features, parts: Any) -> None:
         """Replace `features.tokens`."""
@@ -71,14 +70,16 @@ class CNNSpec(ModuleSpec, name="CNN", in_sentence_transformers=True):
         """Write the convolutions; padding is set to zero, as in `forward`."""
         import onnx_ir as ir
 
-        real = graph.op("Unsqueeze", graph.cast(states.mask, ir.DataType.FLOAT), graph.integers(1))
-        columns = graph.op("Mul", graph.op("Transpose", value, perm=[0, 2, 1]), real)
+        mask = graph.op("Unsqueeze", graph.cast(states.mask, ir.DataType.FLOAT), graph.integers(1))
+        columns = graph.op("Mul", graph.op("Transpose", value, perm=[0, 2, 1]), mask)
         convolved = []
         for i, conv in enumerate(parts.convs):
-            weight, bias = (graph.weight(f"{name}.{i}.{part}", getattr(conv, part)) for part in ("weight", "bias"))
-            pads, strides = [conv.padding[0]] * 2, list(conv.stride)
-            convolved.append(graph.op("Conv", columns, weight, bias, pads=pads, strides=strides))
-        return graph.op("Transpose", graph.op("Concat", *convolved, axis=1), perm=[0, 2, 1])
+            weight = graph.weight(f"{name}.{i}.weight", conv.weight)
+            bias = graph.weight(f"{name}.{i}.bias", conv.bias)
+            pads = [conv.padding[0]] * 2
+            convolved.append(graph.op("Conv", columns, weight, bias, pads=pads, strides=list(conv.stride)))
+        joined = graph.op("Concat", *convolved, axis=1)
+        return graph.op("Transpose", joined, perm=[0, 2, 1])
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> CNNSpec:

@@ -70,48 +70,56 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         """Replace `features.sentence` ``[B, out_features]`` or `features.tokens` ``[B, T, out_features]``."""
         place = "tokens" if self.on_tokens else "sentence"
         value = getattr(features, place)
-        made = parts.activation(parts.linear(value))
+        output = parts.activation(parts.linear(value))
         if self.residual:
-            made = made + (parts.residual(value) if hasattr(parts, "residual") else value)
-        setattr(features, place, made)
+            output = output + (parts.residual(value) if hasattr(parts, "residual") else value)
+        setattr(features, place, output)
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the layer in fp32, because it is small."""
-        made = graph.op("MatMul", value, graph.weight(f"{name}.weight", parts.linear.weight.T))
+        output = graph.op("MatMul", value, graph.weight(f"{name}.weight", parts.linear.weight.T))
         if self.bias:
-            made = graph.op("Add", made, graph.weight(f"{name}.bias", parts.linear.bias))
+            output = graph.op("Add", output, graph.weight(f"{name}.bias", parts.linear.bias))
         operator = OPERATORS[self._activation_name]
         if operator is not None:
-            made = graph.op(operator, made)
+            output = graph.op(operator, output)
         if not self.residual:
-            return made
+            return output
         if hasattr(parts, "residual"):
             value = graph.op("MatMul", value, graph.weight(f"{name}.residual", parts.residual.weight.T))
-        return graph.op("Add", made, value)
+        return graph.op("Add", output, value)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> DenseSpec:
         """Read the settings by the names that sentence-transformers gives them."""
-        activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-        widths = config["in_features"], config["out_features"]
-        on_tokens = place_of(config, folder) == TOKENS
-        residual = bool(config.get("use_residual"))
-        return cls(*widths, config.get("bias", True), activation, on_tokens=on_tokens, residual=residual, folder=folder)
+        return cls(
+            in_features=config["in_features"],
+            out_features=config["out_features"],
+            bias=config.get("bias", True),
+            activation=config.get("activation_function", "torch.nn.modules.activation.Tanh"),
+            on_tokens=place_of(config, folder) == TOKENS,
+            residual=bool(config.get("use_residual")),
+            folder=folder,
+        )
 
     def stored_weights(self, transformer: Path, state: StateDict) -> StateDict | None:
         """Return the weights in the module's folder, or those of the head that was trained with the checkpoint."""
         if not self.from_head:
             return super().stored_weights(transformer, state)
-        shape = (self.out_features, self.in_features)
-        layers = [layer for layer in head_weights(transformer, state) if tuple(layer["weight"].shape) == shape]
-        if not layers:
-            raise InputError(f"{transformer}: its trained head has no layer of {shape[1]} to {shape[0]} dimensions")
-        return {f"linear.{name}": value for name, value in layers[0].items()}
+        for layer in head_weights(transformer, state):
+            if tuple(layer["weight"].shape) == (self.out_features, self.in_features):
+                return {f"linear.{name}": value for name, value in layer.items()}
+        sizes = f"{self.in_features} to {self.out_features} dimensions"
+        raise InputError(f"{transformer}: its trained head has no layer of {sizes}")
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
         """Return the settings under sentence-transformers' names."""
-        settings: dict[str, Any] = {"in_features": self.in_features, "out_features": self.out_features}
-        settings |= {"bias": self.bias, "activation_function": self.activation}
+        settings: dict[str, Any] = {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "bias": self.bias,
+            "activation_function": self.activation,
+        }
         if self.on_tokens:
             settings["module_input_name"] = TOKENS
         if self.residual:

@@ -26,9 +26,10 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
     def misfit(self, width: int, layers: int) -> str:
         """Return why there are no such layers, or as many weights as layers, or an empty string."""
         count = layers + 1 - self.layer_start
-        fits = count >= 1 and (self.weights is None or len(self.weights) == count)
+        if count >= 1 and (self.weights is None or len(self.weights) == count):
+            return ""
         weights = "" if self.weights is None else f" with {len(self.weights)} weights"
-        return "" if fits else f"starts at layer {self.layer_start} of {layers}{weights}"
+        return f"starts at layer {self.layer_start} of {layers}{weights}"
 
     def parts(self, width: int, layers: int) -> dict[str, Any]:
         """Make the weights."""
@@ -53,8 +54,9 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the weighted sum, without layers of weight 0."""
         weights = parts.layer_weights.detach().cpu().float().numpy()
+        shares = (weights / weights.sum()).tolist()
         mixed = None
-        for share, state in zip((weights / weights.sum()).tolist(), states.layers[self.layer_start :], strict=True):
+        for share, state in zip(shares, states.layers[self.layer_start :], strict=True):
             if share:
                 part = graph.op("Mul", state, graph.number(share))
                 mixed = part if mixed is None else graph.op("Add", mixed, part)

@@ -32,7 +32,9 @@ class NormalizeSpec(ModuleSpec, name="Normalize", in_sentence_transformers=True)
     @classmethod
     def read(cls, folder: Path) -> ModuleSpec:
         """Read the settings, which may be missing: older releases have none, and hubs drop the empty folder."""
-        return super().read(folder) if (folder / cls.config_file).exists() else cls()
+        if not (folder / cls.config_file).exists():
+            return cls()
+        return super().read(folder)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> NormalizeSpec:

@@ -66,7 +66,9 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the pooling, for texts that are padded on the right."""
         pooled = [_write_mode(graph, value, states.mask, mode, states.weight_sum) for mode in self.modes]
-        return pooled[0] if len(pooled) == 1 else graph.op("Concat", *pooled, axis=-1)
+        if len(pooled) == 1:
+            return pooled[0]
+        return graph.op("Concat", *pooled, axis=-1)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> PoolingSpec:
@@ -75,13 +77,18 @@ class PoolingSpec(ModuleSpec, name="Pooling", in_sentence_transformers=True):
         if modes is None:
             if not config.keys() & {*LEGACY_POOLING_KEYS.values()}:
                 raise InputError(f"{folder}: its configuration names no pooling mode")
-            chosen = {mode: config.get(key, False) for mode, key in LEGACY_POOLING_KEYS.items()}
-            for mode, value in chosen.items():
+            modes = []
+            for mode, key in LEGACY_POOLING_KEYS.items():
+                value = config.get(key)
                 if not isinstance(value, bool | None):
-                    raise ValueError(f"{LEGACY_POOLING_KEYS[mode]} must be true or false, not {value!r:.60}")
-            modes = [mode for mode, value in chosen.items() if value] or ["mean"]
-        modes = (modes,) if isinstance(modes, str) else tuple(modes)
-        return cls(modes, config.get("include_prompt", True))
+                    raise ValueError(f"{key} must be true or false, not {value!r:.60}")
+                if value:
+                    modes.append(mode)
+            if not modes:
+                modes = ["mean"]
+        if isinstance(modes, str):
+            modes = [modes]
+        return cls(tuple(modes), config.get("include_prompt", True))
 
     def to_config(self, width: int, parts: Any) -> dict[str, Any]:
         """Return the modes in the form that releases from 2 on read, where that form can express them."""
@@ -122,8 +129,12 @@ def pool(tokens: Tensor, mask: Tensor, position_mask: Tensor, mode: str, weight_
     if mode == "weightedmean":
         weights = weights * position_mask.cumsum(dim=1).to(wide.dtype)
     total = torch.einsum("btd,bt->bd", wide, weights)
-    count = (weights.sum(dim=1, keepdim=True) if weight_sum is None else weight_sum.to(wide.dtype)).clamp(min=1e-9)
-    return (total / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)).to(tokens.dtype)
+    if weight_sum is None:
+        weight_sum = weights.sum(dim=1, keepdim=True)
+    count = weight_sum.to(wide.dtype).clamp(min=1e-9)
+    if mode == "mean_sqrt_len_tokens":
+        count = count.sqrt()
+    return (total / count).to(tokens.dtype)
 
 
 def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str, weight_sum: Any) -> Any:
@@ -134,12 +145,14 @@ def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str, weight_sum: Any) 
     if mode == "cls":
         return graph.op("Gather", tokens, graph.integer(0), axis=1)
     if mode == "lasttoken":
-        last = graph.op("Sub", graph.op("ReduceSum", mask, graph.integers(1), keepdims=1), graph.integer(1))
+        length = graph.op("ReduceSum", mask, graph.integers(1), keepdims=1)
+        last = graph.op("Sub", length, graph.integer(1))
         return graph.op("GatherND", tokens, last, batch_dims=1)
     if mode == "max":
-        real = graph.cast(graph.op("Unsqueeze", mask, graph.integers(2)), ir.DataType.BOOL)
+        is_token = graph.cast(graph.op("Unsqueeze", mask, graph.integers(2)), ir.DataType.BOOL)
         lowest = graph.number(float(np.finfo(np.float32).min))
-        return graph.op("ReduceMax", graph.op("Where", real, tokens, lowest), graph.integers(1), keepdims=0)
+        masked = graph.op("Where", is_token, tokens, lowest)
+        return graph.op("ReduceMax", masked, graph.integers(1), keepdims=0)
     weights = graph.cast(mask, ir.DataType.FLOAT)
     if mode == "weightedmean":
         weights = graph.op("Mul", weights, graph.op("CumSum", weights, graph.integer(1)))
@@ -148,4 +161,6 @@ def _write_mode(graph: Any, tokens: Any, mask: Any, mode: str, weight_sum: Any) 
     if weight_sum is None:
         weight_sum = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
     count = graph.op("Max", weight_sum, graph.number(1e-9))
-    return graph.op("Div", total, graph.op("Sqrt", count) if mode == "mean_sqrt_len_tokens" else count)
+    if mode == "mean_sqrt_len_tokens":
+        count = graph.op("Sqrt", count)
+    return graph.op("Div", total, count)

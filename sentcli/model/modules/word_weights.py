@@ -24,21 +24,25 @@ class WordWeightsSpec(ModuleSpec, name="WordWeights", in_sentence_transformers=T
     def of_token(cls, token: str, vocabulary: dict[str, int]) -> WordWeightsSpec:
         """Return the weights with which the mean over the tokens is the vector of one of them."""
         tokens = {number: name for name, number in vocabulary.items()}
-        return cls(tuple(tokens.get(number, "") for number in range(max(tokens) + 1)), {token: 1.0}, 0.0)
+        in_order = tuple(tokens.get(number, "") for number in range(max(tokens) + 1))
+        return cls(in_order, {token: 1.0}, unknown_word_weight=0.0)
 
     @property
     def only_token(self) -> str | None:
         """The only token whose weight is not 0, if there is one."""
         tokens = [token for token, weight in self.word_weights.items() if weight]
-        return tokens[0] if len(tokens) == 1 and not self.unknown_word_weight else None
+        if len(tokens) != 1 or self.unknown_word_weight:
+            return None
+        return tokens[0]
 
     def parts(self, width: int, layers: int) -> dict[str, Any]:
         """Make the table of weights, which is not trained."""
         import torch
 
-        known, other = self.word_weights, self.unknown_word_weight
-        # as sentence-transformers looks them up
-        weights = [known.get(token, known.get(token.lower(), other)) for token in self.vocab]
+        weights = []
+        for token in self.vocab:  # as sentence-transformers looks them up
+            in_lower_case = self.word_weights.get(token.lower(), self.unknown_word_weight)
+            weights.append(self.word_weights.get(token, in_lower_case))
         table = torch.nn.Embedding(len(weights), 1, _weight=torch.tensor(weights).unsqueeze(1))
         return {"emb_layer": table.requires_grad_(False)}
 
@@ -53,8 +57,8 @@ class WordWeightsSpec(ModuleSpec, name="WordWeights", in_sentence_transformers=T
         import numpy as np
         import onnx_ir as ir
 
-        table = parts.emb_layer.weight.detach().cpu().numpy().astype(np.float32)[:, 0]
-        weights = graph.op("Gather", graph.weight(f"{name}.weights", table), graph.inputs["input_ids"])
+        table = parts.emb_layer.weight.detach().cpu().numpy().astype(np.float32)
+        weights = graph.op("Gather", graph.weight(f"{name}.weights", table[:, 0]), graph.inputs["input_ids"])
         weights = graph.op("Mul", weights, graph.cast(states.mask, ir.DataType.FLOAT))
         states.weight_sum = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
         return graph.op("Mul", value, graph.op("Unsqueeze", weights, graph.integers(2)))
