@@ -7,7 +7,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,20 +102,33 @@ def check_rules(arguments: Sequence[Argument], values: Mapping[str, Any]) -> Non
     Raises:
         InputError: which names both.
     """
-    options = {argument.name: argument.option for argument in arguments}
-    given = [argument for argument in arguments if _is_given(argument, values[argument.name])]
-    names = {argument.name for argument in given}
-    for argument in given:
-        needed = [rule.partition("=")[::2] for rule in argument.flag.needs.split()]
-        met = [_holds_rule(name, value, names, values) for name, value in needed]
-        if needed and not any(met):
-            others = " or ".join(f"{options[name]} {value}".rstrip() for name, value in needed)
-            raise InputError(f"{argument.option} goes with {others}")
+    options: dict[str, str] = {}
+    given: dict[str, Argument] = {}
+    for argument in arguments:
+        options[argument.name] = argument.option
+        if _is_given(argument, values[argument.name]):
+            given[argument.name] = argument
+    for argument in given.values():
+        _check_needs(argument, options, given, values)
         for rule in argument.flag.excludes.split():
             value, _, name = rule.rpartition(":")
-            if name in names and value in ("", values[argument.name]):
+            if name in given and value in ("", values[argument.name]):
                 this = f"{argument.option} {value}".rstrip()
                 raise InputError(f"{this} and {options[name]} do not go together")
+
+
+def _check_needs(
+    argument: Argument, options: Mapping[str, str], given: Container[str], values: Mapping[str, Any]
+) -> None:
+    """Refuse an argument that is given without any of those that it needs."""
+    needed = []
+    for rule in argument.flag.needs.split():
+        name, _, value = rule.partition("=")
+        if _holds_rule(name, value, given, values):
+            return
+        needed.append(f"{options[name]} {value}".rstrip())
+    if needed:
+        raise InputError(f"{argument.option} goes with {' or '.join(needed)}")
 
 
 def command_line(name: str, arguments: Sequence[Argument], values: Mapping[str, Any]) -> str | None:
@@ -163,7 +176,7 @@ def _is_given(argument: Argument, value: Any) -> bool:
     return value is not None and value is not False and value != [] and value != argument.default
 
 
-def _holds_rule(name: str, value: str, names: set[str], values: Mapping[str, Any]) -> bool:
+def _holds_rule(name: str, value: str, names: Container[str], values: Mapping[str, Any]) -> bool:
     """Tell whether the argument that a rule needs is given, or has the value that the rule names, also among others."""
     if not value:
         return name in names

@@ -84,10 +84,16 @@ class Verb:
         from sentcli import console
         from sentcli.io.places import public_arguments
 
-        values = public_arguments({a.name: in_utf8(a, values[a.name]) for a in self.arguments})
+        whole = {}
+        choices = []
+        for argument in self.arguments:
+            whole[argument.name] = in_utf8(argument, values[argument.name])
+            if argument.group != COMMON:
+                choices.append(argument)
+        values = public_arguments(whole)
         check_rules(self.arguments, values)
         streams = data_streams(self.arguments, values)
-        line = command_line(self.name, [a for a in self.arguments if a.group != COMMON], values)
+        line = command_line(self.name, choices, values)
         _check_outputs(self._outputs(values), self._paths(values), streams)
         common = CommonOptions(**self._taken(COMMON, values))
         for name, defaults in self.groups.items():
@@ -121,20 +127,25 @@ class Verb:
 
     def _paths(self, values: Mapping[str, Any]) -> list[str | Path]:
         """Return what the other arguments name, unless they hold words."""
-        paths: list[Any] = []
+        paths: list[str | Path] = []
         for argument in self.arguments:
             if argument.group == COMMON or argument.holds_text:
                 continue
             value = values[argument.name]
-            paths += value if isinstance(value, list | tuple) else [value]
-        return [path for path in paths if isinstance(path, str | Path)]
+            items = value if isinstance(value, list | tuple) else [value]
+            paths += (item for item in items if isinstance(item, str | Path))
+        return paths
 
 
 def data_streams(arguments: Iterable[Argument], values: Mapping[str, Any]) -> list[str]:
     """Return the options, with their values, that write data to standard output; tables then go to standard error."""
     common_first = sorted(arguments, key=lambda argument: argument.group != COMMON)
-    streams = [argument.stream(values[argument.name]) for argument in common_first]
-    return [stream for stream in streams if stream is not None]
+    streams = []
+    for argument in common_first:
+        stream = argument.stream(values[argument.name])
+        if stream is not None:
+            streams.append(stream)
+    return streams
 
 
 def _check_outputs(outputs: Sequence[tuple[str, Path]], others: Iterable[str | Path], streams: Sequence[str]) -> None:
@@ -298,8 +309,10 @@ def _argument(name: str, kind: Any, metadata: Sequence[Any], default: Any, helps
 
 def _last(metadata: Sequence[Any], kind: type[T]) -> T | None:
     """Return the last part of an annotation that is of a type."""
-    of_kind = [item for item in metadata if isinstance(item, kind)]
-    return of_kind[-1] if of_kind else None
+    for item in reversed(metadata):
+        if isinstance(item, kind):
+            return item
+    return None
 
 
 def _flat_signature(verb: Verb, function: Callable[..., Any]) -> inspect.Signature:
