@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def _results_of(metrics: RunMetrics, results: Mapping[str, Any]) -> dict[str, An
     so_far: dict[str, Any] = {"steps": 0}
     if metrics.steps:
         so_far["steps"] = metrics.steps[-1]["step"]
-    logged = dict.fromkeys(key for line in metrics.evaluations for key in line)
+    logged = chain.from_iterable(metrics.evaluations)
     dev = next((key for key in logged if key.startswith("dev_")), None)
     if dev is None:
         return so_far

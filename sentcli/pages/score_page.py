@@ -15,6 +15,7 @@ from sentcli.pages import comparisons, protocols, score_tables, systems
 from sentcli.pages.leaders import equal_because, leaders
 from sentcli.pages.names import ShortNames, short_names
 from sentcli.pages.page import PLAIN, Page, Section, Style
+from sentcli.pages.score_figure import score_figure
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.pages.systems import Pattern, check_patterns
 from sentcli.pages.write import write_page
@@ -51,7 +52,7 @@ class Choices:
 
 def shown_names(runs: Sequence[ModelScores], choices: Choices) -> ShortNames:
     """Return what a page shows of the names that have no label of the user's, in all of its sections."""
-    unlabelled = [run.model for run in runs if not any(name.matches(run) for name in choices.names)]
+    unlabelled = [run.model for run in runs if systems.label_of(run, choices.names) is None]
     return short_names([*unlabelled, *choices.more_names])
 
 
@@ -222,7 +223,7 @@ def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) ->
     of_table = f": {table.title}" if named else ""
     figure = None
     if figures:
-        figure = score_tables.score_figure(table, intervals=style.intervals is not False)
+        figure = score_figure(table, intervals=style.intervals is not False)
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
         yield Section(f"Against print{of_table}", table=against, level=3)

@@ -198,7 +198,7 @@ def systems_of(
     """
     rows = {}
     for number, scores in enumerate(_labelled(_merged(runs, names, shown))):
-        label = _label_of(scores, groups)
+        label = label_of(scores, groups)
         if label is None:
             rows[f"model {number}"] = System(scores.label, (scores,))
         else:
@@ -214,7 +214,7 @@ def systems_of(
     return list(rows.values())
 
 
-def _label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
+def label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
     """Return the label of the first pattern that matches a model; None if none does."""
     for pattern in patterns:
         if pattern.matches(scores):
@@ -241,7 +241,7 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mappin
     """Join scores of the same model and choices that are of different tasks."""
     merged: list[ModelScores] = []
     for run in runs:
-        label = _label_of(run, names) or shown.get(run.model, run.model)
+        label = label_of(run, names) or shown.get(run.model, run.model)
         choices, tasks = model_choices(run), {task.task for task in run.tasks}
         for number, scores in enumerate(merged):
             same_model = (scores.model, scores.label) == (run.model, label) and _same(model_choices(scores), choices)
