@@ -19,7 +19,7 @@ from sentcli.evaluation import significance
 from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.retrieval_tasks import SetSearch
 from sentcli.evaluation.variants import HITS, EncodedSet, Encoding, Storage, score
-from sentcli.model.canaries import Canaries
+from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.search.options import SearchOptions
 
 ALLOWED = (0.01, 0.001)
@@ -47,7 +47,7 @@ def encodings(data):
                 values = score(search, encoded, Storage()).values
                 name = f"{backend}, {budget} tokens, {threads} threads"
                 print(f"{name}: nDCG@10 {values.mean():.6f}", flush=True)
-                yield name, values, Canaries.of(encoder.loaded, "")
+                yield name, values, ProbeVectors.of(encoder.loaded, "")
 
 
 def main():

@@ -13,29 +13,29 @@ from common import data_folder
 from scipy.stats import spearmanr
 
 from sentcli import SentenceEncoder
+from sentcli.compression import Compression
 from sentcli.evaluation import sts
-from sentcli.smaller import Smaller
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="minilm")
     encoder = SentenceEncoder.load(parser.parse_args().model)
-    choices = {"float32": Smaller()}
-    choices |= {f"--output-dtype {kind}": Smaller(kind) for kind in ("float16", "int8", "binary")}
+    choices = {"float32": Compression()}
+    choices |= {f"--output-dtype {kind}": Compression(kind) for kind in ("float16", "int8", "binary")}
     for size in (256, 128, 64):
-        choices[f"--truncate-dim {size}"] = Smaller(truncate_dim=size, renormalize=True)
+        choices[f"--truncate-dim {size}"] = Compression(truncate_dim=size, renormalize=True)
     found = {}
     for split in ("dev", "test"):
         (pairs,) = sts.load_tasks(data_folder() / "senteval", ["STSBenchmark"], split)["STSBenchmark"]
         sides = [encoder.encode(texts) for texts in (pairs.first, pairs.second)]
-        for name, smaller in choices.items():
-            first, second = (smaller.apply(side) for side in sides)
+        for name, compression in choices.items():
+            first, second = (compression.apply(side) for side in sides)
             found[name, split] = 100 * spearmanr(similarity(first, second), pairs.gold).statistic
     whole = encoder.dimension * 4
     print("| choice | bytes a vector | STS-B dev | change | STS-B test | change |\n|---|---|---|---|---|---|")
-    for name, smaller in choices.items():
-        size = smaller.dimension(encoder.dimension) * np.dtype(smaller.dtype).itemsize
+    for name, compression in choices.items():
+        size = compression.dimension(encoder.dimension) * np.dtype(compression.dtype).itemsize
         cells = [f"{found[name, s]:.2f} | {found[name, s] - found['float32', s]:+.2f}" for s in ("dev", "test")]
         print(f"| {name} | {size} ({size / whole:.1%}) | {' | '.join(cells)} |")
 

@@ -30,7 +30,7 @@ DECIDING = (
     "sentcli/onnx_export/*.py",
     "sentcli/evaluation/*.py",
     "sentcli/search/*.py",
-    "sentcli/smaller.py",
+    "sentcli/compression.py",
     "sentcli/precision.py",
     "sentcli/devices.py",
 )

@@ -4,7 +4,7 @@ Rows are read in blocks. Texts that the shard had before are left out, and the o
 packs and runs them in one or several processes. The results are written in the order of the input. The number of blocks
 in memory is bounded, so memory does not depend on the number of rows.
 
-io/blocks.blocks -> distinct texts of the shard -> engine -> Smaller.apply -> io/writers
+io/blocks.blocks -> distinct texts of the shard -> engine -> Compression.apply -> io/writers
 
 `bulk/encode.py` is that line. A block of rows never crosses a shard. Texts that the shard has had are found by a hash,
 and their vectors are taken from a temporary file, the spool, so memory holds a hash and a number for each distinct text

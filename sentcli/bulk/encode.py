@@ -170,10 +170,10 @@ def encode_files(
     block_rows = BLOCK_ROWS if encoder.backend.device == "cpu" else 65536
     plan = OutputPlan(
         rows=inputs.survey.rows,
-        dimension=settings.smaller.dimension(encoder.dimension),
+        dimension=settings.compression.dimension(encoder.dimension),
         column_types=inputs.survey.column_types,
         settings=_settings_of(encoder, inputs, settings, block_rows, form) if form.keeps_settings else {},
-        dtype=settings.smaller.dtype,
+        dtype=settings.compression.dtype,
     )
     with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
@@ -362,7 +362,7 @@ def _settings_of(
 ) -> dict[str, Any]:
     """Return everything that decides the vectors of a row and their order."""
     facts = {
-        **VectorFacts.of(encoder, settings.prompt, settings.smaller).recorded(),
+        **VectorFacts.of(encoder, settings.prompt, settings.compression).recorded(),
         **encoder.describe(),
         "on_long": settings.on_long,
         "batch_tokens": settings.batch_tokens or encoder.backend.default_batch_tokens,

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.compression import Compression
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
@@ -33,7 +34,6 @@ from sentcli.io.places import is_remote
 from sentcli.machine import usable_cores
 from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError, Vectors
 from sentcli.model.options import LoadOptions
-from sentcli.smaller import Smaller
 
 if TYPE_CHECKING:
     from sentcli.cluster.pool import Pool
@@ -70,7 +70,7 @@ class EncodeSettings:
     prompt: str = ""
     batch_tokens: int | None = None
     on_long: OnLong = "truncate"
-    smaller: Smaller = field(default_factory=Smaller)
+    compression: Compression = field(default_factory=Compression)
     devices: Sequence[str] = ()
     """Several devices have a process each; an empty sequence takes that of the encoder."""
     load: LoadOptions = field(default_factory=LoadOptions)
@@ -391,7 +391,7 @@ def write_blocks(
     """
     counts = Counts()
     for block, vectors, block_counts in encode_blocks(reader, engine, output, settings.on_long):
-        writer.write(block, settings.smaller.apply(vectors), block_counts)
+        writer.write(block, settings.compression.apply(vectors), block_counts)
         counts += block_counts
         progress(EncodeStats(texts=block_counts.duplicates))
     return counts

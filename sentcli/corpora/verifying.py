@@ -14,9 +14,9 @@ from sentcli.io.dataset_check import check_dataset, require_whole
 from sentcli.io.folder import open_folder
 from sentcli.io.output_formats import FILES
 from sentcli.io.places import is_remote
-from sentcli.model.canaries import Canaries
 from sentcli.model.exported import Export, check_files, exports_in
 from sentcli.model.options import LoadOptions
+from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.search.vector_file import open_vectors
 
 ANOTHER_MODEL = ("another pooling or prompt", "another model")
@@ -103,6 +103,6 @@ def kinship_of(
         options: how it is loaded.
         prompt: the name of one of its prompts and the text in front of each row; see `SentenceEncoder.prompt_text`.
     """
-    before = Canaries.read(name, verified.canaries)
+    before = ProbeVectors.read(name, verified.canaries)
     encoder = load_encoder(model, options)
-    return before.compare(Canaries.of(encoder.loaded, encoder.prompt_text(*prompt)))
+    return before.compare(ProbeVectors.of(encoder.loaded, encoder.prompt_text(*prompt)))

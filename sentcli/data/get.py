@@ -18,7 +18,7 @@ from sentcli.data.pins import PINS_FILE, WORK, Fetched, record_files, recorded_f
 from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
-from sentcli.io import stores
+from sentcli.io import object_stores
 from sentcli.io.atomic import NoRoomError, replacing, require_room
 from sentcli.io.places import Address, is_remote
 
@@ -312,7 +312,7 @@ def download(
         try:
             if not is_remote(address):
                 raise SentcliError(f"{address}: no web address")
-            stores.download(Address(address), target, meter=meter, size=pin.size, quiet=True)
+            object_stores.download(Address(address), target, meter=meter, size=pin.size, quiet=True)
             if problem := pin.mismatch(target):
                 meter.advance(-target.stat().st_size)
                 target.unlink()

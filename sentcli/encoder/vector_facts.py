@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from sentcli.compression import Compression, OutputType
 from sentcli.errors import DataError
-from sentcli.model.canaries import Canaries
+from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity, supported_similarity
-from sentcli.smaller import OutputType, Smaller
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -38,7 +38,7 @@ class VectorFacts:
     """The text in front of each text."""
     output_dtype: OutputType = "float32"
     truncate_dim: Annotated[int, Field(ge=1)] | None = None
-    canaries: Canaries | None = None
+    canaries: ProbeVectors | None = None
     """The vectors of a few fixed texts, by which it is told later whether a model is still the same."""
     similarity: str = "cosine"
     """How the model's folder says that its vectors are compared."""
@@ -48,9 +48,9 @@ class VectorFacts:
     """The digest of the model's weights."""
 
     @classmethod
-    def of(cls, encoder: SentenceEncoder, prompt: str, smaller: Smaller | None = None) -> VectorFacts:
+    def of(cls, encoder: SentenceEncoder, prompt: str, compression: Compression | None = None) -> VectorFacts:
         """Return the facts of vectors that an encoder makes of texts with a prompt in front of each."""
-        smaller = smaller or Smaller()
+        compression = compression or Compression()
         spec = encoder.spec
         facts = cls(
             model=encoder.model,
@@ -59,9 +59,9 @@ class VectorFacts:
             normalize=spec.normalizes,
             max_length=spec.max_length,
             prompt=prompt,
-            output_dtype=smaller.output_type,
-            truncate_dim=smaller.truncate_dim,
-            canaries=Canaries.of(encoder.loaded, prompt),
+            output_dtype=compression.output_type,
+            truncate_dim=compression.truncate_dim,
+            canaries=ProbeVectors.of(encoder.loaded, prompt),
             similarity=spec.stated_similarity,
         )
         return replace(facts, **encoder.provenance())
@@ -114,10 +114,10 @@ class VectorFacts:
 
     def made_smaller(self) -> dict[str, Any]:
         """Return how the vectors were made smaller, for protocols; nothing if they were not."""
-        smaller = Smaller(self.output_dtype, self.truncate_dim)
-        if smaller == Smaller():
+        compression = Compression(self.output_dtype, self.truncate_dim)
+        if compression == Compression():
             return {}
-        return smaller.protocol()
+        return compression.protocol()
 
     def differences(self, other: VectorFacts) -> list[str]:
         """Return what keeps vectors of other facts from being put beside these; the name of a model may differ."""

@@ -15,12 +15,12 @@ import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
+from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.score_files import pack, unpack
 from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.stores import digest
 from sentcli.io.forms import Number, read_json_form, write_json
-from sentcli.model.canaries import Canaries
+from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.version import __version__
 
 WORST = 10
@@ -105,13 +105,13 @@ class Baseline:
     choices: dict[str, Any]
     """How the model was used: pooling, prompts, lengths, precision."""
     tasks: dict[str, TaskBaseline]
-    canaries: Canaries | None = None
+    canaries: ProbeVectors | None = None
     """The vectors of a few fixed texts; None in files of earlier versions."""
     sentcli: str = __version__
     format: Literal[1] = 1
 
     @classmethod
-    def of_scores(cls, scores: ModelScores, tasks: Sequence[OwnTask], canaries: Canaries) -> Baseline:
+    def of_scores(cls, scores: ModelScores, tasks: Sequence[OwnTask], canaries: ProbeVectors) -> Baseline:
         """Return the baseline of a model's scores on tasks."""
         baselines = {}
         for task, score in zip(tasks, scores.tasks, strict=True):

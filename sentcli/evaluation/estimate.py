@@ -22,8 +22,8 @@ from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
     from sentcli.bulk import Inputs
+    from sentcli.compression import Compression
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.smaller import Smaller
 
 Prompt = tuple[str | None, str | None]
 SAMPLE = 500
@@ -158,7 +158,12 @@ class Estimates:
 
 
 def estimate_encoding(
-    models: Sequence[str], options: LoadOptions, files: Inputs, shard_rows: int, smaller: Smaller, prompt: Prompt
+    models: Sequence[str],
+    options: LoadOptions,
+    files: Inputs,
+    shard_rows: int,
+    compression: Compression,
+    prompt: Prompt,
 ) -> Estimates:
     """Return what encoding takes with each model, in the precision that is asked for, else in fp32 and int8.
 
@@ -167,7 +172,7 @@ def estimate_encoding(
         options: how they are loaded.
         files: the corpus, which has been checked.
         shard_rows: the rows of a shard, within which equal texts are encoded once.
-        smaller: how vectors are made smaller.
+        compression: how vectors are made smaller.
         prompt: the name of one of the model's prompts, and the text in front of each row; see `prompt_text`.
 
     Raises:
@@ -189,7 +194,7 @@ def estimate_encoding(
         for precision in precisions:
             load = replace(options, precision=precision)
             try:
-                estimates.append(_measure(model, load, sample.texts, corpus.counts, smaller, prompt))
+                estimates.append(_measure(model, load, sample.texts, corpus.counts, compression, prompt))
             except SentcliError as error:
                 if precision != "int8" or options.precision != "auto":
                     raise
@@ -198,7 +203,12 @@ def estimate_encoding(
 
 
 def _measure(
-    model: str, options: LoadOptions, texts: Sequence[str], counts: dict[str, int], smaller: Smaller, prompt: Prompt
+    model: str,
+    options: LoadOptions,
+    texts: Sequence[str],
+    counts: dict[str, int],
+    compression: Compression,
+    prompt: Prompt,
 ) -> Estimate:
     from sentcli.encoder.announce import load_encoder
 
@@ -215,15 +225,15 @@ def _measure(
         encoder.encode_distinct(texts, front)
         passes.append(time.perf_counter() - started)
     speed = len(texts) / min(passes)
-    dimension = smaller.dimension(encoder.dimension)
-    vector_bytes = dimension * np.dtype(smaller.dtype).itemsize
-    index_bytes = {} if smaller.output_type == "binary" else _index_bytes(counts["rows"], dimension)
+    dimension = compression.dimension(encoder.dimension)
+    vector_bytes = dimension * np.dtype(compression.dtype).itemsize
+    index_bytes = {} if compression.output_type == "binary" else _index_bytes(counts["rows"], dimension)
     return Estimate(
         model=model,
         backend=encoder.backend.name,
         device=encoder.backend.device,
         precision=encoder.backend.precision,
-        dimension=smaller.truncate_dim or encoder.dimension,
+        dimension=compression.truncate_dim or encoder.dimension,
         tokens_per_text=float(tokens.lengths.mean()),
         cut_rows=float((tokens.beyond > 0).mean()),
         texts_per_second=speed,

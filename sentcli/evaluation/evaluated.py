@@ -19,19 +19,19 @@ from sentcli.encoder.announce import load_encoder, warn_truncated
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.cache import ScoreCache, VectorCache, digest, library_key, model_key
 from sentcli.evaluation.kept import KeptVectors
 from sentcli.evaluation.score_files import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
-from sentcli.evaluation.stores import ScoreStore, VectorStore, digest, library_key, model_key
 from sentcli.io.forms import read_json
 from sentcli.io.served import Served
 from sentcli.machine import environment
 from sentcli.model import exported
-from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
 from sentcli.model.options import LoadOptions
+from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
 
 Floats = npt.NDArray[Any]
@@ -235,9 +235,9 @@ class EvaluatedModel:
             self.was_loaded = True
         return self._encoder
 
-    def canaries(self) -> Canaries:
+    def canaries(self) -> ProbeVectors:
         """Return the vectors of a few fixed texts, with the model's usual prompt, and the prompts of its roles."""
-        canaries = Canaries.of(self.load().loaded, self.spec.usual_prompt)
+        canaries = ProbeVectors.of(self.load().loaded, self.spec.usual_prompt)
         return replace(canaries, choices={**canaries.choices, **self.spec.role_prompts})
 
     def release(self) -> None:
@@ -291,7 +291,7 @@ class EvaluatedModel:
         usual = self.spec.usual_prompt
         return any(kept.name == file and kept.are_of(self.load(), usual) for kept in self.kept)
 
-    def _vectors(self, encoder: SentenceEncoder) -> VectorStore | None:
+    def _vectors(self, encoder: SentenceEncoder) -> VectorCache | None:
         """Return the cache of the vectors of `encoder`, or None if they are not kept."""
         if self.key is None:
             return None
@@ -299,7 +299,7 @@ class EvaluatedModel:
             key = encoder.fingerprint()
         else:
             key = digest([self.key, {**self.description, **encoder.describe()}])
-        return VectorStore(key, fresh=self.rerun)
+        return VectorCache(key, fresh=self.rerun)
 
     def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
         """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache.
@@ -330,7 +330,7 @@ class EvaluatedModel:
             read_cache: take scores from the cache.
         """
         tasks = [for_model(task, self.spec) for task in tasks]
-        store = None if self.key is None else ScoreStore(self.key)
+        store = None if self.key is None else ScoreCache(self.key)
         scores: dict[str, TaskScore] = {}
         if store is not None and read_cache and not self.rerun:
             scores = self._cached_scores(store, tasks)
@@ -347,7 +347,7 @@ class EvaluatedModel:
                     store.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
             yield scores[task.name]
 
-    def _cached_scores(self, store: ScoreStore, tasks: Sequence[Task]) -> dict[str, TaskScore]:
+    def _cached_scores(self, store: ScoreCache, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
         records: dict[str, dict[str, Any]] = {}
         for task in tasks:
@@ -463,7 +463,7 @@ def score_without_model(
         read_cache: take scores from the cache.
     """
     started = time.perf_counter()
-    store = ScoreStore(library_key())
+    store = ScoreCache(library_key())
     scores: list[TaskScore] = []
     cached: list[str] = []
     for task in tasks:

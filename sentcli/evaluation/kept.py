@@ -13,12 +13,12 @@ from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.readers import ReadOptions
 from sentcli.model.encoding import CHUNK, Encoded
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.stored_vectors import StoredVectors
 from sentcli.search.vector_file import open_stored
 
 SAME = ("equal", "rounding")
-"""The results of `Canaries.compare` for two models that make the same vectors."""
+"""The results of `ProbeVectors.compare` for two models that make the same vectors."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ def _stored(name: str) -> StoredVectors | None:
         return None
 
 
-def _difference(origin: Origin, encoder: SentenceEncoder, prompt: str) -> str | None:
+def _difference(origin: Provenance, encoder: SentenceEncoder, prompt: str) -> str | None:
     """Return in what stored vectors differ from those that an encoder makes of the same texts; None if in nothing."""
     if not origin.known or origin.canaries is None:
         return "it does not say how they were made"

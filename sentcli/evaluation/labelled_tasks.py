@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.evaluation import significance, transfer
+from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING, similarities
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import ModelSpec, Similarity

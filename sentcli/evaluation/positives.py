@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
+from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_tasks import TableTask, role_counts
 from sentcli.evaluation.score_kinds import IN_DOMAIN, PAIRS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.significance import require_finite
-from sentcli.evaluation.stores import digest
 from sentcli.evaluation.sts import ROUNDING
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import Similarity

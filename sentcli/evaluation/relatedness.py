@@ -20,11 +20,11 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
+from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
-from sentcli.evaluation.stores import digest
 from sentcli.evaluation.transfer import pair_features
 
 Floats = npt.NDArray[np.float32]

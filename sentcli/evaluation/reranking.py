@@ -16,8 +16,8 @@ from sentcli import console
 from sentcli.encoder import loading
 from sentcli.encoder.reranker import Reranker, read_reranker
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.evaluation.cache import VectorCache, digest, model_key
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
-from sentcli.evaluation.stores import VectorStore, digest, model_key
 from sentcli.machine import usable_cores
 from sentcli.model import exported
 from sentcli.model.options import LoadOptions
@@ -71,7 +71,7 @@ class EvaluatedReranker:
         encoder = self.model.encoder  # before there is a bar
         texts = [pair_text(*pair) for pair in pairs]
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        store = VectorStore(digest([self.key, encoder.describe()]), fresh=self.rerun)
+        store = VectorCache(digest([self.key, encoder.describe()]), fresh=self.rerun)
         with console.encoding("reranking", len(rows)) as progress:
             vectors = store.encode(encoder, list(rows), progress).vectors
         return np.asarray(vectors[[rows[text] for text in texts], 0])

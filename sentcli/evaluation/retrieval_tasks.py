@@ -16,13 +16,13 @@ from sentcli import console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
+from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
-from sentcli.evaluation.stores import digest
 from sentcli.io.atomic import check_output
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.model.spec import ModelSpec

@@ -21,6 +21,7 @@ from annotated_types import Ge
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool
 
 from sentcli import console
+from sentcli.compression import Compression, OutputType
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import costs, significance
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -35,10 +36,9 @@ from sentcli.search import ann, searcher
 from sentcli.search.exact import Blocks, Vectors
 from sentcli.search.faiss_border import require_faiss
 from sentcli.search.options import SearchOptions
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.rows import BLOCK_DOCUMENTS
-from sentcli.search.searcher import Searcher, SmallerSearch
-from sentcli.smaller import OutputType, Smaller
+from sentcli.search.searcher import CompressedSearch, Searcher
 
 HITS = 10
 """Hits of each query that a way of searching finds, as of ``retrieve``; more would let rescoring compare more rows."""
@@ -117,15 +117,15 @@ class Encoding:
 class Storage:
     """How vectors are kept and searched."""
 
-    smaller: Smaller = field(default_factory=Smaller)
+    compression: Compression = field(default_factory=Compression)
     rescored: bool = False
     """Whether the best hits are compared by whole vectors in float16."""
     index: str = ann.FLAT
 
     def name(self, dimension: int) -> str:
         """Return the way in words, of a model with so many dimensions."""
-        kind = "bits" if self.smaller.output_type == "binary" else self.smaller.output_type
-        parts = [f"{kind} x {self.smaller.truncate_dim or dimension}"]
+        kind = "bits" if self.compression.output_type == "binary" else self.compression.output_type
+        parts = [f"{kind} x {self.compression.truncate_dim or dimension}"]
         if self.rescored:
             parts.append("rescored")
         if self.index != ann.FLAT:
@@ -148,23 +148,23 @@ class EncodedSet:
     texts_per_second: float
     """The speed of encoding documents, on a sample without the cache."""
 
-    def searched(self, storage: Storage) -> tuple[Searcher | SmallerSearch, int, float]:
+    def searched(self, storage: Storage) -> tuple[Searcher | CompressedSearch, int, float]:
         """Return the search by vectors that are kept in some way, the bytes of a row, and the seconds of an index."""
-        smaller = replace(storage.smaller, renormalize=self.normalized)
-        vectors = smaller.apply(self.documents)
-        origin = Origin(output_dtype=smaller.output_type, truncate_dim=smaller.truncate_dim)
+        compression = replace(storage.compression, renormalize=self.normalized)
+        vectors = compression.apply(self.documents)
+        origin = Provenance(output_dtype=compression.output_type, truncate_dim=compression.truncate_dim)
         started = time.perf_counter()
         search = searcher.build(storage.index, Blocks([vectors], signs=origin.signs(vectors.shape[1])))
         seconds = time.perf_counter() - started if search.parts else 0.0
         row_bytes = vectors.itemsize * vectors.shape[1] + sum(part.row_bytes for part in search.parts)
-        if storage.smaller == Smaller():
+        if storage.compression == Compression():
             return search, row_bytes, seconds
         fit_queries = partial(origin.fitted, normalized=self.normalized)
         if not storage.rescored:
-            return SmallerSearch(search, fit_queries, None), row_bytes, seconds
+            return CompressedSearch(search, fit_queries, None), row_bytes, seconds
         whole = self.documents.astype(np.float16)
         row_bytes += whole.itemsize * whole.shape[1]
-        return SmallerSearch(search, fit_queries, Blocks([whole])), row_bytes, seconds
+        return CompressedSearch(search, fit_queries, Blocks([whole])), row_bytes, seconds
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def storages(grid: VariantGrid, documents: int, dimension: int) -> list[Storage]
             continue
         for each in grid.types:
             output_type: Any = each.removesuffix(" rescored")
-            ways.append(Storage(Smaller(output_type, truncated), rescored=each.endswith(" rescored")))
+            ways.append(Storage(Compression(output_type, truncated), rescored=each.endswith(" rescored")))
     ways += [Storage(index=kind) for kind in indexes]
     return list(dict.fromkeys(ways))
 

@@ -22,12 +22,12 @@ from pydantic import RootModel
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.io import stores
+from sentcli.io import object_stores
 from sentcli.io.atomic import require_room
 from sentcli.io.digests import cache_folder
 from sentcli.io.forms import checked, read_json, write_json
+from sentcli.io.object_stores import RemoteFile
 from sentcli.io.places import STORE_SCHEMES, STORES, Address, Place, scheme_of
-from sentcli.io.stores import RemoteFile
 
 SCRATCH_PREFIX = "sentcli-remote-"
 _scratch: list[tuple[Path, Any]] = []
@@ -97,13 +97,13 @@ def local_file(name: str) -> Place:
         SentcliError: if the host fails, or the disk has no room.
     """
     address = Address(name)
-    state = stores.state(address)
+    state = object_stores.state(address)
     if address.full_url in _local_files:
         copied_state, path = _local_files[address.full_url]
         if copied_state == state and path.exists():
             return Place(address, path)
     path = scratch() / local_name(address)
-    _local_files[address.full_url] = stores.download(address, path), path
+    _local_files[address.full_url] = object_stores.download(address, path), path
     return Place(address, path)
 
 
@@ -131,7 +131,7 @@ class FolderCopy(Place):
         address = address.rstrip("/")
         if scheme_of(address) not in STORES:
             raise InputError(f"{address}: folders are read from object stores ({STORE_SCHEMES}) and from this machine")
-        files = _placeable(address, stores.listing(address))
+        files = _placeable(address, object_stores.listing(address))
         if not files:
             raise InputError(f"no such folder: {address}")
         digest = hashlib.sha256(address.encode()).hexdigest()[:16]
@@ -204,12 +204,12 @@ class FolderCopy(Place):
         new = [name for name in files if name not in same]
         size = sum(files[name].size or 0 for name in new)
         require_room(self.path, size, self.name)
-        if size > stores.ANNOUNCED_BYTES:
+        if size > object_stores.ANNOUNCED_BYTES:
             console.note(f"{self.name}: {size / 1e6:,.0f} MB are copied to {self.path} first")
         try:
             for name in new:
                 self._place(name).parent.mkdir(parents=True, exist_ok=True)
-                stores.download(f"{self.name}/{name}", self._place(name), quiet=True)
+                object_stores.download(f"{self.name}/{name}", self._place(name), quiet=True)
                 same[name] = files[name]
         finally:
             self._note(same)
@@ -228,15 +228,15 @@ class FolderCopy(Place):
         """
         names = self._visible_files(below)
         recorded = self._recorded()
-        files = stores.listing(self.name)
+        files = object_stores.listing(self.name)
         changed = sorted(names - recorded.keys(), key=lambda name: (name.endswith(last), name))
         for name in changed:
-            stores.upload(self.path / name, f"{self.name}/{name}")
+            object_stores.upload(self.path / name, f"{self.name}/{name}")
         folders = {PurePosixPath(name).parent for name in changed}
         for name in files.keys() - names:
             if PurePosixPath(name).parent in folders:
-                stores.delete(f"{self.name}/{name}")
-        files = stores.listing(self.name)
+                object_stores.delete(f"{self.name}/{name}")
+        files = object_stores.listing(self.name)
         self._note({name: file for name, file in files.items() if name in names or name in recorded})
 
     def _visible_files(self, below: str) -> set[str]:

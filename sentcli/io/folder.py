@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.io import copies, stores
+from sentcli.io import copies, object_stores
 from sentcli.io.atomic import check_output, link, succeed, successor
 from sentcli.io.copies import FolderCopy
 from sentcli.io.dataset import (
@@ -123,10 +123,10 @@ class RemoteFolder(Folder):
                 f"{address}: a directory of vectors lies on a disk or in an object store ({STORE_SCHEMES})"
             )
         address = address.rstrip("/")
-        files, path = stores.listing(address), copies.scratch()
+        files, path = object_stores.listing(address), copies.scratch()
         for name in files:
             if is_manifest(name):
-                stores.download(f"{address}/{name}", path / name)
+                object_stores.download(f"{address}/{name}", path / name)
         return cls(address, path, {name: file.size for name, file in files.items()})
 
     @property
@@ -141,12 +141,12 @@ class RemoteFolder(Folder):
 
     def names(self) -> list[str]:
         """Return the names of the files and folders in the directory."""
-        names = (name.partition("/")[0] for name in self.sizes if not name.startswith(stores.PROBE))
+        names = (name.partition("/")[0] for name in self.sizes if not name.startswith(object_stores.PROBE))
         return list(dict.fromkeys(names))
 
     def check_writable(self, *, overwrite: bool = False) -> None:
         """Refuse a directory that cannot be written, after writing and deleting a small file."""
-        if not stores.check_writable(self.name) and overwrite and self.exists:
+        if not object_stores.check_writable(self.name) and overwrite and self.exists:
             raise InputError(f"--overwrite: there is no right to delete files of {self.name}; choose another -o")
 
     def lock(self, manifest: str) -> Path:
@@ -174,7 +174,7 @@ class RemoteFolder(Folder):
         names = [name for name in shard.files if name in self.sizes]
         try:
             for name in names:
-                stores.download(f"{self.name}/{name}", self.path / name)
+                object_stores.download(f"{self.name}/{name}", self.path / name)
             yield self.path
         finally:
             for name in names:
@@ -184,7 +184,7 @@ class RemoteFolder(Folder):
         """Copy finished files to the store, and delete those of shards here."""
         for name in names:
             path = self.path / name
-            stores.upload(path, f"{self.name}/{name}")
+            object_stores.upload(path, f"{self.name}/{name}")
             self.sizes[name] = path.stat().st_size
         for name in names:
             if not is_manifest(name):
@@ -192,7 +192,7 @@ class RemoteFolder(Folder):
 
     def remove(self, name: str) -> None:
         """Delete a file in the store, and here if it is a manifest."""
-        stores.delete(f"{self.name}/{name}")
+        object_stores.delete(f"{self.name}/{name}")
         self.sizes.pop(name, None)
         (self.path / name).unlink(missing_ok=True)
 
@@ -214,7 +214,7 @@ class RemoteFolder(Folder):
             if is_manifest(name):
                 self.remove(name)
         for name in sorted(new.sizes, key=is_manifest):
-            stores.copy(f"{new.name}/{name}", f"{self.name}/{name}")
+            object_stores.copy(f"{new.name}/{name}", f"{self.name}/{name}")
         for name in list(self.sizes):
             if is_own(name) and name not in new.sizes:
                 self.remove(name)
@@ -246,7 +246,7 @@ def join_folder(name: str, manifest: str) -> Folder:
         SentcliError: if the store fails.
     """
     if is_remote(name):
-        stores.state(f"{name}/{manifest}")
+        object_stores.state(f"{name}/{manifest}")
         return RemoteFolder(name, copies.scratch())
     if not (Path(name) / manifest).exists():
         raise InputError(
@@ -267,9 +267,9 @@ def local_place(name: str | Path) -> Place:
         SentcliError: if a host fails, or a shard that was copied is not the one of the manifest.
     """
     name = str(name)
-    if not is_remote(name) or stores.is_pattern(name):
+    if not is_remote(name) or object_stores.is_pattern(name):
         return Place.of(Path(name))
-    if scheme_of(name) not in STORES or not stores.listing(name):
+    if scheme_of(name) not in STORES or not object_stores.listing(name):
         return copies.local_file(name)
     copy = FolderCopy.open(name)
     if not holds_manifest(path.name for path in copy.path.iterdir()):

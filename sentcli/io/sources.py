@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Literal
 
 from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.io import copies, stores, table_folders
+from sentcli.io import copies, object_stores, table_folders
 from sentcli.io.atomic import SCHEMES, refuse_pointer
 from sentcli.io.digests import file_digest
 from sentcli.io.packed import DAMAGED, PACKED, PACKED_BYTES, open_packed, unpacked_name
@@ -247,7 +247,7 @@ def input_files(names: Iterable[str]) -> list[str]:
     files: list[str] = []
     for name in names:
         if is_remote(name):
-            files += stores.matching(name)
+            files += object_stores.matching(name)
         else:
             files += _matching(name)
     return files

@@ -59,7 +59,7 @@ class Export:
     verification: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     canaries: dict[str, Any] | None = None
-    """The `Canaries` of the export itself."""
+    """The `ProbeVectors` of the export itself."""
     source_config: str = ""
     """The `identity.config_digest` of the model that the export was made from; earlier versions did not keep it."""
     revision: str | None = None

@@ -19,12 +19,12 @@ from sentcli.errors import InputError, SentcliError, required
 from sentcli.io.graph_files import ONNX, OPENVINO
 from sentcli.machine import sums_saturate
 from sentcli.model import encoding
-from sentcli.model.canaries import Canaries
 from sentcli.model.cards import public_name
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import Export, provenance, source_config, source_digests
 from sentcli.model.identity import model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
+from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.runtime_check import Probes
 from sentcli.model.saving import write_tokenizer_json
 from sentcli.model.tokenizing import fit, pad, read_tokenizer
@@ -120,7 +120,7 @@ class Maker:
         if self.model.spec.scores_pairs:  # the fixed texts are no pairs
             return export, verification
         opened = replace(self.opened(), spec=self.model.spec)
-        canaries = Canaries.of(opened, self.model.spec.usual_prompt)
+        canaries = ProbeVectors.of(opened, self.model.spec.usual_prompt)
         return replace(export, canaries=asdict(canaries)), verification
 
     def _build(self, keep: Collection[str] = ()) -> None:

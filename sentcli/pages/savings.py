@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.compression import Compression
 from sentcli.errors import InputError
 from sentcli.evaluation import variants
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
@@ -21,7 +22,6 @@ from sentcli.evaluation.variants import LEAST_TO_CHOOSE, Variant, VariantCompari
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Figure, Section
 from sentcli.pages.parts import Part
-from sentcli.smaller import Smaller
 from sentcli.table import MINUS, Table
 
 if TYPE_CHECKING:
@@ -101,14 +101,14 @@ class Savings(Part):
         elif any(spec.prompts.values()):
             prompt = ["--prompt", spec.role_prompt("document")]
 
-        def encode(output: str, smaller: Smaller) -> str:
-            flags = [*load, *prompt, *_flags(smaller.protocol(), Smaller().protocol())]
+        def encode(output: str, compression: Compression) -> str:
+            flags = [*load, *prompt, *_flags(compression.protocol(), Compression().protocol())]
             corpus = corpus_arguments(self.sets[name].corpus)
             return shlex.join(["sentcli", "encode", *corpus, "-o", output, "-m", model, *flags])
 
-        commands = [encode(folder, storage.smaller)]
+        commands = [encode(folder, storage.compression)]
         if storage.rescored:
-            commands.append(encode(f"{folder}-full", Smaller("float16")))
+            commands.append(encode(f"{folder}-full", Compression("float16")))
             searched = ["--corpus", folder, "--rescore", f"{folder}-full", "--query", "your question"]
             commands.append(shlex.join(["sentcli", "retrieve", "-m", model, *load, *prompts, *searched]))
         if storage.index != "flat":

@@ -22,7 +22,7 @@ from sentcli.search.rows import Document
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.search.origin import Origin
+    from sentcli.search.provenance import Provenance
 
 
 class Corpus(Protocol):
@@ -37,7 +37,7 @@ class Corpus(Protocol):
         """The name for messages."""
 
     @property
-    def origin(self) -> Origin | None:
+    def origin(self) -> Provenance | None:
         """How the vectors were made; None if `prepare` makes them."""
 
     @property

@@ -14,13 +14,13 @@ from sentcli.search.exact import Mask, Neighbours, Vectors
 from sentcli.search.faiss_border import require_faiss
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import Document, Rows, counted, matching, positions_of
-from sentcli.search.searcher import Searcher, SmallerSearch, StreamedSearch
+from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
 from sentcli.search.stored_vectors import StoredVectors
 from sentcli.search.vector_file import open_vectors
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.search.origin import Origin
+    from sentcli.search.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class LocalCorpus:
     """Encodes the rows of a file of texts."""
     mask: Mask | None = None
     """The rows that may be found ``[n]``; None stands for all."""
-    searcher: Searcher | SmallerSearch | StreamedSearch | None = None
+    searcher: Searcher | CompressedSearch | StreamedSearch | None = None
     bm25: BM25 | None = None
 
     @property
-    def origin(self) -> Origin | None:
+    def origin(self) -> Provenance | None:
         """How the vectors were made; None for a file of texts."""
         return None if self.stored is None else self.stored.origin
 
@@ -86,7 +86,7 @@ class LocalCorpus:
         found = (hits.positions >= 0).sum(axis=1)
         lacking = found[found < k]
         if len(lacking):
-            searcher = self.searcher.searcher if isinstance(self.searcher, SmallerSearch) else self.searcher
+            searcher = self.searcher.searcher if isinstance(self.searcher, CompressedSearch) else self.searcher
             index = searcher.protocol() if isinstance(searcher, Searcher) else {}
             facts = " ".join(f"{name} {value}" for name, value in index.items() if name != "factory")
             console.warn(

@@ -39,7 +39,7 @@ from sentcli.search.milvus_rows import (
     value_of,
     with_ids,
 )  # fmt: skip
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
 NEXT, OLD = "_sentcli_next", "_sentcli_old"
@@ -201,9 +201,9 @@ class MilvusCollection:
         return replace(self, record=record)
 
     @cached_property
-    def origin(self) -> Origin:
+    def origin(self) -> Provenance:
         """What the record says about how the vectors were made."""
-        return Origin.named(self.title, self.record.settings)
+        return Provenance.named(self.title, self.record.settings)
 
     def count(self, condition: str = "") -> int:
         """Return the number of rows that meet a condition of `filter_of`."""

@@ -21,7 +21,7 @@ from sentcli.search.milvus import EFFORT, MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
 from sentcli.search.options import CorpusOptions, SearchOptions
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class MilvusCorpus:
         return self.collection.title
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> Provenance:
         """How the vectors were made."""
         return self.collection.origin
 

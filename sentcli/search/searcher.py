@@ -178,7 +178,7 @@ class Searcher:
 
 
 @dataclass(frozen=True)
-class SmallerSearch:
+class CompressedSearch:
     """Finds the nearest rows by vectors that were made smaller, and rescores them by full ones where there are some.
 
     Rescoring is the adaptive retrieval of Kusupati et al., "Matryoshka Representation Learning", NeurIPS 2022.

@@ -15,9 +15,9 @@ from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.exact import Blocks
 from sentcli.search.options import SearchOptions
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Rows
-from sentcli.search.searcher import Searcher, SmallerSearch, StreamedSearch
+from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -31,7 +31,7 @@ class OpenedVectors:
     """Finds the nearest of the vectors as they are kept."""
     query_prompt: str
     document_prompt: str
-    smaller: SmallerSearch | None = None
+    smaller: CompressedSearch | None = None
     """The same for vectors that were made smaller: it fits the queries to them, and rescores."""
     how_smaller: dict[str, Any] = field(default_factory=dict)
     """How they were made smaller, and whether they are rescored, for the protocol."""
@@ -53,7 +53,7 @@ class OpenedVectors:
 class StoredVectors(ABC):
     """One table of vectors: rows, their vectors, and what is known of how these were made."""
 
-    origin: Origin
+    origin: Provenance
 
     @property
     @abstractmethod
@@ -133,7 +133,7 @@ class StoredVectors(ABC):
 
     def _smaller(
         self, searcher: Searcher, encoder: SentenceEncoder, document: str, full: StoredVectors | None
-    ) -> SmallerSearch | None:
+    ) -> CompressedSearch | None:
         """Return a search that fits queries to vectors that were made smaller; None for full vectors."""
         origin = self.origin
         if not origin.made_smaller():
@@ -142,10 +142,10 @@ class StoredVectors(ABC):
             return None
         fit = partial(origin.fitted, normalized=bool(encoder.spec.normalizes))
         if full is None:
-            return SmallerSearch(searcher, fit)
+            return CompressedSearch(searcher, fit)
         origin.check_same_rows(full.origin)
         full.origin.check_encoder(encoder, document if full.origin.known else "", full.blocks.dimension)
         if len(full.blocks) != len(self.rows):
             counts = f"{len(full.blocks):,} rows, {origin.name} has {len(self.rows):,}"
             raise InputError(f"--rescore {full.origin.name} has {counts}")
-        return SmallerSearch(searcher, fit, full.blocks)
+        return CompressedSearch(searcher, fit, full.blocks)

@@ -27,7 +27,7 @@ from sentcli.search.ann import FaissRecipe
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.exact import Blocks
 from sentcli.search.index_files import INDEX, REMEDY, IndexManifest, WordsFacts, read_part
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
 from sentcli.search.stored_vectors import StoredVectors
@@ -43,7 +43,7 @@ class VectorDirectory(StoredVectors):
 
     folder: Path
     manifest: Manifest
-    origin: Origin
+    origin: Provenance
     """What the manifest says about how the vectors were made."""
 
     @classmethod
@@ -56,7 +56,7 @@ class VectorDirectory(StoredVectors):
             to_search: whether its vectors have to be comparable with those of queries.
 
         Raises:
-            InputError: if there is no manifest, the directory is unfinished, or as for `Origin.check_numbers`.
+            InputError: if there is no manifest, the directory is unfinished, or as for `Provenance.check_numbers`.
         """
         name = name or str(folder)
         manifest = read_manifest(Place(name, folder))
@@ -66,7 +66,7 @@ class VectorDirectory(StoredVectors):
         inputs: list[dict[str, Any]] = []
         for group in manifest.groups:
             inputs += group.inputs
-        origin = Origin.named(name, {**manifest.settings, "inputs": inputs})
+        origin = Provenance.named(name, {**manifest.settings, "inputs": inputs})
         origin.check_numbers(to_search=to_search)
         return cls(folder, manifest, origin)
 

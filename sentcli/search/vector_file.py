@@ -27,7 +27,7 @@ from sentcli.io.table_folders import is_table as is_table_folder
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import BLOCK, Blocks
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
 from sentcli.search.searcher import Searcher, build
 from sentcli.search.stored_vectors import StoredVectors
@@ -52,7 +52,7 @@ class VectorFile(StoredVectors):
 
     place: Place
     mapped: Blocks
-    origin: Origin
+    origin: Provenance
     texts: str | None
     """The file of the rows of vectors that stand alone; None looks for it beside them."""
     options: ReadOptions
@@ -93,7 +93,7 @@ class VectorFile(StoredVectors):
         _check_vectors(place, arrays, may_be_empty=column is not None)
         if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
             settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
-        origin = Origin.named(place.name, settings)
+        origin = Provenance.named(place.name, settings)
         if origin.bits and arrays[0].dtype != np.uint8:
             raise DataError(
                 place.name, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite"

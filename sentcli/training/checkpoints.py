@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sentcli.bounds import whole_number
 from sentcli.errors import SentcliError, interruption
-from sentcli.evaluation.stores import digest
+from sentcli.evaluation.cache import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
 from sentcli.io.digests import file_digest
 from sentcli.io.forms import contents, decode, write_json

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
+from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_model
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, sampled
-from sentcli.evaluation.stores import digest
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote

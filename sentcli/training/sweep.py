@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, StrictInt, field_validator
 from sentcli.bounds import check
 from sentcli.encoder.loading import read_model
 from sentcli.errors import DataError, InputError, SentcliError, nearest
-from sentcli.evaluation import stores
+from sentcli.evaluation import cache
 from sentcli.io.atomic import check_output
 from sentcli.io.forms import finite, read_toml
 from sentcli.machine import environment
@@ -303,7 +303,7 @@ def _of_recipe(recipe: Recipe, pooling: str) -> dict[str, str]:
 
 def digest(identity: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a run's identity; see `Prepared.identity`, of which defaults are left out."""
-    return stores.digest(finite(dict(identity)))
+    return cache.digest(finite(dict(identity)))
 
 
 class StartObserver(Protocol):

@@ -16,11 +16,11 @@ from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.in_memory import encoded_in_memory
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
+from sentcli.compression import Compression
 from sentcli.encoder.announce import prompt_of_rows
 from sentcli.errors import InputError
 from sentcli.machine import environment, threads
 from sentcli.model.options import SERVED_HELP, LoadOptions
-from sentcli.smaller import Smaller
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
@@ -116,13 +116,13 @@ def encode(
     load = replace(options, device=names[0]) if names else options
     with bulk.open_encoder(name, load, cluster, most=-(-rows // shard_rows)) as (encoder, pool):
         prompt = prompt_of_rows(encoder, prompt_name, prompt)
-        smaller = Smaller(vectors.output_dtype, vectors.truncate_dim, renormalize=bool(encoder.spec.normalizes))
+        compression = Compression(vectors.output_dtype, vectors.truncate_dim, renormalize=bool(encoder.spec.normalizes))
         settings = bulk.EncodeSettings(
             shard_rows=shard_rows,
             prompt=prompt,
             batch_tokens=batch_tokens,
             on_long=reading.on_long,
-            smaller=smaller,
+            compression=compression,
             devices=names,
             load=encoder.same_choices(options),
             encode=_kept(encoder, options),
@@ -148,7 +148,7 @@ def encode(
         results = summary.to_dict(encoder)
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
         choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
-        choices |= {"devices": names or None, "ray": cluster.ray, **smaller.protocol()}
+        choices |= {"devices": names or None, "ray": cluster.ray, **compression.protocol()}
         protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
         record = Record("encode", name, protocol, results, encoder.environment(), clock.seconds)
     return Result.of(record, overview=_overview(results))
@@ -169,9 +169,9 @@ def estimated(
 
     clock = Clock()
     files, shard_rows = bulk.read_checked(inputs, "vectors", reading, writing)
-    smaller = Smaller(vectors.output_dtype, vectors.truncate_dim)
-    estimates = estimate_encoding(models, options, files, shard_rows, smaller, prompt)
-    protocol = {"estimate": True, "sample": len(estimates.sample.texts), **smaller.protocol()}
+    compression = Compression(vectors.output_dtype, vectors.truncate_dim)
+    estimates = estimate_encoding(models, options, files, shard_rows, compression, prompt)
+    protocol = {"estimate": True, "sample": len(estimates.sample.texts), **compression.protocol()}
     ran_on = environment(estimates.models[0].device, None)
     record = Record("encode", ", ".join(models), protocol, estimates.to_dict(), ran_on, clock.seconds)
     return Result.of(record, estimates.tables())

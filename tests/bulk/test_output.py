@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentcli.smaller import as_int8
+from sentcli.compression import as_int8
 from tests.bulk.outputs import contents, manifest_of, message_of, vectors_of
 
 FORMATS = ["v.npy", "v.parquet", "v.safetensors", "v.jsonl", "v"]

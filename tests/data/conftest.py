@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sentcli.data.registry import Archive, DataSet, File, Pin
-from sentcli.io import stores
+from sentcli.io import object_stores
 
 
 @dataclass
@@ -109,8 +109,8 @@ def network(monkeypatch):
     for name in (*switches, "SENTCLI_DATA_DIR", "SENTCLI_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(stores, "PAUSES", (0.001,) * 3)
-    stores._filesystem.cache_clear()
+    monkeypatch.setattr(object_stores, "PAUSES", (0.001,) * 3)
+    object_stores._filesystem.cache_clear()
 
 
 class Meter:

@@ -12,7 +12,7 @@ import pytest
 
 from sentcli.data.pins import PINS_FILE, WORK
 from sentcli.data.registry import find
-from sentcli.io import stores
+from sentcli.io import object_stores
 from tests.conftest import heed_ctrl_c
 from tests.data.conftest import BEIR, pin, tree, zipped
 
@@ -138,7 +138,7 @@ def test_from_a_file_that_is_there_already(folder, tmp_path, invoke, monkeypatch
 
 
 def test_several_sets_one_of_which_fails(server, folder, invoke, monkeypatch):
-    monkeypatch.setattr(stores, "PAUSES", ())
+    monkeypatch.setattr(object_stores, "PAUSES", ())
     for name in ("wiki1m", "nli"):
         (file,) = find(name).files
         monkeypatch.setitem(file.__dict__, "sources", (server.base + name,))

@@ -7,7 +7,7 @@ import pytest
 from sentcli.data.get import download
 from sentcli.data.registry import Pin
 from sentcli.errors import SentcliError
-from sentcli.io import stores
+from sentcli.io import object_stores
 from sentcli.io.atomic import NoRoomError
 from tests.data.conftest import pin
 
@@ -46,7 +46,7 @@ def test_a_source_that_always_breaks_is_not_asked_for_ever(server, fetch, tmp_pa
     url = server.put("a", CONTENT, drops=[30_000] * 50)
     with pytest.raises(SentcliError):
         fetch(url)
-    assert len(server.asked) == 1 + len(stores.PAUSES)
+    assert len(server.asked) == 1 + len(object_stores.PAUSES)
     assert not list(tmp_path.iterdir()), "half a file was left"
 
 
@@ -75,7 +75,7 @@ def test_if_no_source_is_right_the_error_lists_all(server, fetch, tmp_path):
     assert f"  {first}: sha256 is {pin(OTHER).sha256}, not {pin(CONTENT).sha256}" in lines
     assert any(line.startswith(f"  no such file: {second}") for line in lines)
     assert any("127.0.0.1 answers 500" in line for line in lines)
-    assert len(server.ranges("c")) == 1 + len(stores.PAUSES)
+    assert len(server.ranges("c")) == 1 + len(object_stores.PAUSES)
     assert not (tmp_path / "file").exists(), "wrong bytes were kept"
 
 
@@ -119,8 +119,8 @@ def test_what_is_not_the_file_is_refused(server, fetch, headers, problem):
 
 
 def test_a_silent_source_is_left(server, fetch, monkeypatch):
-    monkeypatch.setattr(stores, "SLOW_SECONDS", 0.2)
-    monkeypatch.setattr(stores, "LEAST_BYTES", 10**6)
+    monkeypatch.setattr(object_stores, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(object_stores, "LEAST_BYTES", 10**6)
     first, second = server.put("a", CONTENT, delay=1), server.put("b", CONTENT)
     assert fetch(first, second).source == second
 

@@ -7,7 +7,7 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.encoder.loading import read_model
-from sentcli.evaluation.stores import model_key
+from sentcli.evaluation.cache import model_key
 from sentcli.model.identity import NOT_IN_DIGEST, encoder_digest
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import sentcli
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation.stores import model_key
+from sentcli.evaluation.cache import model_key
 from sentcli.model.options import LoadOptions
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS

@@ -13,7 +13,7 @@ import sentcli
 from sentcli import SentenceEncoder
 from sentcli.errors import SentcliError
 from sentcli.io.served import Served
-from sentcli.model.canaries import TEXTS
+from sentcli.model.probe_vectors import TEXTS
 from tests.conftest import WORDS
 from tests.evaluation.conftest import write_set
 
@@ -280,7 +280,7 @@ KEPT = ("NaN", "busy", "fewer rows")
     "fault", [pytest.param(fault, marks=[] if fault in KEPT else [pytest.mark.slow]) for fault in FAULTS]
 )
 def test_a_host_that_fails_is_named_and_what_is_done_is_kept(fault, host, local, rows, tmp_path, invoke, monkeypatch):
-    monkeypatch.setattr("sentcli.evaluation.stores.SERVED_AT_A_TIME", 256)
+    monkeypatch.setattr("sentcli.evaluation.cache.SERVED_AT_A_TIME", 256)
     misbehave, parts = FAULTS[fault]
     bad = misbehave(host)
     host.behave = lambda number, request: (host.normal if number <= 30 else bad)(number, request)

@@ -11,7 +11,7 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation import stores
+from sentcli.evaluation import cache
 from sentcli.io.digests import cache_folder, least_recently_used
 
 
@@ -128,21 +128,21 @@ def texts(count, start=0):
 def test_no_more_is_kept_than_allowed(tiny_bert, own_cache):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     for name in ("a", "b"):
-        encode(encoder, texts(8000), store=stores.VectorStore(name * 32, megabytes=2))
+        encode(encoder, texts(8000), store=cache.VectorCache(name * 32, megabytes=2))
         time.sleep(0.02)
     assert [file.name for file in cache_folder("vectors").glob("*.db")] == ["b" * 32 + ".db"], "the older one went"
-    encode(encoder, texts(3000, 8000), store=stores.VectorStore("b" * 32, megabytes=1))
-    found = stores.VectorStore("b" * 32, megabytes=1)
+    encode(encoder, texts(3000, 8000), store=cache.VectorCache("b" * 32, megabytes=1))
+    found = cache.VectorCache("b" * 32, megabytes=1)
     counted = []
     encode(encoder, texts(10, 9000), progress=lambda added: counted.append(added.tokens), store=found)
     assert sum(counted) > 0, "there was no room for these"
-    encode(encoder, texts(10), store=stores.VectorStore("c" * 32, megabytes=0))
+    encode(encoder, texts(10), store=cache.VectorCache("c" * 32, megabytes=0))
     assert not (cache_folder("vectors") / ("c" * 32 + ".db")).exists()
 
 
 def test_vectors_come_back_as_they_were(tiny_bert):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
-    store = stores.VectorStore("k" * 32)
+    store = cache.VectorCache("k" * 32)
     odd = ["", " ", "a\0b", "the cat", "the cat ", "e\u0301", "\u00e9"]
     first = encode(encoder, odd, store=store)
     again = encode(encoder, odd[::-1], store=store)
@@ -155,7 +155,7 @@ def test_a_size_that_is_none_is_refused(monkeypatch, pairs, tiny_bert, invoke):
     failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", pairs, check=2)
     assert "SENTCLI_VECTOR_CACHE_MB=much" in failed.stderr
     with pytest.raises(InputError):
-        stores.size_limit()
+        cache.size_limit()
 
 
 def test_what_goes_first(tmp_path):
@@ -183,12 +183,12 @@ def progress(added):
     seen += added.texts
     if seen > 350:
         os.kill(os.getpid(), signal.SIGKILL)
-stores.VectorStore("k" * 32).encode(encoder, [f"the cat {{n}} sat" for n in range(1000)], progress)
+stores.VectorCache("k" * 32).encode(encoder, [f"the cat {{n}} sat" for n in range(1000)], progress)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)
     assert done.returncode == -9, done.stderr
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     added = []
-    found = encode(encoder, texts(1000), lambda stats: added.append(stats), stores.VectorStore("k" * 32))
+    found = encode(encoder, texts(1000), lambda stats: added.append(stats), cache.VectorCache("k" * 32))
     assert added[0].texts == 300 and added[0].tokens == 0, "three parts were written"
     np.testing.assert_allclose(found, encoder.encode(texts(1000)), atol=1e-6)

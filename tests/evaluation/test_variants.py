@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import pytrec_eval
 
+from sentcli.compression import Compression
 from sentcli.evaluation import variants
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import load_set
-from sentcli.smaller import Smaller
 from tests.evaluation.conftest import write_set
 from tests.evaluation.test_baseline import NOUNS, VERBS
 
@@ -159,7 +159,9 @@ def test_the_interval_of_the_chosen_way_holds_its_loss(allow, queries):
     generator, trials, held = np.random.default_rng(0), 300, 0
     values = np.array(list(REAL.values()))
     ways = [
-        variants.Variant(variants.Encoding(), variants.Storage(Smaller(), name.endswith("d")), name, row, size, 1, 1, 1)
+        variants.Variant(
+            variants.Encoding(), variants.Storage(Compression(), name.endswith("d")), name, row, size, 1, 1, 1
+        )
         for name, row, size in zip(REAL, values, (1536, 768, 384, 48, 816, 256, 800, 128, 784), strict=True)
     ]
     for _ in range(trials):

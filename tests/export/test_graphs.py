@@ -218,7 +218,7 @@ def test_a_traced_graph_equals_torch(model, trace_once, tmp_path, kind):
     assert_same_as_torch(encoder, tmp_path / "out")
 
 
-# Smaller precisions
+# Compression precisions
 
 LIMITS = {"fp16": (0.999, 0.9999), "int8": (0.9, 0.99)}
 

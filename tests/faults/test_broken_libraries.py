@@ -93,11 +93,11 @@ def test_a_broken_import_is_not_blamed_on_the_configuration(place, library, monk
 
 
 def test_a_store_says_it_too(monkeypatch, library):
-    from sentcli.io import stores
+    from sentcli.io import object_stores
 
     library("import nowhere_installed")
-    monkeypatch.setitem(stores.STORE_MODULES, "s3", ("halflib", "s3fs"))
+    monkeypatch.setitem(object_stores.STORE_MODULES, "s3", ("halflib", "s3fs"))
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    stores._filesystem.cache_clear()
+    object_stores._filesystem.cache_clear()
     with pytest.raises(MissingExtraError, match="s3fs, which does not load"):
-        stores._filesystem("s3")
+        object_stores._filesystem("s3")

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from sentcli.io import copies, stores
+from sentcli.io import copies, object_stores
 
 BUCKET = "corpora"
 KEY, SECRET = "AKIASENTCLITESTS", "a-secret-of-forty-signs-that-nobody-sees"
@@ -144,7 +144,7 @@ def store(server, variables, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", None)  # TMPDIR is read anew
     again = "botocore.retries.standard.ExponentialBackoff.delay_amount"
     monkeypatch.setattr(again, lambda self, context: 0.01)  # seconds before a further attempt
-    stores._filesystem.cache_clear()
+    object_stores._filesystem.cache_clear()
     server.fault, server.pause = "", 0.0
     server.client = boto3.client("s3", endpoint_url=server.url)
     server.client.create_bucket(Bucket=BUCKET)
@@ -156,7 +156,7 @@ def store(server, variables, monkeypatch):
             server.delete(item["Key"])
     server.client.delete_bucket(Bucket=BUCKET)
     copies.remove_copies()
-    stores._filesystem.cache_clear()
+    object_stores._filesystem.cache_clear()
 
 
 @dataclass
@@ -217,11 +217,11 @@ def web():
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     told.url = f"http://127.0.0.1:{http.server_port}"
-    stores._filesystem.cache_clear()
+    object_stores._filesystem.cache_clear()
     yield told
     http.shutdown()
     copies.remove_copies()
-    stores._filesystem.cache_clear()
+    object_stores._filesystem.cache_clear()
 
 
 @pytest.fixture

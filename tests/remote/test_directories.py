@@ -157,7 +157,7 @@ def test_an_output_that_cannot_be_written_is_refused_first(store, encode, output
 
 
 def test_a_store_that_fails_in_the_middle_keeps_what_it_has(store, encode, rows, local, monkeypatch):
-    monkeypatch.setattr("sentcli.io.stores.PAUSES", (0.01,))
+    monkeypatch.setattr("sentcli.io.object_stores.PAUSES", (0.01,))
     publish = ShardWriter.publish
 
     def failing(writer):

@@ -9,7 +9,7 @@ import pytest
 
 from sentcli.data.get import download
 from sentcli.errors import SentcliError
-from sentcli.io import copies, stores
+from sentcli.io import copies, object_stores
 from tests.bulk.outputs import message_of
 
 
@@ -50,8 +50,8 @@ class RawHost:
 @pytest.fixture
 def host(monkeypatch):
     pytest.importorskip("aiohttp", reason="fsspec[http] is not installed")
-    monkeypatch.setattr(stores, "PAUSES", ())
-    stores._filesystem.cache_clear()
+    monkeypatch.setattr(object_stores, "PAUSES", ())
+    object_stores._filesystem.cache_clear()
     hosts = []
 
     def start(answer, *pace):
@@ -62,7 +62,7 @@ def host(monkeypatch):
     for each in hosts:
         each.socket.close()
     copies.remove_copies()
-    stores._filesystem.cache_clear()
+    object_stores._filesystem.cache_clear()
 
 
 def http(status, *headers):
@@ -101,7 +101,7 @@ def test_a_data_set_is_not_fetched_from_a_host_that_answers_so(host, tmp_path, n
 
 @pytest.mark.parametrize("slow_head", [False, True])
 def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for(host, encode, tmp_path, monkeypatch, slow_head):
-    monkeypatch.setattr(stores, "SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(object_stores, "SLOW_SECONDS", 1.0)
     answer = http("200 OK", "Content-Length: 500", "Content-Type: text/plain", *["X-More: " + "x" * 50] * 9)
     slow = host(answer + b"x" * 500, 0.2, slow_head)
     start = time.monotonic()

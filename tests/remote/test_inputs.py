@@ -142,7 +142,7 @@ def test_what_others_call_a_store_is_that_store(store, tmp_path):
     ],
 )
 def test_a_store_that_fails_has_one_message_without_secrets(store, encode, tmp_path, fault, code, words, monkeypatch):
-    monkeypatch.setattr("sentcli.io.stores.PAUSES", (0.01,))
+    monkeypatch.setattr("sentcli.io.object_stores.PAUSES", (0.01,))
     store.fault = fault
     failed = encode("s3://corpora/a.txt", "-o", tmp_path / "out", "--debug", check=code)
     assert re.search(words, failed.stderr.splitlines()[-1])
@@ -194,9 +194,9 @@ def test_a_disk_without_room_is_said_before_the_copy(store, encode, tmp_path, mo
 
 @pytest.mark.parametrize(("scheme", "library"), [("gs", "gcsfs"), ("az", "adlfs")])
 def test_a_library_that_is_not_installed_is_named_with_its_extra(encode, tmp_path, scheme, library, monkeypatch):
-    from sentcli.io import stores
+    from sentcli.io import object_stores
 
-    stores._filesystem.cache_clear()
+    object_stores._filesystem.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
     failed = encode(f"{scheme}://bucket/a.txt", "-o", tmp_path / "out", check=1)
     assert re.search(rf"{scheme}:// .*{library}.*'sentcli\[remote\]'", failed.stderr)
@@ -255,14 +255,14 @@ def test_two_addresses_that_differ_only_in_what_is_not_shown_are_refused(web, en
     ],
 )
 def test_a_web_address_that_cannot_be_read_has_one_message(web, encode, tmp_path, monkeypatch, facts, code, words):
-    monkeypatch.setattr("sentcli.io.stores.PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("sentcli.io.object_stores.PAUSES", (0.01, 0.01))
     vars(web).update(facts)
     failed = encode(f"{web.url}/a.txt", "-o", tmp_path / "out", check=code)
     assert re.search(words, failed.stderr)
 
 
 def test_web_faults_that_pass_do_not_change_a_byte(web, monkeypatch):
-    monkeypatch.setattr("sentcli.io.stores.PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr("sentcli.io.object_stores.PAUSES", (0.01, 0.01, 0.01))
     web.statuses, web.drops, web.body = [500], 1, b"a line\n" * 1000
     assert open_source(f"{web.url}/a.txt").path.read_bytes() == web.body
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.io import stores
+from sentcli.io import object_stores
 from sentcli.io.copies import FolderCopy
 from tests.remote.conftest import files
 
@@ -169,9 +169,9 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(monkeypatch):
         def find(self, address, detail):
             return {"corpora/out/../../escaped": {"size": 1}}
 
-    monkeypatch.setattr(stores, "_filesystem", lambda scheme: Listing())
+    monkeypatch.setattr(object_stores, "_filesystem", lambda scheme: Listing())
     with pytest.raises(InputError, match=r"s3://corpora/out .*'\.\./\.\./escaped'"):
-        stores.listing(OUT)
+        object_stores.listing(OUT)
 
 
 def test_a_model_in_a_store_makes_the_vectors_of_the_same_model_here(store, encode, rows, tiny_bert, tmp_path):

@@ -15,7 +15,7 @@ from sentcli.search.bm25 import BM25
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Neighbours, Vectors
 from sentcli.search.options import SearchOptions
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
 
@@ -25,7 +25,7 @@ class FrameCorpus:
 
     frame: pd.DataFrame
     vectors: Vectors
-    origin: Origin
+    origin: Provenance
     title: str = "frame"
     bm25: BM25 | None = None
 

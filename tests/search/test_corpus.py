@@ -18,7 +18,7 @@ from sentcli.search.conditions import parse_condition
 from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import SEARCH_MODES, CorpusOptions, SearchOptions
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from tests.evaluation.conftest import write_set
 from tests.search.frame_corpus import FrameCorpus
 
@@ -56,7 +56,7 @@ def corpus(kind, tmp_path, tiny_bert, encoder, invoke, request):
         settings = {key: facts[key] for key in ("pooling", "normalize", "max_length")}
         settings |= {"model": encoder.model, "model_fingerprint": encoder.fingerprint()}
         frame = pd.DataFrame(ROWS).astype({"year": "Int64"})
-        yield FrameCorpus(frame, unit(encoder.encode(TEXTS)), Origin.named("frame", settings))
+        yield FrameCorpus(frame, unit(encoder.encode(TEXTS)), Provenance.named("frame", settings))
         return
     options = CorpusOptions(corpus=str(file))
     if kind in ("directory", "index"):

@@ -7,7 +7,7 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.search.milvus_rows import Record
-from sentcli.search.origin import Origin
+from sentcli.search.provenance import Provenance
 from tests.faults.leaves import KINDS, changed, places
 
 RECORD = Record(
@@ -28,7 +28,7 @@ def test_every_value_of_the_record_of_a_collection():
         for kind in KINDS:
             try:
                 record = Record.read(json.dumps(changed(tree, place, kind)), "c")
-                Origin.named("c", record.settings)
+                Provenance.named("c", record.settings)
                 record.schema()
                 record.differences(RECORD)
             except InputError:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from sentcli import SentenceEncoder
+from sentcli.compression import Compression
 from sentcli.search import exact
 from sentcli.search.exact import Blocks, unit_length
-from sentcli.search.origin import Origin
-from sentcli.search.searcher import SmallerSearch, build
-from sentcli.smaller import Smaller
+from sentcli.search.provenance import Provenance
+from sentcli.search.searcher import CompressedSearch, build
 from tests.search.conftest import clustered
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -86,10 +86,12 @@ def test_rescoring_brings_back_the_recall(tmp_path):
     true = exact.search(asked, [vectors], 10).positions
     recall = {}
     for dtype in ("int8", "binary"):
-        small, origin = Smaller(dtype).apply(vectors), Origin(output_dtype=dtype)
+        small, origin = Compression(dtype).apply(vectors), Provenance(output_dtype=dtype)
         searcher = build("flat", Blocks([small[:1500], small[1500:]], signs=origin.signs(8)))
         for full in (None, Blocks([vectors])):
-            found = SmallerSearch(searcher, partial(origin.fitted, normalized=False), full).search(asked, 10).positions
+            found = (
+                CompressedSearch(searcher, partial(origin.fitted, normalized=False), full).search(asked, 10).positions
+            )
             pairs = zip(found, true, strict=True)
             recall[dtype, full is not None] = np.mean([np.isin(one, best).mean() for one, best in pairs])
     assert recall["int8", False] > 0.97

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from sentcli.io.sampling import Sample
-    from sentcli.search.origin import Origin
+    from sentcli.search.provenance import Provenance
     from sentcli.search.stored_vectors import StoredVectors
 
 MOST_COLOURS = 12
@@ -37,7 +37,7 @@ class MapTexts:
     """A label of each text, as a categorical with the most frequent label first ``[n]``."""
     vectors: npt.NDArray[Any] | None = None
     """The stored vectors ``[n, dim]``; None for a file of texts."""
-    origin: Origin | None = None
+    origin: Provenance | None = None
     """How the stored vectors were made."""
     positives: int = 1
     """How many points each text has, one after the other."""

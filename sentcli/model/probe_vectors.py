@@ -22,7 +22,7 @@ from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.served import ServedModel
 from sentcli.model.spec import EncoderSpec
 
-Kinship = Literal["equal", "rounding", "another precision", "another pooling or prompt", "another model"]
+Agreement = Literal["equal", "rounding", "another precision", "another pooling or prompt", "another model"]
 WIDTH = 16
 """The numbers that are kept of each vector: its products with as many fixed random directions."""
 SUM_ORDER = 1e-5
@@ -105,7 +105,7 @@ TEXTS = (
 
 
 @dataclass(frozen=True)
-class Canaries:
+class ProbeVectors:
     """What is kept of the vectors of `TEXTS`."""
 
     sha256: str
@@ -128,7 +128,7 @@ class Canaries:
             raise ValueError("vectors are not those of the fixed texts")
 
     @classmethod
-    def of(cls, model: LoadedModel | ServedModel, prompt: str) -> Canaries:
+    def of(cls, model: LoadedModel | ServedModel, prompt: str) -> ProbeVectors:
         """Encode the texts with a prompt in front of each; a host is sent them."""
         vectors, spec = model.encode(TEXTS, prompt).vectors.astype("<f4"), model.spec
         weights = exported.source_digests(spec) if isinstance(spec, EncoderSpec) else []
@@ -143,7 +143,7 @@ class Canaries:
         )
 
     @classmethod
-    def read(cls, title: str, value: dict[str, Any] | None) -> Canaries:
+    def read(cls, title: str, value: dict[str, Any] | None) -> ProbeVectors:
         """Read what `of` returned from JSON.
 
         Raises:
@@ -168,7 +168,7 @@ class Canaries:
     def _numbers(self) -> npt.NDArray[np.float64]:
         return np.frombuffer(base64.b64decode(self.vectors), "<f4").reshape(len(TEXTS), WIDTH).astype(np.float64)
 
-    def compare(self, other: Canaries) -> tuple[Kinship, str]:
+    def compare(self, other: ProbeVectors) -> tuple[Agreement, str]:
         """Tell what another model is to the one that these are of, in a word and in a sentence."""
         if self.dimension != other.dimension:
             return "another model", f"another model: {self.dimension} dimensions there, {other.dimension} here"

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from sentcli import console
+from sentcli.compression import Compression
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
@@ -19,12 +20,11 @@ from sentcli.io.places import is_remote
 from sentcli.io.readers import OnNull
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
-from sentcli.model.canaries import Canaries
 from sentcli.model.encoding import OnLong
 from sentcli.model.options import LoadOptions
+from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors
-from sentcli.smaller import Smaller
 from sentcli.zoo import hub_model, local_path, on_this_machine
 
 
@@ -37,7 +37,7 @@ class EncodedInput:
 
 
 @dataclass(frozen=True)
-class Origin(VectorFacts):
+class Provenance(VectorFacts):
     """How stored vectors were made: a part of the settings that `encode` keeps with them.
 
     These are facts to compare with, and names. A model is only ever loaded by its name as ``-m`` loads it, and refused
@@ -56,7 +56,7 @@ class Origin(VectorFacts):
     """The files of the texts; of a directory, its manifest names them."""
 
     @classmethod
-    def named(cls, name: str, settings: Mapping[str, Any]) -> Origin:
+    def named(cls, name: str, settings: Mapping[str, Any]) -> Provenance:
         """Read the settings of the directory or file with this name, which may be empty; see `VectorFacts.read`."""
         return replace(cls.read(name, settings), name=name)
 
@@ -156,7 +156,7 @@ class Origin(VectorFacts):
             queries: as the encoder makes them ``[n, dim]``.
             normalized: whether the encoder makes vectors of length 1.
         """
-        fitted = Smaller(truncate_dim=self.truncate_dim, renormalize=normalized).apply(queries)
+        fitted = Compression(truncate_dim=self.truncate_dim, renormalize=normalized).apply(queries)
         filled_up = self.bits and self.truncate_dim is None
         return np.pad(fitted, ((0, 0), (0, -fitted.shape[1] % 8))) if filled_up else fitted
 
@@ -193,7 +193,7 @@ class Origin(VectorFacts):
                 "as it is"
             )
         if self.canaries is not None:
-            kinship, sentence = self.canaries.compare(Canaries.of(encoder.loaded, document_prompt))
+            kinship, sentence = self.canaries.compare(ProbeVectors.of(encoder.loaded, document_prompt))
             if kinship in ("another model", "another pooling or prompt"):
                 raise InputError(f"{self.name}: {encoder.model} makes other vectors now: {sentence}")
             if kinship == "another precision":
@@ -201,7 +201,7 @@ class Origin(VectorFacts):
                 say = console.note if in_int8 else console.detail
                 say(f"{self.name}: {sentence}")
 
-    def check_same_rows(self, full: Origin) -> None:
+    def check_same_rows(self, full: Provenance) -> None:
         """Refuse full vectors that are not those of the same rows, as far as both say what was encoded.
 
         Raises:

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.model.canaries import TEXTS, Canaries
+from sentcli.model.probe_vectors import TEXTS, ProbeVectors
 from tests.conftest import WORDS, save_backbone
 from tests.evaluation.conftest import write_set
 
@@ -53,7 +53,7 @@ def made(folders):
         key = (name, prompt, tuple(options.items()))
         if key not in kept:
             options = {"backend": "torch", "pooling": None, **options}
-            kept[key] = Canaries.of(SentenceEncoder.load(folders[name], **options).loaded, prompt)
+            kept[key] = ProbeVectors.of(SentenceEncoder.load(folders[name], **options).loaded, prompt)
         return kept[key]
 
     return make
@@ -123,10 +123,10 @@ def test_damaged_or_missing_ones_are_refused(made):
     from dataclasses import asdict
 
     whole = asdict(made("first"))
-    assert Canaries.read("x", json.loads(json.dumps(whole))) == made("first")
+    assert ProbeVectors.read("x", json.loads(json.dumps(whole))) == made("first")
     for value in (None, {**whole, "vectors": "AAAA"}, {**whole, "dimension": "wide"}, {}):
         with pytest.raises(InputError, match="x"):
-            Canaries.read("x", value)
+            ProbeVectors.read("x", value)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Smaller:
+class Compression:
     """How each vector is made smaller before it is written; the defaults leave it as it is."""
 
     output_type: OutputType = "float32"

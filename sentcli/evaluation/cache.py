@@ -80,7 +80,7 @@ def library_key() -> str:
     return digest({"numbers": identity.NUMBERS, "versions": versions})
 
 
-class ScoreStore:
+class ScoreCache:
     """The cached scores of one model."""
 
     def __init__(self, key: str) -> None:
@@ -106,7 +106,7 @@ class ScoreStore:
         return cache_folder("scores") / self.key[:32] / f"{digest(identity)[:32]}.json"
 
 
-class VectorStore:
+class VectorCache:
     """The cached vectors of one model, in a SQLite file; old files are deleted to stay below a size.
 
     If the file cannot be read or written, texts are encoded as without a cache.

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from sentcli.compression import Compression, as_int8
 from sentcli.errors import InputError
-from sentcli.smaller import Smaller, as_int8
 
 FINITE = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)
 VECTORS = hnp.arrays(np.float32, st.tuples(st.integers(1, 12), st.integers(1, 20)), elements=FINITE)
@@ -41,21 +41,23 @@ def test_int8_of_the_largest_component_is_127_and_zeros_stay():
 
 def test_binary_packs_the_signs_eight_to_a_byte():
     vectors = np.array([[1, -1, 0, 2, -0.5, 3, -1, 1, 0.1, -2]], np.float32)
-    smaller = Smaller("binary")
-    assert smaller.apply(vectors).tolist() == [[0b10010101, 0b10000000]]
-    assert (smaller.dimension(10), smaller.dtype) == (2, "uint8")
-    assert np.unpackbits(smaller.apply(vectors), axis=1, count=10).tolist() == [(vectors[0] > 0).astype(int).tolist()]
+    compression = Compression("binary")
+    assert compression.apply(vectors).tolist() == [[0b10010101, 0b10000000]]
+    assert (compression.dimension(10), compression.dtype) == (2, "uint8")
+    assert np.unpackbits(compression.apply(vectors), axis=1, count=10).tolist() == [
+        (vectors[0] > 0).astype(int).tolist()
+    ]
 
 
 @settings(deadline=None)
 @given(vectors=VECTORS, kind=st.sampled_from(["float32", "float16", "int8", "binary"]), keep=st.integers(1, 20))
 def test_what_is_written_has_the_shape_and_type_that_were_announced(vectors, kind, keep):
     keep = min(keep, vectors.shape[1])
-    smaller = Smaller(kind, truncate_dim=keep)
+    compression = Compression(kind, truncate_dim=keep)
     with np.errstate(over="ignore"):  # float16 ends at 65,504
-        found = smaller.apply(vectors)
-    assert found.shape == (len(vectors), smaller.dimension(vectors.shape[1]))
-    assert found.dtype == smaller.dtype
+        found = compression.apply(vectors)
+    assert found.shape == (len(vectors), compression.dimension(vectors.shape[1]))
+    assert found.dtype == compression.dtype
 
 
 # Fewer dimensions
@@ -64,21 +66,21 @@ def test_what_is_written_has_the_shape_and_type_that_were_announced(vectors, kin
 @pytest.mark.parametrize("renormalize", [True, False])
 def test_the_first_dimensions_are_kept(sample, renormalize):
     unit = sample / np.linalg.norm(sample, axis=1, keepdims=True)
-    found = Smaller(truncate_dim=4, renormalize=renormalize).apply(unit)
+    found = Compression(truncate_dim=4, renormalize=renormalize).apply(unit)
     lengths = np.linalg.norm(unit[:, :4], axis=1, keepdims=True)
     np.testing.assert_allclose(found, unit[:, :4] / lengths if renormalize else unit[:, :4], atol=1e-6)
 
 
 def test_whole_vectors_are_left_as_they_are(sample):
-    found = Smaller(renormalize=True).apply(sample)
+    found = Compression(renormalize=True).apply(sample)
     np.testing.assert_array_equal(found, sample)
 
 
 def test_a_zero_vector_stays_zero():
-    found = Smaller(truncate_dim=2, renormalize=True).apply(np.array([[0, 0, 5]], np.float32))
+    found = Compression(truncate_dim=2, renormalize=True).apply(np.array([[0, 0, 5]], np.float32))
     assert found.tolist() == [[0, 0]]
 
 
 def test_more_dimensions_than_there_are_is_an_error():
     with pytest.raises(InputError, match=r"--truncate-dim.*4.*3"):
-        Smaller(truncate_dim=4).dimension(3)
+        Compression(truncate_dim=4).dimension(3)
