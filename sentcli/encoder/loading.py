@@ -388,8 +388,10 @@ def require_same_weights(nodes: list[Node], model: str) -> str:
     served = Served.parse(model)
     if served is not None:
         raise served.lacks("--ray")
+    path = model
     local = zoo.local_path(model)
-    path = model if local is None else str(local.resolve())
+    if local is not None:
+        path = str(local.resolve())
 
     def weights(path: str) -> str:
         from sentcli.encoder.loading import read_model

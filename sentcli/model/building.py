@@ -133,7 +133,9 @@ def _check_fit(folder: Path, model: Any, report: dict[str, Any], notice: Callabl
         InputError: if a weight is missing, has another shape, or belongs to a layer that the model does not have.
     """
     for key, stored, expected in sorted(report["mismatched_keys"]):
-        hint = f" (vocab_size {expected[0]})" if expected[0] == model.config.vocab_size != stored[0] else ""
+        hint = ""
+        if expected[0] == model.config.vocab_size != stored[0]:
+            hint = f" (vocab_size {expected[0]})"
         raise InputError(
             f"{folder}: the weights do not fit config.json: {key} is {list(stored)} in its weights, and "
             f"{list(expected)} by its config.json{hint}"

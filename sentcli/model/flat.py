@@ -61,11 +61,16 @@ def flat_of(ids: Sequence[Sequence[int]], type_ids: Sequence[Sequence[int]] | No
     offsets = np.zeros(len(ids) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     begins = np.repeat(offsets[:-1], lengths)
-    positions = np.arange(len(begins)) - begins
+    total = len(begins)
     types = None
     if type_ids is not None:
-        types = _in_a_row(type_ids, len(begins))
-    return Flat(_in_a_row(ids, len(begins)), positions, offsets.astype(np.int32), types)
+        types = _in_a_row(type_ids, total)
+    return Flat(
+        ids=_in_a_row(ids, total),
+        positions=np.arange(total) - begins,
+        offsets=offsets.astype(np.int32),
+        type_ids=types,
+    )
 
 
 def _in_a_row(values: Sequence[Sequence[int]], total: int) -> Ints:

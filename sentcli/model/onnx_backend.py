@@ -83,8 +83,12 @@ class OnnxBackend(Backend):
         self.dimension = export.dimension
         # int8 has one scale for the activations of a batch; else the verification of an export tries padding
         self.batches: Batches = "one text" if export.precision == "int8" else "padded"
-        self.streams = usable_cores() if device == "cpu" else GPU_STREAMS
-        self.default_batch_tokens = CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
+        if device == "cpu":
+            self.streams = usable_cores()
+            self.default_batch_tokens = CPU_BATCH_TOKENS
+        else:
+            self.streams = GPU_STREAMS
+            self.default_batch_tokens = GPU_BATCH_TOKENS
         self.inputs = {argument.name: argument.type for argument in self.session.get_inputs()}
         outputs = {output.name: output.shape for output in self.session.get_outputs()}
         self.head = pooling_of(export, spec, path, list(self.inputs), list(outputs))
@@ -149,7 +153,9 @@ def input_of(batch: Batch, name: str) -> npt.NDArray[np.int64]:
 
 def _as_typed(ids: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.integer]:
     """Return token ids in the type that a graph takes them in; those of some programs take 32 bits."""
-    return ids.astype(np.int32) if kind == "tensor(int32)" else ids
+    if kind == "tensor(int32)":
+        return ids.astype(np.int32)
+    return ids
 
 
 def _refuse_fixed_sizes(path: Path, session: Any) -> None:

@@ -279,8 +279,9 @@ class EncoderSpec(ModelSpec):
         """Return the spec with or without L2 normalisation at the end."""
         if normalize == self.normalizes:
             return self
-        modules = (*self.modules, NormalizeSpec()) if normalize else without_normalize(self.modules)
-        return replace(self, modules=modules)
+        if normalize:
+            return replace(self, modules=(*self.modules, NormalizeSpec()))
+        return replace(self, modules=without_normalize(self.modules))
 
 
 def _name_of_layers(layers: LayerMeanSpec, pooling: str) -> str:

@@ -266,8 +266,10 @@ def read_config(folder: Path, missing: str, *, native: bool = False) -> dict[str
             f"{path}: auto_map names code of the folder's own, which is never run, and transformers' class for "
             f"{config.get('model_type')!r} may compute other vectors: if you know that it does not, remove auto_map"
         )
-    others = {key: value for key, value in config.items() if key != "auto_map"}
-    refuse_keys(CONFIG, others if native else config, path)
+    checked_keys = dict(config)
+    if native:
+        checked_keys.pop("auto_map", None)
+    refuse_keys(CONFIG, checked_keys, path)
     return dict(config)
 
 

@@ -115,7 +115,9 @@ def lm_head_weights(folder: Path) -> StateDict | None:
     stored = folder / HEAD_FOLDER / "lm_head.safetensors"
     if stored.exists():
         return load_weights(stored)
-    state = load_state_dict(folder) if has_weights(folder) else {}
+    if not has_weights(folder):
+        return None
+    state = load_state_dict(folder)
     for dense, norm, decoder, bias in LM_HEADS:
         if f"{dense}.weight" not in state:
             continue

@@ -116,7 +116,7 @@ class TextTokenizer:
         backend.no_padding()
         with _refusals():
             backend.enable_truncation(max_length, direction=side)
-            sample = backend.encode("a", "a") if pairs else backend.encode("a")
+            sample = backend.encode("a", "a" if pairs else None)
         self.special_tokens = sum(sample.special_tokens_mask)
         # without type ids, models assume type 0 throughout, as single sentences have in BERT
         self.has_type_ids = any(sample.type_ids)

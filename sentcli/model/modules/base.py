@@ -99,13 +99,14 @@ class ModuleSpec:
     def __init_subclass__(cls, name: str = "", *, in_sentence_transformers: bool = False) -> None:
         """Register a module under its name."""
         super().__init_subclass__()
-        cls.name = name or cls.name
         cls.in_sentence_transformers = in_sentence_transformers
-        key = cls.name if in_sentence_transformers else OWN + cls.name
-        if name and key in MODULES:
+        if not name:
+            return
+        cls.name = name
+        key = name if in_sentence_transformers else OWN + name
+        if key in MODULES:
             raise InputError(f"a module is called {name} already: choose another name")
-        if name:
-            MODULES[key] = cls
+        MODULES[key] = cls
 
     @property
     def type_name(self) -> str:

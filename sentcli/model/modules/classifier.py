@@ -67,9 +67,14 @@ class ClassifierSpec(ModuleSpec, name="Classifier"):
 
     def forward(self, features: Features, parts: Any) -> None:
         """Replace `features.sentence` by the scores ``[B, 1]``, or by their logits."""
-        sentence = features.sentence if self.is_berts else parts.dropout(features.sentence)
-        logits = parts.output(parts.dropout(parts.dense(sentence).tanh()))
-        features.sentence = logits if features.logits else parts.activation(logits)
+        sentence = features.sentence
+        if not self.is_berts:
+            sentence = parts.dropout(sentence)
+        hidden = parts.dense(sentence).tanh()
+        scores = parts.output(parts.dropout(hidden))
+        if not features.logits:
+            scores = parts.activation(scores)
+        features.sentence = scores
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:
         """Write the layers in fp32, because they are small."""

@@ -72,7 +72,9 @@ class DenseSpec(ModuleSpec, name="Dense", in_sentence_transformers=True):
         value = getattr(features, place)
         output = parts.activation(parts.linear(value))
         if self.residual:
-            output = output + (parts.residual(value) if hasattr(parts, "residual") else value)
+            if hasattr(parts, "residual"):
+                value = parts.residual(value)
+            output = output + value
         setattr(features, place, output)
 
     def write_onnx(self, graph: Any, states: Any, value: Any, name: str, parts: Any) -> Any:

@@ -59,7 +59,9 @@ class LayerMeanSpec(ModuleSpec, name="WeightedLayerPooling", in_sentence_transfo
         for share, state in zip(shares, states.layers[self.layer_start :], strict=True):
             if share:
                 part = graph.op("Mul", state, graph.number(share))
-                mixed = part if mixed is None else graph.op("Add", mixed, part)
+                if mixed is not None:
+                    part = graph.op("Add", mixed, part)
+                mixed = part
         return mixed
 
     @classmethod
