@@ -93,14 +93,14 @@ def test_a_broken_import_is_not_blamed_on_the_configuration(place, library, monk
 
 
 def test_a_store_says_it_too(monkeypatch, library):
-    import fsspec
+    from fsspec.registry import _registry
 
     from sentcli.io import object_stores
 
     library("import nowhere_installed")
     monkeypatch.setitem(object_stores.STORE_MODULES, "s3", ("halflib", "s3fs"))
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    monkeypatch.delitem(fsspec.registry._registry, "s3", raising=False)  # where an earlier test has loaded it
+    monkeypatch.delitem(_registry, "s3", raising=False)  # where an earlier test has loaded it
     object_stores._filesystem.cache_clear()
     with pytest.raises(MissingExtraError, match="s3fs, which does not load"):
         object_stores._filesystem("s3")
