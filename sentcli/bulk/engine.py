@@ -312,13 +312,13 @@ def _receive(underway: _Underway, spool: _Spool, on_long: OnLong) -> tuple[Block
         raise SentcliError(f"{name}, row {place} (id {block.ids[row]}): {error.problem}") from error
     except BrokenExecutor as error:
         raise SentcliError("a process that encodes has died, perhaps for lack of memory") from error
-    vectors, beyond = spool.recall(underway.numbers, underway.first, texts)
+    vectors, excess_tokens = spool.recall(underway.numbers, underway.first, texts)
     counts = Counts(
         rows=len(block),
         empty=sum(not text.strip() for text in block.texts),
         duplicates=len(block) - len(underway.new),
-        truncated=int(np.count_nonzero(beyond)),
-        tokens_lost=0 if on_long == "chunk-mean" else int(beyond.sum()),
+        truncated=int(np.count_nonzero(excess_tokens)),
+        tokens_lost=0 if on_long == "chunk-mean" else int(excess_tokens.sum()),
         tokens=texts.tokens,
     )
     return block, vectors, counts
@@ -329,7 +329,7 @@ class _Spool:
 
     def __init__(self, handle: IO[bytes]) -> None:
         self.handle = handle
-        self.beyond = array("q")
+        self.excess_tokens = array("q")
 
     def recall(
         self, numbers: npt.NDArray[np.int64], first: int, texts: Encoded
@@ -347,7 +347,7 @@ class _Spool:
         if first == 0:  # another shard begins
             self.handle.seek(0)
             self.handle.truncate()
-            self.beyond = array("q")
+            self.excess_tokens = array("q")
         width = texts.vectors.shape[1]
         vectors = np.empty((len(numbers), width), np.float32)
         is_new = numbers >= first
@@ -357,8 +357,8 @@ class _Spool:
             vectors[row] = np.frombuffer(self.handle.read(width * 4), np.float32)
         self.handle.seek(0, 2)
         self.handle.write(texts.vectors.data)
-        self.beyond.extend(texts.beyond.tolist())
-        return vectors, np.array(self.beyond, np.int64)[numbers]
+        self.excess_tokens.extend(texts.excess_tokens.tolist())
+        return vectors, np.array(self.excess_tokens, np.int64)[numbers]
 
 
 class BlockWriter(Protocol):

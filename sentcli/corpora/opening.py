@@ -69,8 +69,8 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
 
         with console.encoding("encoding", len(set(texts))) as bar:
             encoded = EvaluatedModel.of(encoder, load).encode(texts, bar, prompt=prompt)
-        beyond = encoded.beyond[[encoded.rows[text] for text in texts]]
-        warn_truncated(encoder.spec.max_length, int((beyond > 0).sum()), int(beyond.sum()))
+        excess_tokens = encoded.excess_tokens[[encoded.rows[text] for text in texts]]
+        warn_truncated(encoder.spec.max_length, int((excess_tokens > 0).sum()), int(excess_tokens.sum()))
         return encoded.of(texts)
 
     yield LocalCorpus(name, read_rows([name], read_options), encode=encode)

@@ -22,7 +22,7 @@ from sentcli.model import encoding, exported, identity
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
 from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec, WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH, Backend, LoadOptions
-from sentcli.model.served import Sent, ServedModel
+from sentcli.model.served import RequestCounts, ServedModel
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, fit, has_stored_positions, position_limit
 
@@ -132,7 +132,7 @@ class SentenceEncoder:
         return replace(options, **chosen)
 
     @property
-    def sent(self) -> Sent | None:
+    def sent(self) -> RequestCounts | None:
         """Counts of what a model that is served was sent; None for a model on this machine."""
         if not isinstance(self.loaded, ServedModel):
             return None
@@ -248,8 +248,8 @@ class SentenceEncoder:
             texts=len(sentences),
             distinct=len(unique),
             tokens=encoded.tokens,
-            truncated=int(np.count_nonzero(encoded.beyond)),
-            tokens_lost=0 if on_long == "chunk-mean" else int(encoded.beyond.sum()),
+            truncated=int(np.count_nonzero(encoded.excess_tokens)),
+            tokens_lost=0 if on_long == "chunk-mean" else int(encoded.excess_tokens.sum()),
         )
         vectors = encoded.vectors
         if len(unique) < len(sentences):

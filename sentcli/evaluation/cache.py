@@ -143,13 +143,13 @@ class VectorCache:
         """
         prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
-        beyond = np.zeros(len(texts), np.int64)
+        excess_tokens = np.zeros(len(texts), np.int64)
         # the prompt is the key of the hashes and not joined with the texts, since some models do not pool it
         key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
         encodings = (text.encode("utf-8", "surrogatepass") for text in texts)
         hashes = [hashlib.blake2b(text, digest_size=16, key=key).digest() for text in encodings]
         file = _VectorFile(cache_folder("vectors") / f"{self.key[:32]}.db", self.limit)
-        is_cached = np.zeros(len(texts), bool) if self.fresh else file.read(hashes, vectors, beyond)
+        is_cached = np.zeros(len(texts), bool) if self.fresh else file.read(hashes, vectors, excess_tokens)
         if progress is not None and is_cached.any():
             progress(EncodeStats(texts=int(is_cached.sum())))
         missing, tokens = np.flatnonzero(~is_cached), 0
@@ -158,12 +158,12 @@ class VectorCache:
         for start in range(0, len(missing), step):
             rows = missing[start : start + step]
             encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress, **options)
-            vectors[rows], beyond[rows] = encoded.vectors, encoded.beyond
+            vectors[rows], excess_tokens[rows] = encoded.vectors, encoded.excess_tokens
             tokens += encoded.tokens
             if keep:
                 file.write([hashes[row] for row in rows], encoded)
         file.close()
-        return Encoded(vectors, beyond, tokens)
+        return Encoded(vectors, excess_tokens, tokens)
 
 
 def size_limit() -> int:
@@ -205,7 +205,7 @@ class _VectorFile:
         return None
 
     def read(
-        self, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32], beyond: npt.NDArray[np.int64]
+        self, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32], excess_tokens: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
         """Fill the rows of cached vectors, and return which rows these are ``[n]``."""
         is_cached = np.zeros(len(hashes), bool)
@@ -220,7 +220,7 @@ class _VectorFile:
                     vector = np.frombuffer(blob, np.float32)
                     if len(vector) == vectors.shape[1]:
                         row = row_of_hash[text_hash]
-                        vectors[row], beyond[row], is_cached[row] = vector, tokens_beyond, True
+                        vectors[row], excess_tokens[row], is_cached[row] = vector, tokens_beyond, True
         return is_cached
 
     def write(self, hashes: Sequence[bytes], encoded: Encoded) -> None:
@@ -234,7 +234,7 @@ class _VectorFile:
             others = self.path.parent.glob("*.db")
             for file in least_recently_used(others, self.path, self.limit - size):
                 file.unlink(missing_ok=True)
-        rows = zip(hashes, map(bytes, encoded.vectors), encoded.beyond.tolist(), strict=True)
+        rows = zip(hashes, map(bytes, encoded.vectors), encoded.excess_tokens.tolist(), strict=True)
         with self._close_on_error(), self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 

@@ -235,7 +235,7 @@ def _measure(
         precision=encoder.backend.precision,
         dimension=compression.truncate_dim or encoder.dimension,
         tokens_per_text=float(tokens.lengths.mean()),
-        cut_rows=float((tokens.beyond > 0).mean()),
+        cut_rows=float((tokens.excess_tokens > 0).mean()),
         texts_per_second=speed,
         load_seconds=loaded,
         seconds=loaded + counts["distinct"] / speed,

@@ -45,7 +45,7 @@ class TextVectors:
     """The row of each text in `vectors`."""
     vectors: Floats
     """``[texts, dim]``."""
-    beyond: npt.NDArray[np.int64]
+    excess_tokens: npt.NDArray[np.int64]
     """The number of tokens of each text beyond the model's maximum length ``[texts]``."""
 
     def __post_init__(self) -> None:
@@ -57,13 +57,13 @@ class TextVectors:
         if len(parts) == 1:  # which is not copied
             texts, encoded = parts[0]
             vectors = encoded.vectors
-            beyond = encoded.beyond
+            excess_tokens = encoded.excess_tokens
         else:
             texts = list(chain.from_iterable(part for part, _ in parts))
             vectors = np.concatenate([encoded.vectors for _, encoded in parts])
-            beyond = np.concatenate([encoded.beyond for _, encoded in parts])
+            excess_tokens = np.concatenate([encoded.excess_tokens for _, encoded in parts])
         rows = {text: row for row, text in enumerate(texts)}
-        return cls(rows, vectors, beyond)
+        return cls(rows, vectors, excess_tokens)
 
     def of(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
@@ -71,7 +71,7 @@ class TextVectors:
 
     def truncated(self, texts: Iterable[str]) -> int:
         """Count the distinct texts that are longer than the model's maximum length."""
-        return sum(bool(self.beyond[self.rows[text]]) for text in set(texts))
+        return sum(bool(self.excess_tokens[self.rows[text]]) for text in set(texts))
 
     def zero(self, texts: Sequence[str]) -> int:
         """Count the texts, with repetitions, whose vector is zero; their similarity to any other is 0."""

@@ -64,12 +64,12 @@ class KeptVectors:
                 rows.setdefault(text, row)
         texts_there = list(rows)
         vectors = self.stored.blocks.take(np.fromiter(rows.values(), np.int64, len(rows)))
-        beyond = np.zeros(len(rows), np.int64)
+        excess_tokens = np.zeros(len(rows), np.int64)
         if encoder.sent is None:  # a model that is served has no tokenizer here
             for start in range(0, len(rows), CHUNK):
                 part = slice(start, start + CHUNK)
-                beyond[part] = encoder.tokenizer(texts_there[part], prompt).beyond
-        return texts_there, Encoded(np.asarray(vectors, np.float32), beyond, 0)
+                excess_tokens[part] = encoder.tokenizer(texts_there[part], prompt).excess_tokens
+        return texts_there, Encoded(np.asarray(vectors, np.float32), excess_tokens, 0)
 
 
 def _stored(name: str) -> StoredVectors | None:

@@ -218,7 +218,7 @@ def _lengths(texts: list[str], model: str | None) -> dict[str, Any]:
         return {"unit": "words", "median": int(median(words)), "longest": max(words), "limit": None, "longer": None}
     tokenizer = SentenceEncoder.load(model, device="cpu", make_export=False).tokenizer
     tokens, limit = tokenizer(texts), tokenizer.max_length
-    lengths = (tokens.lengths + tokens.beyond).tolist()
+    lengths = (tokens.lengths + tokens.excess_tokens).tolist()
     facts = {"unit": "tokens", "median": int(median(lengths)), "longest": max(lengths), "limit": limit}
     facts["longer"] = None if limit is None else sum(length > limit for length in lengths)
     return facts

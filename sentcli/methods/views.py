@@ -185,8 +185,8 @@ class WordRepetition(ViewMaker):
         type_ids = None
         if plain.type_ids is not None:
             type_ids = list(map(_chosen, plain.type_ids, places))
-        cut_once = np.zeros_like(plain.beyond)
-        return [plain, replace(plain, ids=ids, type_ids=type_ids, beyond=cut_once)]
+        cut_once = np.zeros_like(plain.excess_tokens)
+        return [plain, replace(plain, ids=ids, type_ids=type_ids, excess_tokens=cut_once)]
 
     def places(self, length: int, rng: np.random.Generator) -> list[int]:
         """Return the places of `length` tokens in order, some of them twice, but never the first and the last."""

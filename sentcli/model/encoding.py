@@ -177,7 +177,7 @@ class Encoded:
 
     vectors: Vectors
     """``[n, dim]``."""
-    beyond: npt.NDArray[np.int64]
+    excess_tokens: npt.NDArray[np.int64]
     """The number of tokens of each text beyond the maximum length ``[n]``."""
     tokens: int
     """The number of tokens that the model ran, of all texts together."""
@@ -246,13 +246,13 @@ class LoadedModel:
         heal()
         prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
         vectors = np.empty((len(texts), self.backend.dimension), np.float32)
-        beyond = np.zeros(len(texts), np.int64)
+        excess_tokens = np.zeros(len(texts), np.int64)
         total = 0
         work = _Work(self, prompt_length, batch_tokens or self.backend.default_batch_tokens)
         for chunk in work.finished(self._chunks(texts, prompt, on_long), progress):
             tokens = chunk.tokens
             total += int(tokens.lengths.sum())
-            beyond[chunk.positions] = tokens.beyond
+            excess_tokens[chunk.positions] = tokens.excess_tokens
             if tokens.owners is None:
                 vectors[chunk.positions] = chunk.vectors
             else:
@@ -263,7 +263,7 @@ class LoadedModel:
                 f"{not_finite} of {len(texts)} vectors are not finite: broken weights, or an overflow in "
                 f"{self.backend.precision}"
             )
-        return Encoded(vectors, beyond, total)
+        return Encoded(vectors, excess_tokens, total)
 
     def _chunks(self, texts: Sequence[str], prompt: str, on_long: OnLong) -> Iterator[_Chunk]:
         """Yield the texts in chunks, longest first, each tokenised while the one before it is encoded."""
@@ -276,10 +276,10 @@ class LoadedModel:
         for rows, tokens in zip(chunks, ahead, strict=True):
             positions = order[rows]
             if on_long == "error" and tokens.truncated:
-                long = np.flatnonzero(tokens.beyond)
+                long = np.flatnonzero(tokens.excess_tokens)
                 first = long[positions[long].argmin()]
                 limit = self.tokenizer.max_length
-                raise LongTextError(int(positions[first]), limit + int(tokens.beyond[first]), limit)
+                raise LongTextError(int(positions[first]), limit + int(tokens.excess_tokens[first]), limit)
             vectors = np.empty((len(tokens.ids), self.backend.dimension), np.float32)
             yield _Chunk(positions, tokens, vectors)
 

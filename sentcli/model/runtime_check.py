@@ -107,7 +107,7 @@ def _tokens(rows: Sequence[Ids], *, has_type_ids: bool) -> Tokens:
     """Return texts as the tokenizer would, each of the one type 0."""
     ids = [list(row) for row in rows]
     type_ids = [[0] * len(row) for row in rows] if has_type_ids else None
-    return Tokens(ids, type_ids, beyond=np.zeros(len(rows), np.int64))
+    return Tokens(ids, type_ids, excess_tokens=np.zeros(len(rows), np.int64))
 
 
 def _run(backend: Backend, tokens: Tokens, pad_id: int, *, each_alone: bool) -> Vectors:

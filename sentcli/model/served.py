@@ -46,7 +46,7 @@ class Embeddings(BaseModel, defer_build=True):
 
 
 @dataclass
-class Sent:
+class RequestCounts:
     """Counts of what a host was sent and has answered."""
 
     requests: int = 0
@@ -82,7 +82,7 @@ class ServedModel:
     name: str
     served: Served
     backend: ServedBackend
-    sent: Sent
+    sent: RequestCounts
     spec: ModelSpec = field(default_factory=ModelSpec)
 
     @classmethod
@@ -100,7 +100,7 @@ class ServedModel:
                 chosen.append(f"{option.name.replace('_', ' ')} {value}")
         if chosen:
             raise served.lacks(", ".join(chosen))
-        sent = Sent()
+        sent = RequestCounts()
         (first,) = _embeddings(served, ["dimension"], sent)
         return cls(name, served, ServedBackend(first.shape[1]), sent)
 
@@ -140,7 +140,7 @@ class ServedModel:
         return Encoded(vectors, np.zeros(len(texts), np.int64), self.sent.tokens - tokens_before)
 
 
-def _batches(texts: Sequence[str], sent: Sent) -> Iterator[list[str]]:
+def _batches(texts: Sequence[str], sent: RequestCounts) -> Iterator[list[str]]:
     """Cut texts into those of each request."""
     batch: list[str] = []
     characters = 0
@@ -156,7 +156,7 @@ def _batches(texts: Sequence[str], sent: Sent) -> Iterator[list[str]]:
         yield batch
 
 
-def _embeddings(served: Served, texts: Sequence[str], sent: Sent, first: int = 0) -> Iterator[Vectors]:
+def _embeddings(served: Served, texts: Sequence[str], sent: RequestCounts, first: int = 0) -> Iterator[Vectors]:
     """Yield the vectors of texts in batches ``[B, dim]``, and count what was sent.
 
     Args:

@@ -46,7 +46,7 @@ class Tokens:
     ids: list[list[int]]
     """The ids of each text, or of each piece where texts were cut into pieces."""
     type_ids: list[list[int]] | None
-    beyond: npt.NDArray[np.int64]
+    excess_tokens: npt.NDArray[np.int64]
     """The number of tokens of each text beyond the maximum length, cut off or in further pieces ``[texts]``.
 
     It is estimated for a text that was cut before it was tokenised, and for a pair.
@@ -62,7 +62,7 @@ class Tokens:
     @property
     def truncated(self) -> int:
         """The number of texts that are longer than the maximum length."""
-        return int(np.count_nonzero(self.beyond))
+        return int(np.count_nonzero(self.excess_tokens))
 
 
 @contextmanager
@@ -143,7 +143,7 @@ class TextTokenizer:
             except TypeError:  # lone surrogates are the only reason for which a str fails
                 texts = [without_surrogates(text) for text in texts]
                 encodings = self.backend.encode_batch_fast(self._inputs(texts))
-        beyond, pieces_of = self._overflows(encodings, cut)
+        excess_tokens, pieces_of = self._overflows(encodings, cut)
         owners = None
         if pieces and pieces_of:
             with_pieces = [[encoding, *pieces_of.get(number, ())] for number, encoding in enumerate(encodings)]
@@ -153,7 +153,7 @@ class TextTokenizer:
         if self.vocabulary is not None or self.dropped is not None:
             ids = [self._kept(row) for row in ids]
         type_ids = [encoding.type_ids for encoding in encodings] if self.has_type_ids else None
-        return Tokens(ids, type_ids, beyond, owners)
+        return Tokens(ids, type_ids, excess_tokens, owners)
 
     def _overflows(
         self, encodings: Sequence[Any], cut: dict[int, int]
@@ -164,7 +164,7 @@ class TextTokenizer:
             encodings: the texts, cut to the maximum length.
             cut: how many characters were cut off before, by the number of the text.
         """
-        beyond = np.zeros(len(encodings), np.int64)
+        excess_tokens = np.zeros(len(encodings), np.int64)
         pieces_of: dict[int, list[Any]] = {}
         least = self.max_length - self.special_tokens  # a text with fewer tokens has lost none
         long = [number for number, encoding in enumerate(encodings) if len(encoding) >= least]
@@ -175,13 +175,13 @@ class TextTokenizer:
             pieces_of[number] = overflow
             if self.pairs:
                 lost = _parts(overflow) - _parts([encodings[number]])
-                beyond[number] = sum(len(ids) for _, ids in lost)
+                excess_tokens[number] = sum(len(ids) for _, ids in lost)
             else:
-                beyond[number] = sum(len(piece) - self.special_tokens for piece in overflow)
+                excess_tokens[number] = sum(len(piece) - self.special_tokens for piece in overflow)
         for number, characters in cut.items():
-            tokens = len(encodings[number]) + beyond[number]
-            beyond[number] += max(characters * tokens // self.most_characters, 1)
-        return beyond, pieces_of
+            tokens = len(encodings[number]) + excess_tokens[number]
+            excess_tokens[number] += max(characters * tokens // self.most_characters, 1)
+        return excess_tokens, pieces_of
 
     def _kept(self, ids: list[int]) -> list[int]:
         """Return the ids that the model gets of a text.

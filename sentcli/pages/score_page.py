@@ -10,7 +10,7 @@ from typing import Any
 
 from sentcli import __version__
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.model.served import Sent
+from sentcli.model.served import RequestCounts
 from sentcli.pages import comparisons, protocols, score_tables, systems
 from sentcli.pages.leaders import equal_because, leaders
 from sentcli.pages.names import ShortNames, short_names
@@ -184,7 +184,7 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
             megabytes[len(rows), heads.index(COSTS["weight_bytes"])] = f"{size / 1e6:,.1f} MB"
         row = [label, *map(cost.get, columns)]
         if served:
-            sent = Sent(*(cost.get(f"sent_{count.name}") or 0 for count in fields(Sent)))
+            sent = RequestCounts(*(cost.get(f"sent_{count.name}") or 0 for count in fields(RequestCounts)))
             row.append(str(sent) if sent.requests else None)
         rows.append(row)
     title = "What each model costs on this machine"

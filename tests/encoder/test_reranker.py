@@ -100,12 +100,14 @@ def test_a_score_depends_on_its_pair_alone(cross_encoder, pairs, budget):
     alone = [reranker.scores([pair])[0] for pair in pairs]
     np.testing.assert_allclose(reranker.scores(pairs, batch_tokens=budget), alone, atol=2e-6)
     tokens = reranker.encoder.tokenizer([pair_text(*pair) for pair in pairs])
-    for (first, second), ids, types, beyond in zip(pairs, tokens.ids, tokens.type_ids, tokens.beyond, strict=True):
+    for (first, second), ids, types, excess_tokens in zip(
+        pairs, tokens.ids, tokens.type_ids, tokens.excess_tokens, strict=True
+    ):
         lengths = len(first.split()), len(second.split())
         kept = len(types) - sum(types) - 2, sum(types) - 1
         assert len(ids) == min(sum(lengths) + 3, 32)
-        assert beyond == sum(lengths) + 3 - len(ids)
-        if beyond:  # the longer one is cut first
+        assert excess_tokens == sum(lengths) + 3 - len(ids)
+        if excess_tokens:  # the longer one is cut first
             assert min(kept) >= min(*lengths, 14)
 
 

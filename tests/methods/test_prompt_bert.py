@@ -63,7 +63,7 @@ def test_a_long_text_is_cut_and_the_template_is_not(tiny_bert):
     names = encoder.hf_tokenizer.convert_ids_to_tokens(tokens.ids[0])
     room = 32 - 8  # [CLS] a " ... " is [MASK] . [SEP]
     assert names == ["[CLS]", "a", "[UNK]", *words[:room], "[UNK]", "is", "[MASK]", ".", "[SEP]"]
-    assert tokens.beyond.tolist() == [len(words) - room]
+    assert tokens.excess_tokens.tolist() == [len(words) - room]
     np.testing.assert_array_equal(*(encoder.encode([" ".join(words[:count])])[0] for count in (room, 60)))
     pieces = encoder.encode([" ".join(words[:40])], on_long="chunk-mean")[0]
     first, second = encoder.encode([" ".join(words[:room]), " ".join(words[room:40])])
