@@ -25,8 +25,8 @@ Shown = dict[tuple[Any, str], int]
 """The rank at which a title and a text were shown first."""
 
 
-def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
-    """Return the hits of a query for the console, several ways side by side.
+def hits_grid(query: str, hits_by_mode: Mapping[str, Sequence[Hit]]) -> Grid:
+    """Return the hits of a query for the console, several modes of searching side by side.
 
     A hit has its rank, id, score, and the beginning of its title and text with the words of the query marked, also
     with other endings. A text that several hits share is shown with the first of them.
@@ -34,19 +34,21 @@ def hits_grid(query: str, hits_by_way: Mapping[str, Sequence[Hit]]) -> Grid:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    several = len(hits_by_way) > 1
+    several = len(hits_by_mode) > 1
     table = Grid(title=Text(_beginning(query)), title_justify="left")
     table.add_column("rank", justify="right")
-    for way in hits_by_way:
-        table.add_column(f"{way}: id" if several else "id", overflow="fold")
+    for mode in hits_by_mode:
+        table.add_column(f"{mode}: id" if several else "id", overflow="fold")
         table.add_column("score", justify="right")
         table.add_column("text", overflow="fold", ratio=1)
+    if not any(hits_by_mode.values()):
+        return table
     words = _marked_words(query)
-    shown_of_ways: list[Shown] = [{} for _ in hits_by_way]
-    for hits in zip_longest(*hits_by_way.values()):
+    shown_of_modes: list[Shown] = [{} for _ in hits_by_mode]
+    for hits in zip_longest(*hits_by_mode.values()):
         cells: list[str | Text] = []
         rank = 0
-        for hit, shown in zip(hits, shown_of_ways, strict=True):
+        for hit, shown in zip(hits, shown_of_modes, strict=True):
             if hit is None:
                 cells += ["", "", ""]
                 continue
@@ -99,15 +101,15 @@ def _beginning(text: str) -> str:
     return safe(text)
 
 
-def hits_json(query: tuple[str | None, str], way: str | None, hits: Sequence[Hit]) -> dict[str, Any]:
-    """Return the entry of the JSON of a query, with the way of searching where there are several."""
+def hits_json(query: tuple[str | None, str], mode: str | None, hits: Sequence[Hit]) -> dict[str, Any]:
+    """Return the entry of the JSON of a query, with the mode of searching where there are several."""
     key, text = query
     line: dict[str, Any] = {}
     if key is not None:
         line["id"] = key
     line["query"] = text
-    if way is not None:
-        line["search"] = way
+    if mode is not None:
+        line["search"] = mode
     line["hits"] = [hit.to_dict() for hit in hits]
     return line
 

@@ -78,7 +78,8 @@ def test_the_command_writes_scores_and_run(make_set, invoke, tiny_bert, tmp_path
     run = tmp_path / "deep" / "r.trec"
     arguments = ("retrieve", "--beir", make_set(), "-m", tiny_bert, "--run", run, "--top-k", 4)
     found = json.loads(invoke(*arguments, "--json", "-", check=0).stdout)
-    assert list(found) == ["command", "model", "protocol", "results", "scores", "environment", "elapsed_seconds"]
+    keys = ["command", "model", "protocol", "results", "scores", "environment", "elapsed_seconds", "command_line"]
+    assert list(found) == keys
     wanted = {"ndcg@3", "recall@3", "map@3", "mrr@3", "precision@3", "r_cap@3", "queries", "documents", "interval"}
     assert wanted <= set(found["results"]["tiny"])
     assert found["results"]["tiny"]["documents"] == 5

@@ -43,7 +43,7 @@ def test_all_tasks_and_json(folder, tiny_bert, invoke, tmp_path):
     report = json.loads((tmp_path / "r.json").read_text())
     assert set(report) == {
         "command", "model", "protocol", "results", "average", "average_pearson", "average_interval", "environment",
-        "elapsed_seconds",
+        "elapsed_seconds", "command_line",
         "scores",
     }  # fmt: skip
     assert list(report["results"]) == list(sts.TASKS)
