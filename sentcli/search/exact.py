@@ -47,6 +47,18 @@ class Neighbours:
         """Return no neighbours for each query ``[queries, 0]``."""
         return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[Neighbours]) -> Neighbours:
+        """Return the neighbours of all queries, of at least one part with those of some, each with the same `k`."""
+        positions = np.concatenate([part.positions for part in parts])
+        scores = np.concatenate([part.scores for part in parts])
+        return cls(positions, scores)
+
+    def overwrite(self, queries: npt.NDArray[np.bool_], neighbours: Neighbours) -> None:
+        """Write in place the neighbours of those queries ``[queries]`` that are True."""
+        self.positions[queries] = neighbours.positions
+        self.scores[queries] = neighbours.scores
+
 
 def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     """Return the `k` best of several lists of neighbours; of equal similarities the first row comes first.
