@@ -73,7 +73,8 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
         scores = np.where(positions < 0, -np.inf, scores)
     if len(parts) > 1 or not _sorted(scores).all():
         order = np.argsort(-scores, axis=1, kind="stable")
-        positions, scores = np.take_along_axis(positions, order, 1), np.take_along_axis(scores, order, 1)
+        positions = np.take_along_axis(positions, order, 1)
+        scores = np.take_along_axis(scores, order, 1)
         equal = np.flatnonzero(~_sorted(scores))
         order = np.lexsort((positions[equal], -scores[equal]), axis=1)
         positions[equal] = np.take_along_axis(positions[equal], order, 1)
@@ -118,8 +119,9 @@ def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt
 
 def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vectors:
     """Return contiguous float32 vectors ``[n, dim]`` whose inner products are the similarity."""
-    wide: Vectors = unit_length(vectors) if similarity == "cosine" else vectors.astype(np.float32, copy=False)
-    return np.ascontiguousarray(wide)
+    if similarity == "cosine":
+        return np.ascontiguousarray(unit_length(vectors))
+    return np.ascontiguousarray(vectors, np.float32)
 
 
 class VectorSource(ABC):
@@ -207,12 +209,16 @@ class Blocks(VectorSource):
                 expected = f"{shard.count} vectors of {dimension} dimensions in {dtype}"
                 raise DataError(path, f"holds {list(array.shape)} in {array.dtype}, not {expected}; {remedy(folder)}")
             arrays.append(array)
-        return cls(arrays or [np.empty((0, dimension), np.float32 if signs is None else np.uint8)], signs=signs)
+        if not arrays:
+            arrays.append(np.empty((0, dimension), np.float32 if signs is None else np.uint8))
+        return cls(arrays, signs=signs)
 
     @property
     def dimension(self) -> int:
         """The dimension of the vectors."""
-        return int(self.arrays[0].shape[1]) if self.signs is None else self.signs
+        if self.signs is not None:
+            return self.signs
+        return int(self.arrays[0].shape[1])
 
     def __len__(self) -> int:
         return int(self.ends[-1])
@@ -350,9 +356,12 @@ def search_blocks(
         similarity: ``cosine`` or ``dot``.
         device: ``cpu``, or a device of torch.
     """
-    rows = blocks.since(first, BLOCK) if mask is None else blocks.chosen(mask, first, BLOCK)
+    if mask is None:
+        best = search(queries, blocks.since(first, BLOCK), k, similarity=similarity, device=device)
+        return Neighbours(best.positions + first, best.scores)
+    rows = blocks.chosen(mask, first, BLOCK)
     best = search(queries, rows, k, similarity=similarity, device=device)
-    positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
+    positions = np.flatnonzero(mask[first:])[best.positions]  # `best` counts the chosen rows alone
     return Neighbours(positions + first, best.scores)
 
 
