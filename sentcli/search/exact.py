@@ -162,10 +162,12 @@ class VectorSource(ABC):
         scores = np.full(positions.shape, -np.inf, np.float32)
         size = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
         for start in range(0, len(queries), size):
-            part = positions[start : start + size]
-            rows = prepared(self.take(np.maximum(part, 0).ravel()), similarity).reshape(*part.shape, -1)
-            exact = np.einsum("qd,qkd->qk", queries[start : start + size], rows)
-            scores[start : start + size] = np.where(part < 0, -np.inf, exact)
+            batch = slice(start, start + size)
+            part = positions[batch]
+            vectors = self.take(np.maximum(part, 0).ravel())
+            rows = prepared(vectors, similarity).reshape(*part.shape, -1)
+            exact = np.einsum("qd,qkd->qk", queries[batch], rows)
+            scores[batch] = np.where(part < 0, -np.inf, exact)
         return Neighbours(positions, scores)
 
 
@@ -178,7 +180,8 @@ class Blocks(VectorSource):
     """
 
     def __init__(self, arrays: Sequence[npt.NDArray[np.generic]], *, signs: int | None = None) -> None:
-        self.arrays, self.signs = arrays, signs
+        self.arrays = arrays
+        self.signs = signs
         self.ends = np.cumsum([len(array) for array in arrays])
         self._unit: bool | None = None
 

@@ -107,10 +107,13 @@ def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, posi
         return 1.0
     if reference.own is not None:
         positions = np.where(positions == reference.own[:, None], -1, positions)
-        positions = np.take_along_axis(positions, np.argsort(positions < 0, axis=1, kind="stable"), 1)
-    hits = Neighbours(positions[:, :k], np.zeros_like(positions[:, :k], np.float32))
+        order = np.argsort(positions < 0, axis=1, kind="stable")  # rows that are none come last
+        positions = np.take_along_axis(positions, order, 1)
+    positions = positions[:, :k]
+    hits = Neighbours(positions, np.zeros(positions.shape, np.float32))
     similarities = blocks.rescored(reference.queries, hits, similarity).scores
-    return float((similarities >= reference.least[:, None]).sum() / (k * len(similarities)))
+    is_neighbour = similarities >= reference.least[:, None]
+    return float(is_neighbour.sum() / (k * len(similarities)))
 
 
 def tune(

@@ -21,6 +21,8 @@ from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 if TYPE_CHECKING:
     from sentcli.search.on_device import DeviceRows
 
+EXACT = FaissRecipe(ann.FLAT, "Flat")
+"""The recipe of a search without indexes."""
 HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 FULL_RESCORED = 10
@@ -75,8 +77,10 @@ class Searcher:
         if mask is not None:
             width = max(width, _among_all(k))
         size = max(HELD // width, 1)
-        starts = range(0, max(len(queries), 1), size)
-        return Neighbours.concatenated([self._search(queries[start : start + size], k, mask) for start in starts])
+        parts = []
+        for start in range(0, max(len(queries), 1), size):
+            parts.append(self._search(queries[start : start + size], k, mask))
+        return Neighbours.concatenated(parts)
 
     def _candidates(self, k: int) -> int:
         """Return how many rows the indexes have to find for `k` hits."""
@@ -196,7 +200,7 @@ class Searcher:
         """Return exact search over the same rows: this search itself if it is exact."""
         if not self.parts:
             return self
-        return Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, self.similarity, self.device, self.scan)
+        return Searcher([], EXACT, self.blocks, self.similarity, self.device, self.scan)
 
 
 @dataclass(frozen=True)
@@ -272,7 +276,7 @@ def scanned(blocks: Blocks, similarity: Similarity, device: str) -> Searcher:
     """
     if exact.on_host(device):
         raise scan_refused(device)
-    return Searcher([], FaissRecipe(ann.FLAT, "Flat"), blocks, similarity, device, scan=True)
+    return Searcher([], EXACT, blocks, similarity, device, scan=True)
 
 
 def build(
