@@ -24,9 +24,9 @@ from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
 
 FLAT = "flat"
-KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
 SCANNED = "flat-bf16"
 """Exact search whose rows a GPU scans in bf16 first; it is asked for like an index, and there is nothing to build."""
+KINDS = [FLAT, "hnsw", "ivf", "ivfpq", "sq8"]
 """The kinds of index by name.
 
 * flat: exact search over the vectors themselves.
@@ -70,8 +70,10 @@ class FaissRecipe:
     @property
     def name(self) -> str:
         """The name of the folder of such an index."""
+        if self.kind in KINDS:
+            return self.kind
         plain = re.sub(r"[^a-z0-9_]+", "-", self.kind.lower()).strip("-")
-        return self.kind if self.kind in KINDS else f"faiss-{plain}"
+        return f"faiss-{plain}"
 
 
 def clusters_of(rows: int) -> int:
@@ -89,7 +91,8 @@ def product_code(rows: int, dimension: int) -> tuple[int, int]:
     bits = min(max(rows // LEAST, 1).bit_length() - 1, 8)  # 256 codes where there are rows to learn them
     if bits < 4:
         raise InputError(f"ivfpq needs at least {LEAST * 16} rows, there are {rows}: flat is exact and fast enough")
-    divisors = [parts for parts in range(1, max(dimension // 8, 1) + 1) if dimension % parts == 0]
+    most = max(dimension // 8, 1)
+    divisors = [parts for parts in range(1, most + 1) if dimension % parts == 0]
     return max(divisors), bits
 
 
@@ -108,7 +111,9 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
     factories = {FLAT: "Flat", "hnsw": "HNSW32,Flat", "ivf": f"IVF{clusters},Flat", "sq8": "SQ8"}
     if kind == "ivfpq":
         parts, bits = product_code(rows, dimension)
-        factories[kind] = f"OPQ{parts},IVF{clusters},PQ{parts}" + (f"x{bits}" if bits < 8 else "")
+        factories[kind] = f"OPQ{parts},IVF{clusters},PQ{parts}"
+        if bits < 8:
+            factories[kind] += f"x{bits}"
     if kind == SCANNED:
         return FaissRecipe(SCANNED, "Flat")
     if kind in factories:
@@ -118,8 +123,9 @@ def recipe(kind: str, rows: int, dimension: int) -> FaissRecipe:
             f"unknown index {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}, or a faiss factory string "
             "such as IVF4096,Flat"
         )
-    quantises = re.search(r"PQ|SQ|RQ|LSH|ITQ|AQ", kind.upper()) is not None and "RFLAT" not in kind.upper()
-    return FaissRecipe(kind, kind, RESCORED["ivfpq"] if quantises else 0)
+    factory = kind.upper()
+    holds_codes = re.search(r"PQ|SQ|RQ|LSH|ITQ|AQ", factory) is not None and "RFLAT" not in factory
+    return FaissRecipe(kind, kind, RESCORED["ivfpq"] if holds_codes else 0)
 
 
 def index_bytes(kind: str, rows: int, dimension: int) -> int:
@@ -171,13 +177,19 @@ class FaissIndex:
         check_factory(factory, dimension, rows)
         with faiss_errors(f"faiss does not take the index {factory!r} for {dimension} dimensions: {{why}}"):
             index = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
-        codes = None
-        transform = faiss.downcast_VectorTransform(index.chain.at(0)) if hasattr(index, "chain") else None
-        if isinstance(transform, faiss.OPQMatrix):
-            transform.niter, transform.max_train_points = OPQ_ROUNDS, OPQ_ROWS
-            if bits := re.search(r"PQ\d+x(\d)", factory):  # the rotation is learned for codes of this size
-                codes = transform.pq = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits[1]))
-        return cls(index, similarity, owned=codes)
+        if not hasattr(index, "chain"):
+            return cls(index, similarity)
+        transform = faiss.downcast_VectorTransform(index.chain.at(0))
+        if not isinstance(transform, faiss.OPQMatrix):
+            return cls(index, similarity)
+        transform.niter = OPQ_ROUNDS
+        transform.max_train_points = OPQ_ROWS
+        bits = re.search(r"PQ\d+x(\d)", factory)
+        if bits is not None:  # the rotation is learned for codes of this size
+            codes = faiss.ProductQuantizer(transform.d_out, transform.M, int(bits[1]))
+            transform.pq = codes
+            return cls(index, similarity, owned=codes)
+        return cls(index, similarity)
 
     @classmethod
     def read(cls, path: Path, similarity: Similarity, *, mapped: bool = True) -> FaissIndex:
@@ -211,9 +223,13 @@ class FaissIndex:
         """The settings of the search parameter that are tried; one empty setting if the index has no such parameter."""
         faiss = require_faiss()
         index = self.index
-        while isinstance(index, (faiss.IndexPreTransform, faiss.IndexIDMap, faiss.IndexRefine)):
-            inner = index.base_index if isinstance(index, faiss.IndexRefine) else index.index
-            index = faiss.downcast_index(inner)
+        while True:  # down to the index that has the parameter
+            if isinstance(index, faiss.IndexRefine):
+                index = faiss.downcast_index(index.base_index)
+            elif isinstance(index, (faiss.IndexPreTransform, faiss.IndexIDMap)):
+                index = faiss.downcast_index(index.index)
+            else:
+                break
         if isinstance(index, faiss.IndexIVF):
             clusters = int(index.nlist)
             probes = [number for number in EFFORTS["nprobe"] if number < clusters]
@@ -234,20 +250,26 @@ class FaissIndex:
         if isinstance(self.index, faiss.IndexFlatCodes):
             return int(self.index.code_size)
         index = faiss.downcast_index(self.index)
-        links = 4 * (index.hnsw.nb_neighbors(0) + 8) if isinstance(index, faiss.IndexHNSW) else 300
+        links = 300
+        if isinstance(index, faiss.IndexHNSW):
+            links = 4 * (index.hnsw.nb_neighbors(0) + 8)
         return 4 * int(self.index.d) + links
 
     @property
     def learned_bytes(self) -> int:
         """The approximate size of what training learns (clusters, rotation, codes), in bytes."""
-        faiss, width = require_faiss(), 4 * int(self.index.d)
+        faiss = require_faiss()
         inverted = faiss.try_extract_index_ivf(self.index)
         if inverted is None:
             return 0
-        rotation = width * int(self.index.d) if isinstance(self.index, faiss.IndexPreTransform) else 0
+        dimension = int(self.index.d)
+        vectors = int(inverted.nlist)
+        if isinstance(self.index, faiss.IndexPreTransform):
+            vectors += dimension  # the rotation
         quantiser = getattr(faiss.downcast_index(inverted), "pq", None)
-        codes = 0 if quantiser is None else width * int(quantiser.ksub)
-        return width * int(inverted.nlist) + rotation + codes
+        if quantiser is not None:
+            vectors += int(quantiser.ksub)
+        return vectors * 4 * dimension
 
     def set(self, parameter: str, value: int) -> None:
         """Set a parameter of faiss.
@@ -318,9 +340,10 @@ class FaissIndex:
         if self.index.is_trained:
             return
         inverted = require_faiss().try_extract_index_ivf(self.index)
-        clusters = int(inverted.nlist) if inverted is not None else 0
-        # The training rows for each cluster; faiss asks for at least 39 and uses at most 256
-        _, sample = blocks.sample(max(64 * clusters, OPQ_ROWS))
+        rows = OPQ_ROWS
+        if inverted is not None:
+            rows = max(64 * int(inverted.nlist), rows)  # faiss asks for 39 rows for each cluster and uses up to 256
+        _, sample = blocks.sample(rows)
         require_memory(2 * sample.nbytes + WORKING, f"training an index with {len(sample):,} rows")
         too_few = f"{len(sample)} rows are too few to train this index ({{why}}); flat needs none"
         with faiss_errors(too_few), self.built_on(device) as built:
@@ -358,12 +381,12 @@ class FaissIndex:
         if self.on_cpu is not None and (most > MOST_ON_GPU or mask is not None):
             return self.on_cpu.search(queries, k, mask)
         k = min(k, len(self))
-        wanted = {}
+        options = {}
         if mask is not None or _needs_effort(self.index, k):
-            wanted["params"] = _parameters(self.index, mask, k)
+            options["params"] = _parameters(self.index, mask, k)
         heal()
         with faiss_errors("faiss cannot search: {why}", SentcliError):
-            scores, positions = self.index.search(prepared(queries, self.similarity), k, **wanted)
+            scores, positions = self.index.search(prepared(queries, self.similarity), k, **options)
         return Neighbours(positions, scores)
 
     def __len__(self) -> int:

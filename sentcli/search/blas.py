@@ -28,15 +28,20 @@ CHECKED = (330, 64)
 
 def fitting(instructions: frozenset[str]) -> str | None:
     """Return the name of the fastest kernels whose instructions a processor has; None if it has none of them."""
-    return next((name for name, needed in KERNELS.items() if needed <= instructions), None)
+    for name, needed in KERNELS.items():
+        if needed <= instructions:
+            return name
+    return None
 
 
 def instructions() -> frozenset[str]:
     """Return the instructions of this processor by their names in Linux; none for another one than x86 or system."""
     with suppress(OSError):
         if platform.machine() in ("x86_64", "AMD64"):
-            found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text("ascii", "replace"), re.MULTILINE)
-            return frozenset(found[1].split()) if found else frozenset()
+            text = Path("/proc/cpuinfo").read_text("ascii", "replace")
+            flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+            if flags:
+                return frozenset(flags[1].split())
     return frozenset()
 
 
@@ -71,5 +76,8 @@ def kernels_of(library: str) -> str | None:
     """Return the name of the kernels of the OpenBLAS that a package carries; None if it carries none that is loaded."""
     from threadpoolctl import threadpool_info
 
-    paths = {str(pool["filepath"]): pool.get("architecture") for pool in threadpool_info()}
-    return next((name for path, name in paths.items() if f"{os.sep}{library}" in path and name), None)
+    for pool in threadpool_info():
+        name: str | None = pool.get("architecture")
+        if name and f"{os.sep}{library}" in str(pool["filepath"]):
+            return name
+    return None

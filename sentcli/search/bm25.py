@@ -83,7 +83,11 @@ class BM25:
     def __init__(self, index: Any, rows: int, k1: float, b: float, language: str, analyzer: Analyzer = PAIRS) -> None:
         self._index = index
         """The index of bm25s; None if no document has a word."""
-        self._rows, self.k1, self.b, self.language, self.analyzer = rows, k1, b, language, analyzer
+        self._rows = rows
+        self.k1 = k1
+        self.b = b
+        self.language = language
+        self.analyzer = analyzer
 
     def __len__(self) -> int:
         return self._rows
@@ -129,22 +133,30 @@ class BM25:
             query.
         """
         k = min(k, len(self))
-        hits = Neighbours(np.full((len(queries), k), -1, np.int64), np.zeros((len(queries), k), np.float32))
+        positions = np.full((len(queries), k), -1, np.int64)
+        hits = Neighbours(positions, np.zeros(positions.shape, np.float32))
         analysis = _analysis(self.language, self.analyzer)
         if self.analyzer != PAIRS and any(map(is_unspaced, queries)):
             console.warn(
                 "this BM25 index takes a run of Chinese or Japanese for one word and finds hardly anything: build it "
                 "again with index --type bm25 --overwrite"
             )
-        for start in range(0, len(queries) if self._index is not None else 0, BATCH_QUERIES):
-            batch = queries[start : start + BATCH_QUERIES]
-            batch = list(in_pairs(batch) if self.analyzer == PAIRS else batch)
+        if self._index is None:
+            return hits
+        for start in range(0, len(queries), BATCH_QUERIES):
+            batch = list(queries[start : start + BATCH_QUERIES])
+            if self.analyzer == PAIRS:
+                batch = list(in_pairs(batch))
             words = require_bm25s().tokenize(batch, show_progress=False, return_ids=False, **analysis)
             for row, tokens in enumerate(map(self._index.get_tokens_ids, words), start):
-                if tokens:
-                    scores = self._index.get_scores_from_ids(tokens)
-                    best = _best(scores if mask is None else np.where(mask, scores, 0), k)
-                    hits.positions[row, : len(best)], hits.scores[row, : len(best)] = best, scores[best]
+                if not tokens:
+                    continue
+                scores = self._index.get_scores_from_ids(tokens)
+                if mask is not None:
+                    scores = np.where(mask, scores, 0)
+                best = _best(scores, k)
+                hits.positions[row, : len(best)] = best
+                hits.scores[row, : len(best)] = scores[best]
         return hits
 
     def save(self, folder: Path) -> None:
@@ -166,17 +178,14 @@ class BM25:
             MissingExtraError: if bm25s or PyStemmer is not installed.
         """
         package = require_bm25s()
+        index = None
         try:
             facts = _read(WordsRecord, folder / FACTS)
             if facts.words:
                 _read(BM25Settings, folder / "params.index.json")
                 _read(BM25Vocabulary, folder / "vocab.index.json")
-                for name, kind in ARRAYS.items():
-                    array = mapped_array(folder / name)
-                    if array.dtype.kind != kind or array.ndim != 1:
-                        raise DataError(folder / name, f"an array {list(array.shape)} of {array.dtype}")
-            index = package.BM25.load(folder, mmap=True, backend="numpy", show_progress=False) if facts.words else None
-            if index is not None:
+                _check_arrays(folder)
+                index = package.BM25.load(folder, mmap=True, backend="numpy", show_progress=False)
                 _check(index, facts.rows, facts.words)
         except FileNotFoundError as error:
             missing = Path(error.filename or FACTS).name
@@ -242,9 +251,12 @@ def _require_stemmer() -> Any:
 def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
     """Return the positions of the `k` best scores above 0, best first, of equal scores in rising order."""
     positions = np.flatnonzero(scores > 0)
-    if len(positions) > k:
-        kth_best = np.partition(scores[positions], len(positions) - k)[len(positions) - k]
-        above, equal = positions[scores[positions] > kth_best], positions[scores[positions] == kth_best]
+    surplus = len(positions) - k
+    if surplus > 0:
+        there = scores[positions]
+        kth_best = np.partition(there, surplus)[surplus]
+        above = positions[there > kth_best]
+        equal = positions[there == kth_best]
         positions = np.concatenate([above, equal[: k - len(above)]])
     return positions[np.lexsort((positions, -scores[positions]))]
 
@@ -260,17 +272,32 @@ def _read(kind: type[Declared], path: Path) -> Declared:
     return read_json_form(kind, path, missing="", remedy="build the index again")
 
 
+def _check_arrays(folder: Path) -> None:
+    """Refuse arrays of bm25s that are not flat, or hold numbers of another kind.
+
+    Raises:
+        DataError: which says what they are.
+    """
+    for name, kind in ARRAYS.items():
+        array = mapped_array(folder / name)
+        if array.dtype.kind != kind or array.ndim != 1:
+            raise DataError(folder / name, f"an array {list(array.shape)} of {array.dtype}")
+
+
 def _check(index: Any, rows: int, words: int) -> None:
     """Check that the files of an index belong together.
 
     Raises:
         ValueError: if they do not.
     """
-    data, indices, starts = (index.scores[name] for name in ("data", "indices", "indptr"))
+    starts = index.scores["indptr"]
     if not len(starts) or starts[0] != 0 or (np.diff(starts) < 0).any():
         raise ValueError("its lists of documents do not follow on each other")
-    sizes = (index.scores["num_docs"], len(index.vocab_dict), len(starts) - 1, len(data), len(indices))
-    if sizes != (rows, words, words, int(starts[-1]), int(starts[-1])):
+    postings = int(starts[-1])
+    has_rows = index.scores["num_docs"] == rows
+    has_words = len(index.vocab_dict) == words and len(starts) == words + 1
+    has_postings = len(index.scores["data"]) == postings and len(index.scores["indices"]) == postings
+    if not (has_rows and has_words and has_postings):
         raise ValueError("its files do not belong together")
     if sorted(index.vocab_dict.values()) != list(range(words)):
         raise ValueError("its words are not numbered in one row")

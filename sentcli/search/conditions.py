@@ -141,6 +141,7 @@ def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condit
 
 
 def _depth(tree: Tree) -> int:
+    """Return the number of levels of a tree; a test alone has none."""
     if isinstance(tree, Test):
         return 0
     return 1 + max(map(_depth, tree.parts), default=0)
@@ -161,18 +162,22 @@ def _unquoted(text: str, schema: Mapping[str, Any]) -> str:
     """Return the hint for columns whose names are words of SQL, such as ``when``, and stand without quotes."""
     from sqlglot.tokens import Tokenizer
 
-    words = [name for name in schema if name.upper() in Tokenizer.KEYWORDS]
-    meant = [f'"{name}"' for name in words if re.search(rf'(?<!["\w]){re.escape(name)}(?!["\w])', text)]
-    if not meant:
+    quoted = []
+    for name in schema:
+        pattern = rf'(?<!["\w]){re.escape(name)}(?!["\w])'
+        if name.upper() in Tokenizer.KEYWORDS and re.search(pattern, text):
+            quoted.append(f'"{name}"')
+    if not quoted:
         return ""
-    return f"; SQL has such a word itself, so the column stands in double quotes: {', '.join(meant)}"
+    return f"; SQL has such a word itself, so the column stands in double quotes: {', '.join(quoted)}"
 
 
 def _place(error: Exception) -> str:
     """Return what sqlglot could not read, and where."""
-    for found in getattr(error, "errors", ()):
-        return f"cannot be read at character {found['col']}, {found['highlight']!r}"
-    return "cannot be read"
+    errors = getattr(error, "errors", ())
+    if not errors:
+        return "cannot be read"
+    return f"cannot be read at character {errors[0]['col']}, {errors[0]['highlight']!r}"
 
 
 @dataclass(frozen=True)
@@ -190,8 +195,9 @@ class _Reader:
 
     def tree(self, node: Any, *, negated: bool = False) -> Tree:
         """Return the tree of a node; `negated` moves a NOT down to the tests."""
-        exp, kind = self.exp, type(node)
-        if {key for key, value in node.args.items() if value} - PARTS:
+        exp = self.exp
+        kind = type(node)
+        if {part for part, value in node.args.items() if value} - PARTS:
             self.refuse(node, NOT_ALLOWED)
         negated = negated != bool(node.args.get("negate"))  # NOT LIKE
         if kind is exp.Paren:
@@ -200,17 +206,24 @@ class _Reader:
             return self.tree(node.this, negated=not negated)
         if kind in (exp.And, exp.Or):
             parts = tuple(self.tree(part, negated=negated) for part in node.flatten())
-            return All(parts) if (kind is exp.And) != negated else Either(parts)
+            if (kind is exp.And) == negated:  # NOT (a AND b) is NOT a OR NOT b
+                return Either(parts)
+            return All(parts)
         if kind is exp.Between:
             low = self.comparison(node, node.this, ">=", node.args["low"])
             high = self.comparison(node, node.this, "<=", node.args["high"])
-            return Either((low.inverted(), high.inverted())) if negated else All((low, high))
+            if negated:
+                return Either((low.inverted(), high.inverted()))
+            return All((low, high))
         test = self.test(node)
-        return test.inverted() if negated else test
+        if negated:
+            return test.inverted()
+        return test
 
     def test(self, node: Any) -> Test:
         """Return the test of one column."""
-        exp, kind = self.exp, type(node)
+        exp = self.exp
+        kind = type(node)
         comparisons: dict[Any, Operator] = {
             exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
         }  # fmt: skip
@@ -246,7 +259,8 @@ class _Reader:
         if self.kind(name) == "int" and not isinstance(value, int):  # between two whole numbers
             if operator in ("=", "!="):
                 return Test(name, "in", (), negated=operator == "!=", kind="int")
-            value = math.ceil(value) if operator in (">=", "<") else math.floor(value)
+            round_to_whole = math.ceil if operator in (">=", "<") else math.floor
+            value = round_to_whole(value)
         return Test(name, operator, value, kind=self.kind(name))
 
     def like(self, node: Any) -> Test:
@@ -261,7 +275,8 @@ class _Reader:
 
     def column(self, node: Any) -> str:
         """Return the name of a column that is there."""
-        if type(node) is not self.exp.Column or type(node.this) is not self.exp.Identifier or node.args.get("table"):
+        is_name = type(node) is self.exp.Column and type(node.this) is self.exp.Identifier
+        if not is_name or node.args.get("table"):
             self.refuse(node, f"is no column of the corpus: it takes {ALLOWED}")
         name: str = node.this.this
         check_column(name, self.schema, self.corpus, "--where")
@@ -269,9 +284,12 @@ class _Reader:
 
     def literal(self, node: Any, column: str) -> Any:
         """Return the value of a literal, as the type of its column."""
-        exp, kind, sign = self.exp, self.kind(column), 1
+        exp = self.exp
+        kind = self.kind(column)
+        sign = 1
         if type(node) is exp.Neg:
-            node, sign = node.this, -1
+            sign = -1
+            node = node.this
         is_literal = type(node) is exp.Literal
         is_text = is_literal and node.is_string and sign == 1
         is_number = is_literal and not node.is_string
@@ -280,12 +298,14 @@ class _Reader:
             self.refuse(node, f"is no number, text in single quotes, true or false: it takes {ALLOWED}")
         fits = {"int": is_number, "float": is_number, "bool": is_bool}
         if not fits.get(kind, is_text):
-            wanted = {"int": "a number", "float": "a number", "bool": "true or false", TEXT: "a text"}
-            self.refuse(node, f"does not compare with {column}, which is {kind}: write {wanted.get(kind, 'a date')}")
+            literals = {"int": "a number", "float": "a number", "bool": "true or false", TEXT: "a text"}
+            self.refuse(node, f"does not compare with {column}, which is {kind}: write {literals.get(kind, 'a date')}")
         if is_bool:
             return bool(node.this)
+        if is_text and kind == TEXT:
+            return node.this
         if is_text:
-            return node.this if kind == TEXT else self.time(node, column, kind)
+            return self.time(node, column, kind)
         number = self.number(node)
         if kind == "float":
             number = float(number)  # before its sign, so that -0 is -0.0
@@ -298,10 +318,11 @@ class _Reader:
             value = float(node.this) if whole is None else whole
         except ValueError:
             self.refuse(node, "is not a number")
-        # From where on a whole number is none of int64
-        if not math.isfinite(value) or abs(value) >= 2**63:
+        if not math.isfinite(value) or abs(value) >= 2**63:  # int64 has no such whole number
             self.refuse(node, "is too large")
-        return int(value) if value == int(value) else value
+        if value == int(value):
+            return int(value)
+        return value
 
     def time(self, node: Any, column: str, kind: str) -> datetime.date:
         """Return a date, or a point in time; without an offset it is taken for UTC where the column is of UTC."""
@@ -351,16 +372,22 @@ def _test(test: Test, column: Any) -> Any:
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     match test.operator:
         case "null":
-            return column.is_valid() if test.negated else column.is_null()
+            if test.negated:
+                return column.is_valid()
+            return column.is_null()
         case "in":
             values = list(test.value)
             if test.kind == "float" and 0 in values:
                 values += [0.0, -0.0]  # Arrow looks for the same bits
             within = pc.is_in(column.cast(kind), value_set=pa.array(values, kind))
-            return pc.and_(column.is_valid(), pc.invert(within)) if test.negated else within
+            if test.negated:
+                return pc.and_(column.is_valid(), pc.invert(within))
+            return within
         case "like":
             signs = {"%": ".*", "_": "."}  # `match_like` of Arrow does not find an empty text by %
             letters = [signs.get(letter) or re.escape(letter) for letter in test.value]
             like = pc.match_substring_regex(column, rf"\A(?s:{''.join(letters)})\z")
-            return pc.invert(like) if test.negated else like
+            if test.negated:
+                return pc.invert(like)
+            return like
     return pc.call_function(COMPUTE[test.operator], [column, pa.scalar(test.value, kind)])

@@ -104,10 +104,13 @@ class Hit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        reranked = {} if self.rerank_score is None else {"rerank_score": self.rerank_score}
-        hit = {"rank": self.rank, "id": self.row.id, "score": self.score, **reranked, "text": self.row.text}
-        columns = {"columns": json.loads(json.dumps(finite(self.row.columns), default=str))}
-        return {**hit, **columns} if self.row.columns else hit
+        hit: dict[str, Any] = {"rank": self.rank, "id": self.row.id, "score": self.score}
+        if self.rerank_score is not None:
+            hit["rerank_score"] = self.rerank_score
+        hit["text"] = self.row.text
+        if self.row.columns:
+            hit["columns"] = json.loads(json.dumps(finite(self.row.columns), default=str))
+        return hit
 
 
 def search(
@@ -132,9 +135,13 @@ def search(
         hits = by_words = corpus.by_words(queries, candidates)
     if mode in ("rrf", "weighted"):
         hits = fuse(mode, dense, by_words, k, dense_weight)
-    rows = corpus.take(np.unique(hits.positions[hits.positions >= 0]).tolist())  # a row may be a hit of several queries
+    distinct = np.unique(hits.positions[hits.positions >= 0])  # a row may be a hit of several queries
+    rows = corpus.take(distinct.tolist())
     ranked = []
     for positions, scores in zip(hits.positions.tolist(), hits.scores.tolist(), strict=True):
-        there = [(score, rows[place]) for place, score in zip(positions, scores, strict=True) if place in rows]
-        ranked.append([Hit(rank, score, row) for rank, (score, row) in enumerate(there, 1)])
+        of_query: list[Hit] = []
+        for position, score in zip(positions, scores, strict=True):
+            if position in rows:
+                of_query.append(Hit(len(of_query) + 1, score, rows[position]))
+        ranked.append(of_query)
     return ranked

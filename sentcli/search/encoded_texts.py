@@ -46,13 +46,16 @@ class EncodedTexts:
             raise InputError(f"--rescore goes with a --corpus of smaller vectors; {self.title} holds texts")
         query, document = options.prompts(encoder)
         if isinstance(self.rows, RowsInMemory):
-            return OpenedVectors(self._encoded(self.rows, options, encoder, document), query, document)
-        similarity, device = options.similarity_of(encoder.spec), encoder.backend.device
+            searcher = self._encoded(self.rows, options, encoder, document)
+            return OpenedVectors(searcher, query, document)
+        similarity = options.similarity_of(encoder.spec)
+        device = encoder.backend.device
         streamed = StreamedSearch(self.rows, partial(self.encode, encoder, document), similarity, device)
         if options.exact:
             return OpenedVectors(streamed, query, document)
         vectors = np.concatenate(list(streamed.blocks()))
-        return OpenedVectors(searching.build(str(options.index), vectors, similarity, device), query, document)
+        searcher = searching.build(str(options.index), vectors, similarity, device)
+        return OpenedVectors(searcher, query, document)
 
     def _encoded(self, rows: RowsInMemory, options: SearchOptions, encoder: SentenceEncoder, prompt: str) -> Searcher:
         """Return the search over the vectors of rows in memory, which are made now.
@@ -69,10 +72,10 @@ class EncodedTexts:
                 f"the vectors in {self.title} are not read and its texts encoded again: a directory, .parquet or "
                 ".safetensors of encode is searched as it is"
             )
-        wanted = np.ones(len(rows), np.bool_)
+        encoded = np.ones(len(rows), np.bool_)
         if self.mask is not None and options.exact:
-            wanted = self.mask
+            encoded = self.mask
         vectors = np.zeros((len(rows), encoder.dimension), np.float32)
-        vectors[wanted] = self.encode(encoder, prompt, list(compress(rows.texts(), wanted)))
+        vectors[encoded] = self.encode(encoder, prompt, list(compress(rows.texts(), encoded)))
         similarity = options.similarity_of(encoder.spec)
         return searching.build(options.index or "flat", vectors, similarity, encoder.backend.device)

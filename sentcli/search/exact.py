@@ -47,6 +47,18 @@ class Neighbours:
         """Return no neighbours for each query ``[queries, 0]``."""
         return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[Neighbours]) -> Neighbours:
+        """Return the neighbours of all queries, of at least one part with those of some, each with the same `k`."""
+        positions = np.concatenate([part.positions for part in parts])
+        scores = np.concatenate([part.scores for part in parts])
+        return cls(positions, scores)
+
+    def overwrite(self, queries: npt.NDArray[np.bool_], neighbours: Neighbours) -> None:
+        """Write in place the neighbours of those queries ``[queries]`` that are True."""
+        self.positions[queries] = neighbours.positions
+        self.scores[queries] = neighbours.scores
+
 
 def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     """Return the `k` best of several lists of neighbours; of equal similarities the first row comes first.
@@ -61,7 +73,8 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
         scores = np.where(positions < 0, -np.inf, scores)
     if len(parts) > 1 or not _sorted(scores).all():
         order = np.argsort(-scores, axis=1, kind="stable")
-        positions, scores = np.take_along_axis(positions, order, 1), np.take_along_axis(scores, order, 1)
+        positions = np.take_along_axis(positions, order, 1)
+        scores = np.take_along_axis(scores, order, 1)
         equal = np.flatnonzero(~_sorted(scores))
         order = np.lexsort((positions[equal], -scores[equal]), axis=1)
         positions[equal] = np.take_along_axis(positions[equal], order, 1)
@@ -106,8 +119,9 @@ def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt
 
 def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vectors:
     """Return contiguous float32 vectors ``[n, dim]`` whose inner products are the similarity."""
-    wide: Vectors = unit_length(vectors) if similarity == "cosine" else vectors.astype(np.float32, copy=False)
-    return np.ascontiguousarray(wide)
+    if similarity == "cosine":
+        return np.ascontiguousarray(unit_length(vectors))
+    return np.ascontiguousarray(vectors, np.float32)
 
 
 class VectorSource(ABC):
@@ -148,10 +162,12 @@ class VectorSource(ABC):
         scores = np.full(positions.shape, -np.inf, np.float32)
         size = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
         for start in range(0, len(queries), size):
-            part = positions[start : start + size]
-            rows = prepared(self.take(np.maximum(part, 0).ravel()), similarity).reshape(*part.shape, -1)
-            exact = np.einsum("qd,qkd->qk", queries[start : start + size], rows)
-            scores[start : start + size] = np.where(part < 0, -np.inf, exact)
+            batch = slice(start, start + size)
+            part = positions[batch]
+            vectors = self.take(np.maximum(part, 0).ravel())
+            rows = prepared(vectors, similarity).reshape(*part.shape, -1)
+            exact = np.einsum("qd,qkd->qk", queries[batch], rows)
+            scores[batch] = np.where(part < 0, -np.inf, exact)
         return Neighbours(positions, scores)
 
 
@@ -164,7 +180,8 @@ class Blocks(VectorSource):
     """
 
     def __init__(self, arrays: Sequence[npt.NDArray[np.generic]], *, signs: int | None = None) -> None:
-        self.arrays, self.signs = arrays, signs
+        self.arrays = arrays
+        self.signs = signs
         self.ends = np.cumsum([len(array) for array in arrays])
         self._unit: bool | None = None
 
@@ -195,12 +212,16 @@ class Blocks(VectorSource):
                 expected = f"{shard.count} vectors of {dimension} dimensions in {dtype}"
                 raise DataError(path, f"holds {list(array.shape)} in {array.dtype}, not {expected}; {remedy(folder)}")
             arrays.append(array)
-        return cls(arrays or [np.empty((0, dimension), np.float32 if signs is None else np.uint8)], signs=signs)
+        if not arrays:
+            arrays.append(np.empty((0, dimension), np.float32 if signs is None else np.uint8))
+        return cls(arrays, signs=signs)
 
     @property
     def dimension(self) -> int:
         """The dimension of the vectors."""
-        return int(self.arrays[0].shape[1]) if self.signs is None else self.signs
+        if self.signs is not None:
+            return self.signs
+        return int(self.arrays[0].shape[1])
 
     def __len__(self) -> int:
         return int(self.ends[-1])
@@ -338,9 +359,12 @@ def search_blocks(
         similarity: ``cosine`` or ``dot``.
         device: ``cpu``, or a device of torch.
     """
-    rows = blocks.since(first, BLOCK) if mask is None else blocks.chosen(mask, first, BLOCK)
+    if mask is None:
+        best = search(queries, blocks.since(first, BLOCK), k, similarity=similarity, device=device)
+        return Neighbours(best.positions + first, best.scores)
+    rows = blocks.chosen(mask, first, BLOCK)
     best = search(queries, rows, k, similarity=similarity, device=device)
-    positions = best.positions if mask is None else np.flatnonzero(mask[first:])[best.positions]
+    positions = np.flatnonzero(mask[first:])[best.positions]  # `best` counts the chosen rows alone
     return Neighbours(positions + first, best.scores)
 
 

@@ -69,9 +69,11 @@ def _scaled(part: Neighbours) -> Floats:
     """Return the scores of each query scaled to 0 to 1 ``[queries, n]``; at position -1 they have no meaning."""
     if not part.positions.size:
         return np.zeros(part.positions.shape)
-    scores, is_row = part.scores.astype(np.float64), part.positions >= 0
+    scores = part.scores.astype(np.float64)
+    is_row = part.positions >= 0
     low = np.where(is_row, scores, np.inf).min(axis=1, keepdims=True)
-    span = np.where(is_row, scores, -np.inf).max(axis=1, keepdims=True) - low
+    high = np.where(is_row, scores, -np.inf).max(axis=1, keepdims=True)
+    span = high - low
     return np.divide(scores - low, span, out=np.ones_like(scores), where=is_row & (span > 0))
 
 
@@ -100,7 +102,9 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
 
 def depth(modes: list[SearchMode] | tuple[SearchMode, ...], k: int) -> int:
     """Return how many hits each list has to have so that these ways give `k` hits."""
-    return max(k, FUSED) if {"rrf", "weighted"} & set(modes) else k
+    if "rrf" in modes or "weighted" in modes:
+        return max(k, FUSED)
+    return k
 
 
 def fuse(mode: SearchMode, dense: Neighbours, by_words: Neighbours, k: int, dense_weight: float) -> Neighbours:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +31,8 @@ from sentcli.search.vector_directory import VectorDirectory
 
 FILE_BYTES = 2**32
 """The approximate size of one file of an index."""
+ADDED_ROWS = 16_384
+"""How many rows are added to an index at a time."""
 GROWN = 4
 """An index should be built again when it has this many times the rows that it was trained for."""
 
@@ -68,11 +70,13 @@ class IndexRequest:
 
     def of(self, facts: VectorFacts) -> IndexRequest:
         """Return the request for vectors, which say how they are compared unless the user did."""
-        return self if self.similarity is not None else replace(self, similarity=facts.compared_by)
+        if self.similarity is not None:
+            return self
+        return replace(self, similarity=facts.compared_by)
 
     @property
     def compared_by(self) -> Similarity:
-        """The similarity, of a request for vectors."""
+        """The similarity, which every request that `of` returned has."""
         assert self.similarity is not None
         return self.similarity
 
@@ -100,12 +104,12 @@ def fill_file(
     else:
         index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
     with index.built_on(device) as built:
-        # How many rows are added at a time
-        for block in store.blocks.since(span.begin + len(built), 16_384):
-            block = block[: span.end - span.begin - len(built)]
+        rows = span.end - span.begin
+        for block in store.blocks.since(span.begin + len(built), ADDED_ROWS):
+            block = block[: rows - len(built)]
             built.add(block)
             progress(len(block))
-            if span.begin + len(built) >= span.end:
+            if len(built) >= rows:
                 break
     path = place / f"rows-{span.begin:010d}-{span.end:010d}.faiss"
     with replacing(path) as temporary:
@@ -176,7 +180,8 @@ def rows_so_far(store: VectorDirectory, request: IndexRequest) -> dict[str, int]
     folder = place if place.exists() and not request.overwrite else work
     with suppress(InputError):  # it was not begun
         done = IndexManifest.read(folder).rows
-        return {"rows_done": done, "rows_total": rows} if done else {}
+        if done:
+            return {"rows_done": done, "rows_total": rows}
     return {}
 
 
@@ -207,9 +212,10 @@ class _IndexBuild:
 
     def extend(self, place: Path) -> tuple[IndexManifest, int]:
         """Add the rows that an index lacks, and measure it; return its manifest and the number of added rows."""
-        request, manifest = self.request, self.store.read_index(place.name)
+        manifest = self.store.read_index(place.name)
         for key in ("kind", "similarity", "query_prompt"):
-            old, new = getattr(manifest, key), getattr(request, key)
+            old = getattr(manifest, key)
+            new = getattr(self.request, key)
             if old != new:
                 raise InputError(f"{place} was built with {key} {old!r}, not {new!r}: build it again with --overwrite")
         if not self._for_building().items() <= manifest.settings.items():
@@ -285,23 +291,26 @@ class _IndexBuild:
         size = self.request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
         self.progress(manifest.rows)
         spans = _spans(manifest, len(self.store.blocks), size)
-        if self.pool is None:
-            device = self.request.device
-            made: Iterable[IndexFile] = (
-                fill_file(self.store, place, manifest, span, self.progress, device) for span in spans
-            )
-        else:
-            made = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
         replaced = [span.grown for span in spans]
-        kept = [file for file in manifest.files if file not in replaced]
-        for file, span in zip(made, spans, strict=True):
-            if self.pool is not None:
-                self.progress(file.rows - (span.grown.rows if span.grown else 0))
-            kept.append(file)
-            manifest = replace(manifest, files=list(kept), recall=None, faiss=str(require_faiss().__version__))
+        files = [file for file in manifest.files if file not in replaced]
+        for file in self._filled(place, manifest, spans):
+            files.append(file)
+            manifest = replace(manifest, files=list(files), recall=None, faiss=str(require_faiss().__version__))
             manifest.write(place)
         _clear(place, manifest)
         return manifest
+
+    def _filled(self, place: Path, manifest: IndexManifest, spans: Sequence[FileSpan]) -> Iterator[IndexFile]:
+        """Yield the file of each span when it has been built, here or by the workers."""
+        if self.pool is None:
+            for span in spans:
+                yield fill_file(self.store, place, manifest, span, self.progress, self.request.device)
+            return
+        files = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
+        for file, span in zip(files, spans, strict=True):
+            grown_rows = 0 if span.grown is None else span.grown.rows
+            self.progress(file.rows - grown_rows)
+            yield file
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
         """Measure recall and speed, choose the search parameter, and write both into the manifest."""
@@ -320,11 +329,17 @@ class _IndexBuild:
 
 def _spans(manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
     """Return the files of `size` rows that an index lacks up to a number of rows; the last of its own may grow."""
-    last = manifest.files[-1] if manifest.files else None
-    grown = last if last is not None and last.rows < size and manifest.rows < rows else None
-    begin = manifest.rows if grown is None else grown.first
-    spans = [FileSpan(start, min(start + size, rows)) for start in range(begin, rows, size)]
-    return [replace(spans[0], grown=grown), *spans[1:]] if spans else []
+    if manifest.rows >= rows:
+        return []
+    grown = None
+    begin = manifest.rows
+    if manifest.files and manifest.files[-1].rows < size:
+        grown = manifest.files[-1]
+        begin = grown.first
+    spans = [FileSpan(begin, min(begin + size, rows), grown)]
+    for start in range(begin + size, rows, size):
+        spans.append(FileSpan(start, min(start + size, rows)))
+    return spans
 
 
 def _clear(place: Path, manifest: IndexManifest) -> None:
@@ -338,5 +353,6 @@ def _clear(place: Path, manifest: IndexManifest) -> None:
     if missing:
         raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
     for path in place.iterdir():
-        if PARTIAL.fullmatch(path.name) or (INDEX_FILE.fullmatch(path.name) and path.name not in named):
+        is_unnamed = INDEX_FILE.fullmatch(path.name) is not None and path.name not in named
+        if is_unnamed or PARTIAL.fullmatch(path.name):
             path.unlink()

@@ -41,7 +41,9 @@ class LocalCorpus:
     @property
     def origin(self) -> Provenance | None:
         """How the vectors were made; None for a file of texts."""
-        return None if self.stored is None else self.stored.origin
+        if self.stored is None:
+            return None
+        return self.stored.origin
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -54,12 +56,16 @@ class LocalCorpus:
         return len(self.rows)
 
     def __len__(self) -> int:
-        return len(self.rows) if self.mask is None else int(self.mask.sum())
+        if self.mask is None:
+            return len(self.rows)
+        return int(self.mask.sum())
 
     def select(self, condition: Condition) -> LocalCorpus:
         """Return the corpus of those rows that meet a condition."""
-        met = matching(self.rows, condition)
-        return replace(self, mask=met if self.mask is None else met & self.mask)
+        mask = matching(self.rows, condition)
+        if self.mask is not None:
+            mask &= self.mask
+        return replace(self, mask=mask)
 
     def counts(self, column: str) -> list[tuple[Any, int]]:
         """Count the rows with each value of a column, the most frequent value first."""
@@ -83,16 +89,19 @@ class LocalCorpus:
 
     def _say_fewer(self, hits: Neighbours, k: int) -> None:
         """Warn where an index found fewer rows than were asked for, as one does that looks in few of its clusters."""
-        found = (hits.positions >= 0).sum(axis=1)
-        lacking = found[found < k]
-        if len(lacking):
-            searcher = self.searcher.searcher if isinstance(self.searcher, CompressedSearch) else self.searcher
-            index = searcher.protocol() if isinstance(searcher, Searcher) else {}
-            facts = " ".join(f"{name} {value}" for name, value in index.items() if name != "factory")
-            console.warn(
-                f"the index ({facts}) found fewer than {k:,} rows for {len(lacking):,} of {len(found):,} queries, the "
-                f"least {lacking.min():,}: --index flat finds all"
-            )
+        counts = (hits.positions >= 0).sum(axis=1)
+        lacking = counts[counts < k]
+        if not len(lacking):
+            return
+        searcher = self.searcher
+        if isinstance(searcher, CompressedSearch):
+            searcher = searcher.searcher
+        index = searcher.protocol() if isinstance(searcher, Searcher) else {}
+        facts = " ".join(f"{name} {value}" for name, value in index.items() if name != "factory")
+        console.warn(
+            f"the index ({facts}) found fewer than {k:,} rows for {len(lacking):,} of {len(counts):,} queries, the "
+            f"least {lacking.min():,}: --index flat finds all"
+        )
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
         """Return the best rows of each query by BM25."""
@@ -106,8 +115,11 @@ class LocalCorpus:
 
         Vectors of a file of texts are made of the rows that may be found, but an index in memory is over all rows.
         """
-        bm25 = self._words(search.language) if search.by_words else None
-        protocol: dict[str, Any] = {} if bm25 is None else {"bm25": bm25.protocol()}
+        protocol: dict[str, Any] = {}
+        bm25 = None
+        if search.by_words:
+            bm25 = self._words(search.language)
+            protocol["bm25"] = bm25.protocol()
         if encoder is None:
             return replace(self, bm25=bm25), protocol
         if search.needs_faiss:

@@ -40,7 +40,7 @@ from sentcli.search.milvus_rows import (
     with_ids,
 )  # fmt: skip
 from sentcli.search.provenance import Provenance
-from sentcli.search.rows import Document
+from sentcli.search.rows import Document, by_frequency
 
 NEXT, OLD = "_sentcli_next", "_sentcli_old"
 """The ends of the names of what will replace a collection, and of the one that is being replaced."""
@@ -145,10 +145,12 @@ class MilvusCollection:
                 names = sorted(client.list_collections())
             has = f"it has {', '.join(names)}" if names else "it has none"
             raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; {has}")
-        if (rows := found.count()) != found.record.rows:
-            whole = "an unknown number" if found.record.rows is None else f"{found.record.rows:,}"
+        rows = found.count()
+        whole = found.record.rows
+        if rows != whole:
+            number = "an unknown number" if whole is None else f"{whole:,}"
             raise InputError(
-                f"{found.title} is unfinished or damaged: it has {rows:,} rows of {whole}; the command that made it, "
+                f"{found.title} is unfinished or damaged: it has {rows:,} rows of {number}; the command that made it, "
                 f"sentcli index CORPUS --to {address} --collection {name}, writes what is missing"
             )
         return found
@@ -176,12 +178,15 @@ class MilvusCollection:
         schema.add_field(HASH, DataType.VARCHAR, max_length=32)
         numbers = {"int": DataType.INT64, "float": DataType.DOUBLE, "bool": DataType.BOOL}
         for field_name, kind in record.columns.values():
-            length = {} if kind in numbers else {"max_length": LONGEST}
-            schema.add_field(field_name, numbers.get(kind, DataType.VARCHAR), nullable=True, **length)
+            if kind in numbers:
+                schema.add_field(field_name, numbers[kind], nullable=True)
+            else:
+                schema.add_field(field_name, DataType.VARCHAR, nullable=True, max_length=LONGEST)
         schema.add_function(Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS]))
         indexes = client.prepare_index_params()
-        kind, parameters = INDEX_TYPES[record.kind], _parameters(record.kind, rows, record.dimension)
+        kind = INDEX_TYPES[record.kind]
         metric = METRICS[record.similarity]
+        parameters = _parameters(record.kind, rows, record.dimension)
         indexes.add_index(VECTORS, index_type=kind, metric_type=metric, params=parameters)
         words = {"bm25_k1": K1, "bm25_b": B}
         indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=words)
@@ -268,12 +273,12 @@ class MilvusCollection:
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
-        field_name, kind = {ID: (ID, TEXT), TEXTS: (TEXTS, TEXT), **self.record.columns}[column]
+        fields = {ID: (ID, TEXT), TEXTS: (TEXTS, TEXT), **self.record.columns}
+        field_name, kind = fields[column]
         counts: Counter[Any] = Counter()
         for batch in self.rows([field_name], condition):
             counts.update(row.get(field_name) for row in batch)
-        found = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
-        return [(value_of(value, kind), count) for value, count in found]
+        return [(value_of(value, kind), count) for value, count in by_frequency(counts)]
 
     def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[list[tuple[str, float]]]:
         """Return the ids and similarities of the `k` nearest rows of each query ``[queries, dim]``.
@@ -295,7 +300,8 @@ class MilvusCollection:
     def _search(
         self, field_name: str, queries: list[Any], k: int, condition: str, parameters: dict[str, Any]
     ) -> list[list[tuple[str, float]]]:
-        found: list[list[tuple[str, float]]] = []
+        """Return the ids and scores of the best `k` rows of each query, by one of the fields that have an index."""
+        hits_by_query: list[list[tuple[str, float]]] = []
         for start in range(0, len(queries), REQUEST_ROWS):
             with answering(self.title):
                 answer = self.client.search(
@@ -308,8 +314,8 @@ class MilvusCollection:
                     search_params=parameters,
                 )
             for hits in answer:
-                found.append([(hit[ID], _score(hit, field_name)) for hit in hits])
-        return found
+                hits_by_query.append([(hit[ID], _score(hit, field_name)) for hit in hits])
+        return hits_by_query
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield some fields of the rows with these ids that are there."""
@@ -321,10 +327,12 @@ class MilvusCollection:
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Return rows by their ids."""
-        names = {field_name: (name, kind) for name, (field_name, kind) in self.record.columns.items()}
+        fields = [field_name for field_name, _ in self.record.columns.values()]
         documents = {}
-        for row in self.fields(ids, [TEXTS, *names]):
-            columns = {name: value_of(row.get(field_name), kind) for field_name, (name, kind) in names.items()}
+        for row in self.fields(ids, [TEXTS, *fields]):
+            columns = {}
+            for name, (field_name, kind) in self.record.columns.items():
+                columns[name] = value_of(row.get(field_name), kind)
             documents[row[ID]] = Document(row[ID], row[TEXTS], columns)
         return documents
 
@@ -337,13 +345,17 @@ class MilvusCollection:
 
 def _rows_of(size: int, batch: Sequence[dict[str, Any]]) -> int:
     """Return how many rows like those of a batch have about so many bytes, within what Milvus allows."""
-    of_batch = sum(map(_bytes_of, batch))
-    return min(MOST_ROWS, max(REQUEST_ROWS, size * len(batch) // max(of_batch, 1)))
+    batch_bytes = max(sum(map(_bytes_of, batch)), 1)
+    rows = size * len(batch) // batch_bytes
+    return min(MOST_ROWS, max(REQUEST_ROWS, rows))
 
 
 def _bytes_of(row: dict[str, Any]) -> int:
-    """Return about how many bytes a row has."""
-    return sum(4 * len(value) if isinstance(value, str | list) else 8 for value in row.values())
+    """Return about how many bytes a row has: 4 for a letter or a component, and 8 for any other value."""
+    size = 0
+    for value in row.values():
+        size += 4 * len(value) if isinstance(value, str | list) else 8
+    return size
 
 
 def _score(hit: Any, field_name: str) -> float:

@@ -45,8 +45,10 @@ def clear_half_made(address: str, name: str) -> None:
     """Delete what Milvus Lite cannot read of an unfinished collection: indexes, or all if there is no schema yet."""
     folder = Path(address.removeprefix(SCHEME)) / "collections" / name
     if is_file(address) and folder.is_dir():
-        is_made = (folder / "schema.json").exists()
-        for path in [*folder.glob("partitions/*/indexes")] if is_made else [folder]:
+        paths = [folder]
+        if (folder / "schema.json").exists():
+            paths = list(folder.glob("partitions/*/indexes"))
+        for path in paths:
             shutil.rmtree(path, ignore_errors=True)  # Lite makes the indexes again
 
 

@@ -65,8 +65,10 @@ class MilvusCorpus:
 
     def select(self, condition: Condition) -> MilvusCorpus:
         """Return the corpus of those rows that meet a condition."""
-        added = filter_of(condition.tree, self.collection.record.columns)
-        return replace(self, condition=f"({self.condition}) and ({added})" if self.condition else added)
+        combined = filter_of(condition.tree, self.collection.record.columns)
+        if self.condition:
+            combined = f"({self.condition}) and ({combined})"
+        return replace(self, condition=combined)
 
     def counts(self, column: str) -> list[tuple[Any, int]]:
         """Count the rows with each value of a column, the most frequent value first."""
@@ -79,8 +81,9 @@ class MilvusCorpus:
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions, of those that are still there."""
         ids = list(self.positions)
-        rows = self.documents([ids[position] for position in positions])
-        return {position: rows[ids[position]] for position in positions if ids[position] in rows}
+        id_of = {position: ids[position] for position in positions}
+        rows = self.documents(list(id_of.values()))
+        return {position: rows[key] for position, key in id_of.items() if key in rows}
 
     def prepare(
         self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
@@ -99,14 +102,10 @@ class MilvusCorpus:
         if record.recall is not None:
             recall = f"recall@{record.recall['k']} {record.recall['chosen']['recall']:.3f}"
             console.note(f"index {record.kind}: {recall} against exact search when it was measured")
-        index = {"kind": record.kind, **record.efforts}
-        document = record.settings.get("prompt") or ""
-        protocol |= {
-            "similarity": record.similarity,
-            "index": index,
-            "query_prompt": query,
-            "document_prompt": document,
-        }
+        protocol["similarity"] = record.similarity
+        protocol["index"] = {"kind": record.kind, **record.efforts}
+        protocol["query_prompt"] = query
+        protocol["document_prompt"] = record.settings.get("prompt") or ""
         return self, protocol
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
@@ -127,7 +126,8 @@ def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: 
     scores = np.zeros(places.shape, np.float32)
     for query, hits in enumerate(hits_by_query):
         for rank, (key, score) in enumerate(hits):
-            places[query, rank], scores[query, rank] = positions.setdefault(key, len(positions)), score
+            places[query, rank] = positions.setdefault(key, len(positions))
+            scores[query, rank] = score
     return Neighbours(places, scores)
 
 
@@ -168,11 +168,12 @@ class CollectionVectors(VectorSource):
     def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
-        ids = [self._ids[place] for place in distinct]
+        ids = [self._ids[position] for position in distinct]
         missing = [key for key in ids if key not in self.known]
-        self.known.update({row[ID]: row[VECTORS] for row in self.collection.fields(missing, [VECTORS])})
-        vectors = np.array([self.known[key] for key in ids], np.float32).reshape(len(ids), self.dimension)
-        return vectors[where.reshape(-1)]
+        for row in self.collection.fields(missing, [VECTORS]):
+            self.known[row[ID]] = row[VECTORS]
+        vectors = np.array([self.known[key] for key in ids], np.float32)
+        return vectors.reshape(len(ids), self.dimension)[where.reshape(-1)]
 
 
 @dataclass
@@ -191,12 +192,13 @@ class CollectionSearch:
     def efforts_to_try(self) -> list[dict[str, int]]:
         """The search parameters with which the index is measured, the least effort first."""
         parameter = EFFORT[self.collection.record.kind]
-        values = EFFORTS["efSearch"] if parameter == "ef" else EFFORTS["nprobe"]
-        return [{parameter: value} for value in values]
+        name = "efSearch" if parameter == "ef" else parameter  # as faiss calls it
+        return [{parameter: value} for value in EFFORTS[name]]
 
     def set(self, efforts: dict[str, int]) -> None:
         """Set search parameters."""
-        self.collection = replace(self.collection, record=replace(self.collection.record, efforts=efforts))
+        record = replace(self.collection.record, efforts=efforts)
+        self.collection = replace(self.collection, record=record)
 
     def search(self, queries: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""

@@ -21,7 +21,7 @@ from sentcli.io.forms import decode
 from sentcli.io.writers import text_cell
 from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
-from sentcli.search.conditions import All, Either, Tree
+from sentcli.search.conditions import All, Test, Tree
 
 ID, TEXTS, VECTORS, WORDS, HASH = "id", "text", "embedding", "sentcli_words", "sentcli_hash"
 """The fields that every collection has."""
@@ -29,7 +29,7 @@ LONGEST = 65_535
 """The most bytes of a text in Milvus."""
 
 
-def _known(kind: str) -> str:
+def _check_type(kind: str) -> str:
     """Refuse an unknown type of a column."""
     if kind not in types():
         raise ValueError(f"unknown type {kind!r:.40}")
@@ -44,7 +44,7 @@ class Record:
     """How the vectors were made, as `VectorFacts.recorded`."""
     dimension: Annotated[int, Ge(1), Le(32_768)]
     similarity: Similarity
-    columns: dict[str, tuple[str, Annotated[str, AfterValidator(_known)]]]
+    columns: dict[str, tuple[str, Annotated[str, AfterValidator(_check_type)]]]
     """The field and the type of each column, the type by the names of ``--types``."""
     language: str = LANGUAGE
     kind: str = "flat"
@@ -74,12 +74,14 @@ class Record:
         """Return the Arrow types of the columns by name."""
         text = types()[TEXT][0]
         schema = {ID: text, TEXTS: text}
-        schema.update({name: types()[kind][0] for name, (_, kind) in self.columns.items()})
+        for name, (_, kind) in self.columns.items():
+            schema[name] = types()[kind][0]
         return schema
 
     def differences(self, other: Record) -> list[str]:
         """Return what keeps rows of another record out of a collection of this one."""
-        there, here = VectorFacts.read("the record", self.settings), VectorFacts.read("", other.settings)
+        there = VectorFacts.read("the record", self.settings)
+        here = VectorFacts.read("", other.settings)
         differences = there.differences(here)
         if None not in (there.in_int8, here.in_int8) and there.in_int8 != here.in_int8:
             differences.append(f"model in int8 {there.in_int8} there, {here.in_int8} here (--precision)")
@@ -92,7 +94,8 @@ class Record:
     def _facts(self) -> dict[str, Any]:
         """Return what rows of a collection have in common, in the words of an error."""
         facts = {key: getattr(self, key) for key in ("dimension", "similarity", "language", "kind")}
-        facts.update({f"column {name}": kind for name, (_, kind) in self.columns.items()})
+        for name, (_, kind) in self.columns.items():
+            facts[f"column {name}"] = kind
         return facts
 
 
@@ -106,7 +109,8 @@ def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     taken = {ID, TEXTS, VECTORS, WORDS, HASH}
     for name, kind in columns.items():
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-        plain = plain if re.match(r"[A-Za-z_]", plain) else f"column_{plain}"
+        if not re.match(r"[A-Za-z_]", plain):
+            plain = f"column_{plain}"
         while plain.lower() in taken:
             plain += "_"
         taken.add(plain.lower())
@@ -115,7 +119,7 @@ def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def content_hash(text: str, columns: Sequence[Any]) -> str:
-    """Return what tells whether a row has changed."""
+    """Return a digest of a row's text and columns, which is another one when the row has changed."""
     content = json.dumps([text, *columns], ensure_ascii=False, default=str)
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -123,7 +127,9 @@ def content_hash(text: str, columns: Sequence[Any]) -> str:
 def shortened(text: str) -> str:
     """Return a text, cut to what Milvus takes."""
     encoded = text.encode()
-    return text if len(encoded) <= LONGEST else encoded[:LONGEST].decode(errors="ignore")
+    if len(encoded) <= LONGEST:
+        return text
+    return encoded[:LONGEST].decode(errors="ignore")
 
 
 def stored_value(value: Any, kind: str) -> Any:
@@ -159,33 +165,48 @@ def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
         tree: in which only tests are negated.
         columns: the field and the type of each column.
     """
-    if isinstance(tree, (All, Either)):
-        word = " and " if isinstance(tree, All) else " or "
-        return f"({word.join(filter_of(part, columns) for part in tree.parts)})"
-    name = columns[tree.column][0] if tree.column in columns else tree.column
+    if isinstance(tree, Test):
+        return _filter_of_test(tree, columns)
+    word = " and " if isinstance(tree, All) else " or "
+    parts = [filter_of(part, columns) for part in tree.parts]
+    return f"({word.join(parts)})"
+
+
+def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
+    """Return the filter of one test; see `filter_of`."""
+    name = test.column
+    if name in columns:
+        name = columns[name][0]
     always = name in (ID, TEXTS)  # Milvus has a value for each row
-    within = "not in" if tree.negated else "in"
-    match tree.operator:
+    within = "not in" if test.negated else "in"
+    match test.operator:
         case "null" if always:
             return f"{ID} {within} []"
         case "null":
-            return f"{name} is {'not ' if tree.negated else ''}null"
+            null = "not null" if test.negated else "null"
+            return f"{name} is {null}"
         case "in":
-            values = ", ".join(_literal(value, tree.kind) for value in tree.value)
-            test = f"{name} {within} [{values}]"
-            if tree.kind == "float" and 0 in tree.value:  # == knows that -0.0 is 0.0
-                test = f"({test} and {name} != 0.0)" if tree.negated else f"({test} or {name} == 0.0)"
+            values = ", ".join(_literal(value, test.kind) for value in test.value)
+            condition = f"{name} {within} [{values}]"
+            if test.kind == "float" and 0 in test.value:  # == knows that -0.0 is 0.0
+                zero = f"and {name} != 0.0" if test.negated else f"or {name} == 0.0"
+                condition = f"({condition} {zero})"
         case "like":
-            test = f"{name} like {_literal(tree.value, TEXT)}"
-            test = f"not ({test})" if tree.negated else test
+            condition = f"{name} like {_literal(test.value, TEXT)}"
+            if test.negated:
+                condition = f"not ({condition})"
         case _:
-            test = f"{name} {'==' if tree.operator == '=' else tree.operator} {_literal(tree.value, tree.kind)}"
-    return f"({test})" if always else f"({name} is not null and {test})"
+            comparison = "==" if test.operator == "=" else test.operator
+            condition = f"{name} {comparison} {_literal(test.value, test.kind)}"
+    if always:
+        return f"({condition})"
+    return f"({name} is not null and {condition})"
 
 
 def with_ids(ids: Sequence[str]) -> str:
     """Return a filter of Milvus for the rows with these ids; its client would take a quote in an id for code."""
-    return f"{ID} in [{', '.join(_literal(key, TEXT) for key in ids)}]"
+    literals = ", ".join(_literal(key, TEXT) for key in ids)
+    return f"{ID} in [{literals}]"
 
 
 def after_id(key: str) -> str:

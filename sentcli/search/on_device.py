@@ -151,8 +151,7 @@ class DeviceRows:
                 is_sure[:] = True  # no row was left out
         unsure = np.flatnonzero(~is_sure)
         if len(unsure):
-            found = self._in_full(asked[unsure], k, mask)
-            hits.positions[unsure], hits.scores[unsure] = found.positions, found.scores
+            hits.overwrite(~is_sure, self._in_full(asked[unsure], k, mask))
         self._count(len(queries), len(unsure))
         return hits
 
@@ -163,7 +162,8 @@ class DeviceRows:
                 f"rows are scanned in bf16 and the best ones compared in float32; {again:,} of {asked:,} queries were "
                 "searched again in float32"
             )
-        self.asked, self.again = self.asked + asked, self.again + again
+        self.asked += asked
+        self.again += again
 
     def _in_full(self, asked: Vectors, k: int, mask: Mask | None) -> Neighbours:
         """Search in float32, by rows that are there or are copied in turns."""
@@ -180,7 +180,9 @@ class DeviceRows:
 
     def _hidden(self, mask: Mask | None) -> Tensor | None:
         """Return on the device which rows may not be found ``[n]``."""
-        return None if mask is None else torch.from_numpy(~mask[self.first :]).to(self.device)
+        if mask is None:
+            return None
+        return torch.from_numpy(~mask[self.first :]).to(self.device)
 
     def _by_scan(
         self, asked: Vectors, k: int, width: int, mask: Mask | None
@@ -234,7 +236,9 @@ class DeviceRows:
 
     def protocol(self) -> dict[str, Any]:
         """Return what a scan did, for protocols: its precision, and the share of queries that were searched again."""
-        return {"scan": "bf16", "searched_again": self.again / self.asked} if self.asked else {}
+        if not self.asked:
+            return {}
+        return {"scan": "bf16", "searched_again": self.again / self.asked}
 
 
 def kept_types(room: float | None, *, scan: bool) -> tuple[bool, bool]:

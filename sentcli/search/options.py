@@ -72,12 +72,18 @@ class SearchOptions:
     @property
     def weight(self) -> float:
         """The share of the dense score in ``--search weighted``."""
-        return 0.5 if self.dense_weight is None else self.dense_weight
+        if self.dense_weight is None:
+            return 0.5
+        return self.dense_weight
 
     def prompts(self, model: SentenceEncoder | ModelSpec) -> tuple[str, str]:
         """Return the texts in front of queries and documents, by default the model's own."""
-        query = model.role_prompt("query") if self.query_prompt is None else self.query_prompt
-        document = model.role_prompt("document") if self.doc_prompt is None else self.doc_prompt
+        query = self.query_prompt
+        if query is None:
+            query = model.role_prompt("query")
+        document = self.doc_prompt
+        if document is None:
+            document = model.role_prompt("document")
         return query, document
 
     def similarity_of(self, model: ModelSpec) -> Similarity:
@@ -86,7 +92,9 @@ class SearchOptions:
         Raises:
             InputError: if that is not supported.
         """
-        return model.similarity if self.similarity is None else self.similarity
+        if self.similarity is None:
+            return model.similarity
+        return self.similarity
 
     @property
     def exact(self) -> bool:
@@ -205,7 +213,8 @@ def parse_modes(text: str) -> list[SearchMode]:
     Raises:
         InputError: for an unknown way, a repeated one, or an empty list.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    parts = [part.strip() for part in text.split(",")]
+    names = [part for part in parts if part]
     for name in names:
         if name not in SEARCH_MODES:
             raise InputError(

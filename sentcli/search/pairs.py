@@ -51,25 +51,32 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
     """
     rows = len(searcher.blocks)
     parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
-    nearest, crowded = np.full(rows, -1, np.float32), 0
+    nearest = np.full(rows, -1, np.float32)
+    crowded = 0
     for start in range(0, rows, QUERY_ROWS):
         own = np.arange(start, min(start + QUERY_ROWS, rows))
-        vectors, k, done = searcher.blocks.take(own), NEAREST, len(own)
+        vectors = searcher.blocks.take(own)
+        k = NEAREST
+        done = len(own)
         while len(own):
             hits = _without_own(searcher.search(vectors, min(k + 1, rows)), own)
             np.minimum(hits.scores, 1, out=hits.scores)  # the rounding of a cosine may be above
             if k == NEAREST and hits.scores.shape[1]:
                 nearest[own] = np.maximum(hits.scores[:, 0], -1)
-            full: npt.NDArray[np.bool_] = np.all(hits.scores >= least, axis=1) & (k < rows - 1)
+            is_similar = hits.scores >= least
+            full: npt.NDArray[np.bool_] = np.all(is_similar, axis=1) & (k < rows - 1)  # may have more than these
             if k >= MOST_NEIGHBOURS:
                 crowded += int(full.sum())
                 full = np.zeros_like(full)
-            row, column = np.nonzero((hits.scores >= least) & ~full[:, None])
+            row, column = np.nonzero(is_similar & ~full[:, None])
             parts.append((own[row], hits.positions[row, column], hits.scores[row, column]))
-            own, vectors, k = own[full], vectors[full], 4 * k
+            own = own[full]
+            vectors = vectors[full]
+            k *= 4
         progress(done)
-    first, second, similarities = (np.concatenate(part) for part in zip(*parts, strict=True))
-    low, high = np.minimum(first, second), np.maximum(first, second)
+    first, second, similarities = map(np.concatenate, zip(*parts, strict=True))
+    low = np.minimum(first, second)
+    high = np.maximum(first, second)
     _, once = np.unique(low * rows + high, return_index=True)
     best = once[np.lexsort((high[once], low[once], -similarities[once]))]
     return SimilarPairs(low[best], high[best], similarities[best], nearest, crowded)
@@ -96,10 +103,13 @@ def expected_pairs(searcher: Searcher, least: float) -> ExpectedPairs:
     sample, hits = _exact_neighbours(searcher)
     similarities = np.sort(hits.scores[np.isfinite(hits.scores)])[::-1]
     pairs_of_one = rows / 2 / max(len(sample), 1)  # a pair of two rows is seen from each of them
-    wanted = min(max(int(PROPOSED / pairs_of_one), 1), len(similarities)) - 1
-    proposed = float(similarities[wanted]) if len(similarities) else 1.0
-    above = [int((similarities >= bound).sum() * pairs_of_one) for bound in (least, proposed)]
-    return ExpectedPairs(above[0], proposed, above[1])
+    proposed = 1.0
+    if len(similarities):
+        count = max(int(PROPOSED / pairs_of_one), 1)
+        proposed = float(similarities[min(count, len(similarities)) - 1])
+    pairs = int((similarities >= least).sum() * pairs_of_one)
+    of_proposed = int((similarities >= proposed).sum() * pairs_of_one)
+    return ExpectedPairs(pairs, proposed, of_proposed)
 
 
 def _exact_neighbours(searcher: Searcher) -> tuple[Positions, Neighbours]:
@@ -153,9 +163,11 @@ def recall_of(pairs: SimilarPairs, searcher: Searcher, least: float) -> tuple[fl
         least: the least similarity of a pair.
     """
     sample, hits = _exact_neighbours(searcher)
-    found = {*zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)}
+    found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
     expected: set[tuple[int, int]] = set()
     for own, positions, scores in zip(sample.tolist(), hits.positions, hits.scores, strict=True):
-        others = positions[scores >= least].tolist()
-        expected |= {(min(own, other), max(own, other)) for other in others}
-    return (len(expected & found) / len(expected) if expected else 1.0), len(sample)
+        for other in positions[scores >= least].tolist():
+            expected.add((min(own, other), max(own, other)))
+    if not expected:
+        return 1.0, len(sample)
+    return len(expected & found) / len(expected), len(sample)

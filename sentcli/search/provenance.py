@@ -85,26 +85,26 @@ class Provenance(VectorFacts):
         """Return the name of the model, at the commit that made the vectors where the name means another one now."""
         if self.revision is None or local_path(self.model) is not None:
             return self.model
-        of_hub = hub_model(self.model)
-        folder = None if of_hub is None else of_hub.cached()
-        if of_hub is None or folder is None or folder.name == self.revision:
+        on_hub = hub_model(self.model)
+        if on_hub is None:
             return self.model
-        pinned = f"{of_hub.repository}@{self.revision}"
-        return pinned if on_this_machine(pinned) else self.model
+        folder = on_hub.cached()
+        if folder is None or folder.name == self.revision:
+            return self.model
+        pinned = f"{on_hub.repository}@{self.revision}"
+        if not on_this_machine(pinned):
+            return self.model
+        return pinned
 
     def load_options(self, options: LoadOptions) -> LoadOptions:
         """Return options with which `named_model` is loaded as it was for these vectors, unless they say otherwise."""
         spec = read_model(self._at_its_commit(), options)
-        recorded: dict[str, tuple[Any, Any]] = {
-            "pooling": (self.pooling, spec.pooling),
-            "normalize": (self.normalize, spec.normalizes),
-            "max_length": (self.max_length, spec.max_length),
-        }
-        changed: dict[str, Any] = {
-            name: then
-            for name, (then, now) in recorded.items()
-            if then is not None and then != now and getattr(options, name) is None
-        }
+        current = {"pooling": spec.pooling, "normalize": spec.normalizes, "max_length": spec.max_length}
+        changed: dict[str, Any] = {}
+        for name, now in current.items():
+            then = getattr(self, name)
+            if then not in (None, now) and getattr(options, name) is None:
+                changed[name] = then
         return replace(options, **changed)
 
     def in_their_precision(self, model: str, options: LoadOptions) -> LoadOptions:
@@ -113,8 +113,8 @@ class Provenance(VectorFacts):
         A query in fp32 does not meet its own text among int8 vectors. The half precisions differ from fp32 by rounding
         alone, and not every machine computes in them: queries of such vectors are encoded in fp32.
         """
-        free_to_choose = options.precision == "auto" and options.backend != "torch"
-        if not (self.in_int8 and free_to_choose) or Served.parse(model) is not None:
+        is_free_to_choose = options.precision == "auto" and options.backend != "torch"
+        if not self.in_int8 or not is_free_to_choose or Served.parse(model) is not None:
             return options
         if not has_weights(read_model(model, options).folder):  # an export has a precision of its own
             return options
@@ -130,7 +130,9 @@ class Provenance(VectorFacts):
 
         Only a dimension that ``--truncate-dim`` chose is known.
         """
-        return (self.truncate_dim or 8 * width) if self.bits else None
+        if not self.bits:
+            return None
+        return self.truncate_dim or 8 * width
 
     def check_numbers(self, *, to_search: bool = True) -> None:
         """Refuse vectors that are no numbers, or with `to_search` those that queries do not compare with.
@@ -157,8 +159,10 @@ class Provenance(VectorFacts):
             normalized: whether the encoder makes vectors of length 1.
         """
         fitted = Compression(truncate_dim=self.truncate_dim, renormalize=normalized).apply(queries)
-        filled_up = self.bits and self.truncate_dim is None
-        return np.pad(fitted, ((0, 0), (0, -fitted.shape[1] % 8))) if filled_up else fitted
+        if self.bits and self.truncate_dim is None:
+            missing = -fitted.shape[1] % 8  # rows of bits are filled up to whole bytes
+            return np.pad(fitted, ((0, 0), (0, missing)))
+        return fitted
 
     def check_encoder(self, encoder: SentenceEncoder, document_prompt: str, dimension: int) -> None:
         """Refuse an encoder whose vectors cannot be compared with these.
@@ -171,15 +175,17 @@ class Provenance(VectorFacts):
         Raises:
             InputError: if they were made with another model, pooling, normalisation, length or document prompt.
         """
-        made = -(-encoder.dimension // 8) * 8 if self.bits else encoder.dimension
-        if not self.known and dimension != made:
+        width = encoder.dimension
+        if self.bits:
+            width += -width % 8  # filled up to whole bytes
+        if not self.known and dimension != width:
             raise InputError(
                 f"{self.name} has vectors of {dimension} dimensions, {encoder.model} makes {encoder.dimension}: give "
                 "the model that made them with -m"
             )
         if self.known and not encoder.is_named(self.model_fingerprint):
             then = f"pooling {self.pooling}, maximum length {self.max_length}"
-            if dimension != made:
+            if dimension != width:
                 then = f"{dimension} dimensions, now {encoder.dimension}"
             at_commit = f" at the commit {self.revision}" if self.revision is not None else ""
             raise InputError(
@@ -192,14 +198,19 @@ class Provenance(VectorFacts):
                 f"{document_prompt!r}: encode again with --prompt, or say --doc-prompt {self.prompt!r} to search it "
                 "as it is"
             )
-        if self.canaries is not None:
-            kinship, sentence = self.canaries.compare(ProbeVectors.of(encoder.loaded, document_prompt))
-            if kinship in ("another model", "another pooling or prompt"):
-                raise InputError(f"{self.name}: {encoder.model} makes other vectors now: {sentence}")
-            if kinship == "another precision":
-                in_int8 = self.canaries.in_int8 or encoder.backend.precision == "int8"
-                say = console.note if in_int8 else console.detail
-                say(f"{self.name}: {sentence}")
+        self._check_canaries(encoder, document_prompt)
+
+    def _check_canaries(self, encoder: SentenceEncoder, document_prompt: str) -> None:
+        """Refuse an encoder that makes other vectors of the probe sentences than those that were kept, if any were."""
+        if self.canaries is None:
+            return
+        kinship, sentence = self.canaries.compare(ProbeVectors.of(encoder.loaded, document_prompt))
+        if kinship in ("another model", "another pooling or prompt"):
+            raise InputError(f"{self.name}: {encoder.model} makes other vectors now: {sentence}")
+        if kinship == "another precision":
+            in_int8 = self.canaries.in_int8 or encoder.backend.precision == "int8"
+            say = console.note if in_int8 else console.detail
+            say(f"{self.name}: {sentence}")
 
     def check_same_rows(self, full: Provenance) -> None:
         """Refuse full vectors that are not those of the same rows, as far as both say what was encoded.

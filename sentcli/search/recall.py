@@ -20,6 +20,8 @@ SAMPLE_ROWS = 1000
 """The number of rows that are queries where none are given."""
 TARGET = 0.95
 """The recall that the search parameter is chosen for by default."""
+ENOUGH = 0.995
+"""The recall from which on no more effort is tried."""
 EQUAL = 1e-5
 """Similarities that differ by less than this share of the largest one count as equal, because float32 sums depend on
 their order."""
@@ -65,21 +67,28 @@ def sample(
     blocks: VectorSource, similarity: Similarity, queries: Vectors | None = None, *, device: str = "cpu"
 ) -> Sample:
     """Search exactly for the neighbours of queries ``[queries, dim]``, or of random rows of the corpus."""
-    own, vectors = blocks.sample(SAMPLE_ROWS) if queries is None else (None, queries)
-    vectors = prepared(vectors, similarity)
-    seconds, top = 0.0, TopK(vectors, K + 1, similarity=similarity, device=device)
+    own = None
+    if queries is None:
+        own, queries = blocks.sample(SAMPLE_ROWS)
+    vectors = prepared(queries, similarity)
+    top = TopK(vectors, K + 1, similarity=similarity, device=device)
+    seconds = 0.0
     for block in blocks.since(0, BLOCK):
         began = time.perf_counter()
         top.add(block)
         seconds += time.perf_counter() - began
     began = time.perf_counter()
     best = top.best()  # waits for what a device has not done yet
-    rate = len(vectors) / max(seconds + time.perf_counter() - began, 1e-9)
-    scores = best.scores[:, :K] if own is None else best.scores[not_own(best.positions, own)].reshape(len(own), -1)
+    seconds += time.perf_counter() - began
+    rate = len(vectors) / max(seconds, 1e-9)
+    scores = best.scores
+    if own is not None:
+        scores = scores[not_own(best.positions, own)].reshape(len(own), -1)
+    scores = scores[:, :K]
     if not scores.size:
         return Sample(vectors, own, np.zeros(len(vectors), np.float32), rate)
     largest = np.maximum(np.abs(best.scores).max(axis=1), 1)
-    return Sample(vectors, own, scores[:, :K].min(axis=1) - EQUAL * largest, rate)
+    return Sample(vectors, own, scores.min(axis=1) - EQUAL * largest, rate)
 
 
 def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, positions: npt.NDArray[np.int64]) -> float:
@@ -98,10 +107,13 @@ def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, posi
         return 1.0
     if reference.own is not None:
         positions = np.where(positions == reference.own[:, None], -1, positions)
-        positions = np.take_along_axis(positions, np.argsort(positions < 0, axis=1, kind="stable"), 1)
-    hits = Neighbours(positions[:, :k], np.zeros_like(positions[:, :k], np.float32))
+        order = np.argsort(positions < 0, axis=1, kind="stable")  # rows that are none come last
+        positions = np.take_along_axis(positions, order, 1)
+    positions = positions[:, :k]
+    hits = Neighbours(positions, np.zeros(positions.shape, np.float32))
     similarities = blocks.rescored(reference.queries, hits, similarity).scores
-    return float((similarities >= reference.least[:, None]).sum() / (k * len(similarities)))
+    is_neighbour = similarities >= reference.least[:, None]
+    return float(is_neighbour.sum() / (k * len(similarities)))
 
 
 def tune(
@@ -131,13 +143,14 @@ def tune(
         began = time.perf_counter()
         hits = index.search(reference.queries, K + (reference.own is not None))
         rate = len(reference.queries) / max(time.perf_counter() - began, 1e-9)
-        found = recall(index.blocks, index.similarity, reference, hits.positions)
-        points.append({"effort": next(iter(effort.values()), None), "recall": found, "queries_per_second": rate})
-        # The recall from which no more effort is tried
-        if found >= 0.995 or (rate < reference.exact_rate / 2 and found >= target):
+        share = recall(index.blocks, index.similarity, reference, hits.positions)
+        points.append({"effort": next(iter(effort.values()), None), "recall": share, "queries_per_second": rate})
+        is_slow = rate < reference.exact_rate / 2
+        if share >= ENOUGH or (is_slow and share >= target):
             break
-    sufficient = [number for number, point in enumerate(points) if point["recall"] >= target]
-    best = sufficient[0] if sufficient else max(range(len(points)), key=lambda number: points[number]["recall"])
+    recalls = [point["recall"] for point in points]
+    sufficient = [number for number, share in enumerate(recalls) if share >= target]
+    best = sufficient[0] if sufficient else recalls.index(max(recalls))
     index.set(efforts[best])
     return {
         "parameter": next(iter(efforts[0]), None),
@@ -152,10 +165,13 @@ def tune(
 
 def recall_table(kind: str, measured: dict[str, Any]) -> Table:
     """Return recall and speed at each search parameter that was tried."""
-    parameter, recall = measured["parameter"] or "search", f"recall@{measured['k']}"
+    parameter = measured["parameter"] or "search"
+    recall = f"recall@{measured['k']}"
     rows: list[list[Any]] = []
     for point in measured["points"]:
-        effort = f"{point['effort'] or ''}{' (used)' if point == measured['chosen'] else ''}"
+        effort = f"{point['effort'] or ''}"
+        if point == measured["chosen"]:
+            effort += " (used)"
         rows.append([effort, point["recall"], point["queries_per_second"]])
     rows.append(["exact", 1.0, measured["exact_queries_per_second"]])
     notes = [f"Recall against exact search of {measured['queries']} {measured['of']}."]

@@ -92,7 +92,10 @@ class RowsInMemory:
         """Yield all rows with some columns, as tables of Arrow."""
         import pyarrow as pa
 
-        yield pa.table({name: arrow_column(self._column(name), self.schema[name]) for name in names})
+        columns = {}
+        for name in names:
+            columns[name] = arrow_column(self._column(name), self.schema[name])
+        yield pa.table(columns)
 
     def _column(self, name: str) -> list[Any]:
         if name == "id":
@@ -229,7 +232,8 @@ def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
             elif path.suffix == ".txt":
                 file.writelines(" ".join(record["text"].split()) + "\n" for record in records)
             else:
-                table = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
+                delimiter = "\t" if path.suffix == ".tsv" else ","
+                table = csv.writer(file, delimiter=delimiter, lineterminator="\n")
                 table.writerow(rows.schema)
                 for record in records:
                     table.writerow([text_cell(record.get(name)) for name in rows.schema])
@@ -247,19 +251,23 @@ def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> p
 
 def positions_of(rows: Rows, ids: Sequence[str]) -> dict[str, int]:
     """Return the position of the first row with each of these ids that is there."""
-    first, positions, sought = 0, dict[str, int](), set(ids)
+    positions: dict[str, int] = {}
+    asked = set(ids)
+    first = 0
     for table in rows.tables(["id"]):
-        for place, key in enumerate(table["id"].to_pylist(), first):
-            if key in sought:
-                positions.setdefault(key, place)
+        for position, key in enumerate(table["id"].to_pylist(), first):
+            if key in asked:
+                positions.setdefault(key, position)
         first += len(table)
     return positions
 
 
 def matching(rows: Rows, condition: Condition) -> Mask:
     """Tell which rows of a corpus meet a condition ``[n]``."""
-    met = [condition.matches(table) for table in rows.tables(condition.columns)]
-    return np.concatenate(met) if met else np.zeros(0, np.bool_)
+    masks = [condition.matches(table) for table in rows.tables(condition.columns)]
+    if not masks:
+        return np.zeros(0, np.bool_)
+    return np.concatenate(masks)
 
 
 def counted(rows: Rows, column: str, mask: Mask | None) -> list[tuple[Any, int]]:
@@ -273,11 +281,20 @@ def counted(rows: Rows, column: str, mask: Mask | None) -> list[tuple[Any, int]]
     counts: Counter[Any] = Counter()
     first = 0
     for table in rows.tables([column]):
-        values = table[column] if mask is None else table[column].filter(mask[first : first + len(table)])
+        values = table[column]
+        if mask is not None:
+            values = values.filter(mask[first : first + len(table)])
         first += len(table)
         for entry in values.value_counts().to_pylist():
             value = entry["values"]
-            counts[None if value != value else value] += entry["counts"]  # NaN is a missing value, too
+            if value != value:  # NaN is a missing value, too
+                value = None
+            counts[value] += entry["counts"]
+    return by_frequency(counts)
+
+
+def by_frequency(counts: Counter[Any]) -> list[tuple[Any, int]]:
+    """Return values with their numbers, the most frequent first; of equally frequent ones the missing value is last."""
     return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0] is None, str(entry[0])))
 
 
@@ -294,7 +311,9 @@ def reading(file: Path | Place, advice: str | None = None) -> Iterator[None]:
     Without `advice`, the file is one of a directory of shards.
     """
     place = Place.of(file)
-    with library_errors(lambda why: DataError(place.name, f"damaged ({why}); {advice or remedy(place.path.parent)}")):
+    if advice is None:
+        advice = remedy(place.path.parent)
+    with library_errors(lambda why: DataError(place.name, f"damaged ({why}); {advice}")):
         regular(place.path)
         yield
 
@@ -310,7 +329,9 @@ def read_rows(names: Sequence[str], options: ReadOptions, *, without: str | None
     Raises:
         DataError: for a broken row, or an empty file.
     """
-    vectors = {EMBEDDING, without or EMBEDDING}
+    vectors = {EMBEDDING}
+    if without is not None:
+        vectors.add(without)
     sources = [replace(source, without=tuple(vectors)) for source in text_sources(names)]
     surveyed = survey(sources, options)
     columns = [name for name in surveyed.column_types if name not in vectors]

@@ -21,6 +21,8 @@ from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 if TYPE_CHECKING:
     from sentcli.search.on_device import DeviceRows
 
+EXACT = FaissRecipe(ann.FLAT, "Flat")
+"""The recipe of a search without indexes."""
 HELD = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 FULL_RESCORED = 10
@@ -69,48 +71,64 @@ class Searcher:
         Raises:
             InputError: if the queries have another dimension.
         """
-        k = min(k, len(self.blocks) if mask is None else int(np.count_nonzero(mask)))
-        width = max(self._candidates(k), 1 if mask is None else _among_all(k))
-        size = max(HELD // max(width, 1), 1)
-        starts = range(0, max(len(queries), 1), size)
-        parts = [self._search(queries[start : start + size], k, mask) for start in starts]
-        positions, scores = [hits.positions for hits in parts], [hits.scores for hits in parts]
-        return Neighbours(np.concatenate(positions), np.concatenate(scores))
+        rows = len(self.blocks) if mask is None else int(np.count_nonzero(mask))
+        k = min(k, rows)
+        width = max(self._candidates(k), 1)
+        if mask is not None:
+            width = max(width, _among_all(k))
+        size = max(HELD // width, 1)
+        parts = []
+        for start in range(0, max(len(queries), 1), size):
+            parts.append(self._search(queries[start : start + size], k, mask))
+        return Neighbours.concatenated(parts)
 
     def _candidates(self, k: int) -> int:
         """Return how many rows the indexes have to find for `k` hits."""
-        return max(k * self.recipe.rescore, LEAST_RESCORED) if self.recipe.rescore else k
+        if not self.recipe.rescore:
+            return k
+        return max(k * self.recipe.rescore, LEAST_RESCORED)
 
     def _search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
+        """Search for queries whose hits fit into memory; see `search`."""
+        if not len(self.blocks):
+            return Neighbours.none(len(queries))
         indexed = sum(map(len, self.parts))
-        left = indexed if mask is None else int(np.count_nonzero(mask[:indexed]))
-        enough = mask is None or left >= max(EXACT_SHARE * indexed, EXACT_ROWS)
-        use_index = enough and k < left  # it is no help for finding all its rows, and a graph may not reach every one
-        lists = [self._approximate(queries, k, mask)] if use_index else []
-        if use_index and mask is not None and (lacking := (lists[0].positions < 0).any(axis=1)).any():
-            found = self._exact(queries[lacking], k, 0, mask)
-            lists[0].positions[lacking], lists[0].scores[lacking] = found.positions, found.scores
-        first = indexed if use_index else 0
-        if first < len(self.blocks):
-            found = self._exact(queries, k, first, mask)
-            if not lists:
-                return found  # in order already
-            lists.append(found)
-        return merge(lists, k) if lists else Neighbours.none(len(queries))
+        if not self._relies_on_index(indexed, k, mask):
+            return self._exact(queries, k, 0, mask)
+        lists = [self._approximate(queries, k, mask)]
+        if mask is not None:
+            lacking = np.any(lists[0].positions < 0, axis=1)
+            if lacking.any():
+                lists[0].overwrite(lacking, self._exact(queries[lacking], k, 0, mask))
+        if indexed < len(self.blocks):
+            lists.append(self._exact(queries, k, indexed, mask))
+        return merge(lists, k)
+
+    def _relies_on_index(self, indexed: int, k: int, mask: Mask | None) -> bool:
+        """Tell whether `k` hits are looked for with the index, among the rows that it has and that may be found."""
+        left = indexed
+        if mask is not None:
+            left = int(np.count_nonzero(mask[:indexed]))
+            if left < max(EXACT_SHARE * indexed, EXACT_ROWS):
+                return False
+        return k < left  # an index is no help for finding all its rows, and a graph may not reach every one
 
     def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
         if not exact.on_host(self.device):
             return self._on_device(first).search(queries, k, mask)
-        if mask is None or np.count_nonzero(mask[first:]) < WHOLE_SHARE * (len(mask) - first):
+        if mask is None:
             return self._exact_of_chosen(queries, k, first, mask)
-        k = min(k, int(np.count_nonzero(mask[first:])))
+        rows = int(np.count_nonzero(mask[first:]))
+        if rows < WHOLE_SHARE * (len(mask) - first):
+            return self._exact_of_chosen(queries, k, first, mask)
+        k = min(k, rows)
         best = self._exact_of_chosen(queries, _among_all(k), first, None)
         allowed = mask[best.positions]
         hits = merge([Neighbours(np.where(allowed, best.positions, -1), best.scores)], k)
-        if (lacking := allowed.sum(axis=1) < k).any():  # the rows that are left out are the nearest ones
-            found = self._exact_of_chosen(queries[lacking], k, first, mask)
-            hits.positions[lacking], hits.scores[lacking] = found.positions, found.scores
+        lacking = allowed.sum(axis=1) < k
+        if lacking.any():  # the rows that are left out are the nearest ones
+            hits.overwrite(lacking, self._exact_of_chosen(queries[lacking], k, first, mask))
         return hits
 
     def _on_device(self, first: int) -> DeviceRows:
@@ -123,19 +141,25 @@ class Searcher:
         return self._opened[key]
 
     def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
+        """Compare queries with the rows from position `first` on, reading only those that may be found."""
         similarity = self.similarity
         if similarity == "cosine" and self.blocks.are_unit(look=mask is None):  # looked at once for all searches
-            queries, similarity = prepared(queries, similarity), "dot"
+            queries = prepared(queries, similarity)
+            similarity = "dot"
         return search_blocks(queries, self.blocks, k, first=first, mask=mask, similarity=similarity)
 
     def _approximate(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
+        """Search with the indexes, and compare exactly what an index of codes has found."""
         candidates = self._candidates(k)
-        first, best = 0, Neighbours.none(len(queries))
+        best = Neighbours.none(len(queries))
+        first = 0
         for part in self.parts:
-            hits = part.search(queries, candidates, None if mask is None else mask[first : first + len(part)])
-            shifted = Neighbours(np.where(hits.positions < 0, -1, hits.positions + first), hits.scores)
-            best = merge([best, shifted], candidates)
-            first += len(part)
+            end = first + len(part)
+            part_mask = None if mask is None else mask[first:end]
+            hits = part.search(queries, candidates, part_mask)
+            positions = np.where(hits.positions < 0, -1, hits.positions + first)
+            best = merge([best, Neighbours(positions, hits.scores)], candidates)
+            first = end
         if self.recipe.rescore:
             best = self.blocks.rescored(prepared(queries, self.similarity), best, self.similarity)
         return merge([best], k)
@@ -160,8 +184,10 @@ class Searcher:
         """Return the choices that change results, for protocols."""
         if not self.parts:
             return {"kind": ann.FLAT, **self._scans()}
-        rescore = {"rescore": self.recipe.rescore} if self.recipe.rescore else {}
-        return {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts, **rescore}
+        protocol = {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts}
+        if self.recipe.rescore:
+            protocol["rescore"] = self.recipe.rescore
+        return protocol
 
     def _scans(self) -> dict[str, Any]:
         """Return what scans on a device did, if there were any."""
@@ -174,7 +200,7 @@ class Searcher:
         """Return exact search over the same rows: this search itself if it is exact."""
         if not self.parts:
             return self
-        return Searcher([], FaissRecipe(ann.FLAT, "Flat"), self.blocks, self.similarity, self.device, self.scan)
+        return Searcher([], EXACT, self.blocks, self.similarity, self.device, self.scan)
 
 
 @dataclass(frozen=True)
@@ -201,16 +227,16 @@ class CompressedSearch:
         fitted = self.fit(queries.astype(np.float32, copy=False))
         if self.full is None:
             return self.searcher.search(fitted, k, mask)
-        parts = [Neighbours.none(0)]
+        if not len(queries):
+            return Neighbours.none(0)
+        parts = []
         candidates = max(k * FULL_RESCORED, LEAST_RESCORED)
         size = max(HELD // candidates, 1)
         for start in range(0, len(queries), size):
             hits = self.searcher.search(fitted[start : start + size], candidates, mask)
-            asked = prepared(queries[start : start + size], self.similarity)
-            parts.append(merge([self.full.rescored(asked, hits, self.similarity)], k))
-        parts = parts[1:] or parts
-        positions, scores = [hits.positions for hits in parts], [hits.scores for hits in parts]
-        return Neighbours(np.concatenate(positions), np.concatenate(scores))
+            batch = prepared(queries[start : start + size], self.similarity)
+            parts.append(merge([self.full.rescored(batch, hits, self.similarity)], k))
+        return Neighbours.concatenated(parts)
 
 
 @dataclass(frozen=True)
@@ -232,7 +258,9 @@ class StreamedSearch:
     def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
         hits = exact.search(queries, self.blocks(mask), k, similarity=self.similarity, device=self.device)
-        return hits if mask is None else Neighbours(np.flatnonzero(mask)[hits.positions], hits.scores)
+        if mask is None:
+            return hits
+        return Neighbours(np.flatnonzero(mask)[hits.positions], hits.scores)
 
 
 def scan_refused(device: str) -> InputError:
@@ -248,7 +276,7 @@ def scanned(blocks: Blocks, similarity: Similarity, device: str) -> Searcher:
     """
     if exact.on_host(device):
         raise scan_refused(device)
-    return Searcher([], FaissRecipe(ann.FLAT, "Flat"), blocks, similarity, device, scan=True)
+    return Searcher([], EXACT, blocks, similarity, device, scan=True)
 
 
 def build(

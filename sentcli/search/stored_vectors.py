@@ -144,7 +144,8 @@ class StoredVectors(ABC):
         if full is None:
             return CompressedSearch(searcher, fit)
         origin.check_same_rows(full.origin)
-        full.origin.check_encoder(encoder, document if full.origin.known else "", full.blocks.dimension)
+        full_prompt = document if full.origin.known else ""
+        full.origin.check_encoder(encoder, full_prompt, full.blocks.dimension)
         if len(full.blocks) != len(self.rows):
             counts = f"{len(full.blocks):,} rows, {origin.name} has {len(self.rows):,}"
             raise InputError(f"--rescore {full.origin.name} has {counts}")

@@ -60,7 +60,8 @@ class VectorDirectory(StoredVectors):
         """
         name = name or str(folder)
         manifest = read_manifest(Place(name, folder))
-        done, total = manifest.rows_done, manifest.rows_total
+        done = manifest.rows_done
+        total = manifest.rows_total
         if done != total:
             raise InputError(f"{name} is unfinished ({done} of {total} rows): run the same encode with --resume")
         inputs: list[dict[str, Any]] = []
@@ -95,14 +96,16 @@ class VectorDirectory(StoredVectors):
     def rows(self) -> RowsOnDisk:
         """The documents; see `RowsOnDisk` for errors."""
         shards = self.manifest.shards
-        return RowsOnDisk([self.folder / shard.rows for shard in shards], [shard.count for shard in shards])
+        paths = [self.folder / shard.rows for shard in shards]
+        return RowsOnDisk(paths, [shard.count for shard in shards])
 
     @property
     def indexes(self) -> list[str]:
         """The names of the existing indexes, of vectors and of words."""
         place = self.folder / INDEXES
-        folders = place.iterdir() if place.is_dir() else ()
-        return sorted(path.name for path in folders if path.name[0] != "." and path.is_dir())
+        if not place.is_dir():
+            return []
+        return sorted(path.name for path in place.iterdir() if path.name[0] != "." and path.is_dir())
 
     def place(self, index: str) -> Path:
         """Return the folder of an index.
@@ -122,8 +125,8 @@ class VectorDirectory(StoredVectors):
             InputError: if the index is missing or damaged, or the vectors have changed since, other than by added rows.
         """
         manifest = IndexManifest.read(self.place(index))
-        same = self.vector_digests[: len(manifest.shards)] == manifest.shards
-        if not same or manifest.encoder != self.origin.of_encoder():
+        same_vectors = self.vector_digests[: len(manifest.shards)] == manifest.shards
+        if not same_vectors or manifest.encoder != self.origin.of_encoder():
             raise InputError(
                 f"{self.folder}: the vectors have changed since the index {index} was built: build it again with "
                 "--overwrite"
@@ -151,13 +154,15 @@ class VectorDirectory(StoredVectors):
         built = [index for index in self.indexes if index not in (WORDS_INDEX, ann.FLAT)]
         if name is None and len(built) > 1:
             raise InputError(f"{self.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
-        name = name or (built[0] if built else ann.FLAT)
-        folder = name if name in built else FaissRecipe(name, name).name
+        if not name:
+            name = built[0] if built else ann.FLAT
         if name in (ann.FLAT, ann.SCANNED):
-            return self._flat(similarity, device, own_similarity, scan=name == ann.SCANNED)
+            return self._flat(name, similarity, device, own_similarity)
+        folder = name if name in built else FaissRecipe(name, name).name
         if folder not in built:
             raise InputError(self._no_index(name, folder, built))
-        place, manifest = self.place(folder), self.read_index(folder)
+        place = self.place(folder)
+        manifest = self.read_index(folder)
         if similarity not in (None, manifest.similarity):
             raise InputError(f"{place} was built for similarity {manifest.similarity!r}, not {similarity!r}")
         index_prompt = own_prompt if manifest.query_prompt is None else manifest.query_prompt
@@ -169,18 +174,19 @@ class VectorDirectory(StoredVectors):
         return self.open_searcher(place, manifest, device), manifest.query_prompt
 
     def _flat(
-        self, similarity: Similarity | None, device: str, own: Callable[[], Similarity], *, scan: bool
+        self, kind: str, similarity: Similarity | None, device: str, own_similarity: Callable[[], Similarity]
     ) -> tuple[Searcher, str | None]:
-        """Return exact search, with the similarity and the query prompt of the indexes if they agree on them."""
+        """Return exact search of a kind, with the similarity and query prompt of the indexes if they agree on them."""
         manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS_INDEX]
         similarities = {manifest.similarity for manifest in manifests}
-        prompts = {manifest.query_prompt for manifest in manifests}
-        if similarity is None:
-            similarity = similarities.pop() if len(similarities) == 1 else own()
+        if similarity is None and len(similarities) == 1:
+            similarity = similarities.pop()
+        elif similarity is None:
+            similarity = own_similarity()
         self.origin.check_similarity(similarity)
-        searcher = searching.build(ann.SCANNED if scan else ann.FLAT, self.blocks, similarity, device)
-        agreed = prompts.pop() if len(prompts) == 1 else None
-        return searcher, agreed
+        searcher = searching.build(kind, self.blocks, similarity, device)
+        prompts = {manifest.query_prompt for manifest in manifests}
+        return searcher, prompts.pop() if len(prompts) == 1 else None
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:
         """Return the error message for an index that does not exist."""
@@ -225,12 +231,13 @@ class VectorDirectory(StoredVectors):
         return words
 
     def bm25(self, language: str | None) -> BM25:
-        """Return the index of words that is kept, or one that is built now, which is said."""
-        kept = self.words(language)
-        if kept is not None:
-            return kept
-        option = "" if language in (None, LANGUAGE) else f" --language {language}"
-        command = f"sentcli index {self.origin.name} --type bm25{option}"
+        """Return the index of words that is kept, or build one now, with a note that `index` would keep it."""
+        words = self.words(language)
+        if words is not None:
+            return words
+        command = f"sentcli index {self.origin.name} --type bm25"
+        if language not in (None, LANGUAGE):
+            command += f" --language {language}"
         console.note(f"BM25 of {len(self.rows)} rows is made now; {command} keeps it")
         return super().bm25(language)
 
@@ -241,7 +248,8 @@ class VectorDirectory(StoredVectors):
             return []
         notes = []
         if manifest.recall:
-            recall = f"recall@{manifest.recall.get('k', 10)} {manifest.recall['chosen']['recall']:.3f}"
+            k = manifest.recall.get("k", 10)
+            recall = f"recall@{k} {manifest.recall['chosen']['recall']:.3f}"
             notes.append(f"index {manifest.kind}: {recall} against exact search when it was built")
         unindexed = len(self.rows) - manifest.rows
         if unindexed:
@@ -258,18 +266,25 @@ class VectorDirectory(StoredVectors):
             InputError: if the index is damaged.
         """
         place = self.place(WORDS_INDEX)
-        facts = self._words_facts() if place.is_dir() else None
-        if facts is None or facts.rows != self.row_digests:
+        if not place.is_dir():
+            return None
+        facts = self._words_facts()
+        if facts.rows != self.row_digests:
             return None
         for name, digest in facts.files.items():
-            if problem := damage(place / name, digest, known=True):
+            problem = damage(place / name, digest, known=True)
+            if problem:
                 raise InputError(f"{place / name} {problem}; build the index of words again")
         words = BM25.open(place)
-        return words if language in (None, words.language) else None
+        if language not in (None, words.language):
+            return None
+        return words
 
     def _words_facts(self) -> WordsFacts:
-        path, remedy = self.place(WORDS_INDEX) / WORDS_ROWS, "build the index again"
-        return read_json_form(WordsFacts, path, missing=f"{path} is damaged (it is missing); {remedy}", remedy=remedy)
+        path = self.place(WORDS_INDEX) / WORDS_ROWS
+        remedy = "build the index again"
+        missing = f"{path} is damaged (it is missing); {remedy}"
+        return read_json_form(WordsFacts, path, missing=missing, remedy=remedy)
 
     def check_index(self, name: str) -> list[str]:
         """Compare every file of an index with its checksum, and its rows with those of the store.
@@ -281,14 +296,18 @@ class VectorDirectory(StoredVectors):
             InputError: if there is no such index, or its list of files is damaged.
         """
         place = self.place(name)
-        stale = False
+        of_other_rows = False
         if name == WORDS_INDEX:
             facts = self._words_facts()
-            files, stale = facts.files, facts.rows != self.row_digests
+            digests = facts.files
+            of_other_rows = facts.rows != self.row_digests
         else:
-            files = self.read_index(name).digests
-        checked = {place / file: damage(place / file, digest) for file, digest in files.items()}
-        problems = [f"{path} {problem}" for path, problem in checked.items() if problem]
-        if stale:
+            digests = self.read_index(name).digests
+        problems = []
+        for file, digest in digests.items():
+            problem = damage(place / file, digest)
+            if problem:
+                problems.append(f"{place / file} {problem}")
+        if of_other_rows:
             problems.append(f"{place} is of other rows than those that are there")
         return problems

@@ -81,23 +81,25 @@ class VectorFile(StoredVectors):
             DataError: if the file is damaged or holds something else.
         """
         suffix = place.path.suffix.lower()
-        if texts is not None and suffix not in ALONE:
-            raise _holds_texts(place.name)
         if suffix not in ALONE:
+            if texts is not None:
+                raise _holds_texts(place.name)
             column = column or EMBEDDING
         if column is not None:
             arrays, settings = _read_table(place, column)
         else:
-            array, recorded = ALONE[suffix](place)
-            arrays, settings = [array], _settings(place, recorded)
+            array, record = ALONE[suffix](place)
+            arrays = [array]
+            settings = _settings(place, record)
         _check_vectors(place, arrays, may_be_empty=column is not None)
-        if not settings and arrays[0].dtype in (np.uint8, np.int8):  # encode writes these types for no other
-            settings = {"output_dtype": "binary" if arrays[0].dtype == np.uint8 else "int8"}
+        dtype = arrays[0].dtype
+        if not settings and dtype == np.uint8:  # encode writes this type and the next for no other vectors
+            settings = {"output_dtype": "binary"}
+        elif not settings and dtype == np.int8:
+            settings = {"output_dtype": "int8"}
         origin = Provenance.named(place.name, settings)
-        if origin.bits and arrays[0].dtype != np.uint8:
-            raise DataError(
-                place.name, f"an array of {arrays[0].dtype}, which holds no bits; encode again with --overwrite"
-            )
+        if origin.bits and dtype != np.uint8:
+            raise DataError(place.name, f"an array of {dtype}, which holds no bits; encode again with --overwrite")
         blocks = Blocks(arrays, signs=origin.signs(arrays[0].shape[1]))
         return cls(place, blocks, origin, texts, options or ReadOptions(), column)
 
@@ -142,7 +144,9 @@ class VectorFile(StoredVectors):
         """
         if self.place.path.suffix.lower() not in ALONE:
             return [self.place.name]
-        return [self.texts] if self.texts is not None else _beside(self)
+        if self.texts is not None:
+            return [self.texts]
+        return _beside(self)
 
 
 COMPARED_ROWS, LEAST_COSINE = 16, 0.99
@@ -162,12 +166,13 @@ def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) 
     """
     stored.origin.check_encoder(encoder, prompt, stored.blocks.dimension)
     count = len(stored.rows)
-    sample = np.unique(np.linspace(0, count - 1, min(COMPARED_ROWS, count)).astype(np.int64))
+    spread = np.linspace(0, count - 1, min(COMPARED_ROWS, count))
+    sample = np.unique(spread.astype(np.int64))
     texts = [row.text for row in stored.rows.take(sample.tolist())]
-    there = stored.blocks.take(sample).astype(np.float64)
-    made = encoder.encode(texts, prompt=prompt)
-    lengths = np.linalg.norm(there, axis=1) * np.linalg.norm(made, axis=1)
-    cosines = (there * made).sum(axis=1) / np.maximum(lengths, 1e-12)
+    stored_vectors = stored.blocks.take(sample).astype(np.float64)
+    vectors = encoder.encode(texts, prompt=prompt)
+    lengths = np.linalg.norm(stored_vectors, axis=1) * np.linalg.norm(vectors, axis=1)
+    cosines = (stored_vectors * vectors).sum(axis=1) / np.maximum(lengths, 1e-12)
     least = cosines.min()
     if not least >= LEAST_COSINE:
         raise InputError(
@@ -213,15 +218,19 @@ def open_stored(
     Raises:
         InputError: if the vectors cannot be used, or `texts` goes with none.
     """
-    place = local_place(name) if name != "-" else Place(name, Path(name))
-    found = None if name == "-" else vectors_in(place, field)
-    if found is not None:
-        vectors = VectorFile.open(place, texts, options, found.column)
-        vectors.origin.check_numbers(to_search=to_search)
-        console.detail(f"{name}: {len(vectors.rows):,} rows")
-        return vectors
-    is_store = place.path.is_dir() and holds_manifest(path.name for path in place.path.iterdir())
-    stored = VectorDirectory.open(place.path, place.name, to_search=to_search) if is_store else None
+    if name == "-":
+        place = Place(name, Path(name))
+    else:
+        place = local_place(name)
+        found = vectors_in(place, field)
+        if found is not None:
+            vectors = VectorFile.open(place, texts, options, found.column)
+            vectors.origin.check_numbers(to_search=to_search)
+            console.detail(f"{name}: {len(vectors.rows):,} rows")
+            return vectors
+    stored = None
+    if place.path.is_dir() and holds_manifest(path.name for path in place.path.iterdir()):
+        stored = VectorDirectory.open(place.path, place.name, to_search=to_search)
     if texts is not None:
         raise _holds_texts(name)
     if field is not None:
@@ -269,15 +278,18 @@ def vectors_in(place: Place, field: str | None = None) -> FoundVectors | None:
         InputError: if the table has no such column, or is damaged.
     """
     path = place.path
-    if path.suffix.lower() in ALONE:
+    suffix = path.suffix.lower()
+    if suffix in ALONE:
         if field is not None:
             raise InputError(f"{place} has no columns, of which --vector-field names one")
         return FoundVectors(None)
-    is_table = is_table_folder(path) or (path.is_file() and path.suffix.lower() in TABLES)
-    if not is_table or (field is None and path.suffix.lower() in JSON_LINES):
+    is_table = is_table_folder(path) or (path.is_file() and suffix in TABLES)
+    if not is_table or (field is None and suffix in JSON_LINES):
         return None
     column = vector_column(open_source(place.name), field)
-    return None if column is None else FoundVectors(column)
+    if column is None:
+        return None
+    return FoundVectors(column)
 
 
 def holds_vectors(name: str | Place) -> bool:
@@ -287,16 +299,20 @@ def holds_vectors(name: str | Place) -> bool:
 
 
 def _read_table(place: Place, column: str) -> tuple[list[Array], dict[str, Any]]:
+    """Return the vectors in a column of a table, and the settings of `encode` if it wrote the column."""
     source = open_source(place.name)
-    has_record = source.format == "parquet" and column == EMBEDDING  # other columns are not encode's
-    record = metadata_of(source).get(RECORD) if has_record else None
+    record = None
+    if source.format == "parquet" and column == EMBEDDING:  # other columns are not encode's
+        record = metadata_of(source).get(RECORD)
     return read_vectors(source, column), _settings(place, record)
 
 
 def _settings(place: Place, record: str | bytes | None) -> dict[str, Any]:
     """Return the settings of `encode` in the metadata of a file; an empty dict if there are none."""
+    if not record:
+        return {}
     try:
-        settings = decode(record) if record else {}
+        settings = decode(record)
     except ValueError as error:
         raise DataError(place.name, f"damaged settings ({one_line(error)}); encode again with --overwrite") from error
     if not isinstance(settings, dict):
@@ -306,20 +322,22 @@ def _settings(place: Place, record: str | bytes | None) -> dict[str, Any]:
 
 def _rows_beside(vectors: VectorFile) -> RowsInMemory:
     """Read the texts of vectors that stand alone; see `VectorFile.rows`."""
-    origin, count, options = vectors.origin, len(vectors.blocks), vectors.options
-    names = [vectors.texts] if vectors.texts is not None else _beside(vectors)
+    origin = vectors.origin
+    options = vectors.options
+    names = vectors.text_files()
     if origin.inputs:
         paths = [local_place(name).path for name in names]
         digests = [file_digest(path) for path in paths if path.is_file()]
         if digests != [file.sha256 for file in origin.inputs]:
-            was = " and ".join(file.name for file in origin.inputs)
+            encoded = " and ".join(file.name for file in origin.inputs)
             raise InputError(
-                f"{origin.name} was encoded from {was}, and {' and '.join(names)} does not hold the same bytes "
+                f"{origin.name} was encoded from {encoded}, and {' and '.join(names)} does not hold the same bytes "
                 "(SHA-256): encode again, or give the file that was encoded with --texts"
             )
     if origin.known:
         options = ReadOptions(origin.text_field, origin.id_field, origin.on_null)
     rows = read_rows(names, options)
+    count = len(vectors.blocks)
     if len(rows) != count:
         files = " and ".join(names)
         raise InputError(f"{vectors.place} has {count:,} vectors, {files} has {len(rows):,} texts: not the same texts")
@@ -336,13 +354,16 @@ def _beside(vectors: VectorFile) -> list[str]:
     named = [path.parent / file.name for file in vectors.origin.inputs]
     if named and all(file.is_file() for file in named):
         return [str(file) for file in named]
-    same = [path.with_suffix(f"{suffix}{end}") for suffix, end in product(FORMATS, ("", *PACKED))]
-    found = [str(file) for file in same if file.is_file() and not holds_vectors(str(file))]
-    if len(found) == 1:
-        return found
+    files = []
+    for suffix, end in product(FORMATS, ("", *PACKED)):
+        file = path.with_suffix(f"{suffix}{end}")
+        if file.is_file() and not holds_vectors(str(file)):
+            files.append(str(file))
+    if len(files) == 1:
+        return files
     name = vectors.place.name
-    if found:
-        raise InputError(f"{name}: {' and '.join(found)} may both be its texts: name one with --texts of retrieve")
+    if files:
+        raise InputError(f"{name}: {' and '.join(files)} may both be its texts: name one with --texts of retrieve")
     if is_remote(name):
         raise InputError(f"{name} holds vectors without their texts: name them with --texts of retrieve")
     raise InputError(

@@ -39,7 +39,10 @@ def is_unspaced(text: str) -> bool:
 def in_pairs(texts: Iterable[str]) -> Iterator[str]:
     """Yield texts with blanks between the signs, and the pairs of signs, of each run without blanks."""
     for text in texts:
-        yield text if text.isascii() else _RUN.sub(_separated, text)
+        if text.isascii():
+            yield text
+        else:
+            yield _RUN.sub(_separated, text)
 
 
 def _separated(run: re.Match[str]) -> str:
