@@ -88,7 +88,9 @@ def report(
     has_data = data is not None or texts is not None
     if inputs.models and not (has_data or inputs.runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    rows = read_rows(texts, text_field) if texts is not None else None
+    rows = None
+    if texts is not None:
+        rows = read_rows(texts, text_field)
     models = []
     if has_data:
         models = named_models(inputs.models, options, rerun=scoring.rerun, kept=[texts])

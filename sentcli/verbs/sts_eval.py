@@ -128,4 +128,4 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
     protocol["similarity"] = "regression" if regression else "cosine"
     if regression:
         protocol["regression"] = relatedness.HEAD_PROTOCOL
-    return {**protocol, "split": split, "interval_draws": draws}
+    return protocol | {"split": split, "interval_draws": draws}
