@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -338,9 +340,9 @@ def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] =
     from sentcli.training.records import AVERAGED_OVER, parts_means
 
     points = [summary.point for summary in summaries]
-    varied = dict.fromkeys(key for point in points for key in point)
-    keys = [key for key in varied if all(key in point for point in points)]
-    others = [key for key in varied if key not in keys]  # these share a column, since a run has few of them
+    points_with = Counter(chain.from_iterable(points))
+    keys = [key for key, count in points_with.items() if count == len(points)]
+    others = [key for key in points_with if key not in keys]  # these share a column, since a run has few of them
     head = list(keys)
     if others:
         head.append("settings")

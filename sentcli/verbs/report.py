@@ -129,8 +129,11 @@ def _result(
     files = list(map(str, targets))
     console.note(f"wrote {', '.join(files)}")
     results = {"files": files, "scores": [model_json(of_model) for of_model in scores]}
-    if sweeps:
-        results["sweeps"] = {name: [point.to_dict() for point in points] for name, points in sweeps.items()}
+    points_by_sweep = {}
+    for name, points in sweeps.items():
+        points_by_sweep[name] = [point.to_dict() for point in points]
+    if points_by_sweep:
+        results["sweeps"] = points_by_sweep
 
     def write(_: Sequence[ModelScores], files: Sequence[Path]) -> None:
         write_score_page(scores, files, page, more_sections)
