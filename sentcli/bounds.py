@@ -40,7 +40,8 @@ class Bounded:
         """
         settings: Any = type(self)
         for name, (kind, bounds) in _declared(settings).items():
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None:
                 check(name, value, kind, bounds)
 
 

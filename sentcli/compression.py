@@ -27,7 +27,9 @@ class Compression:
     @property
     def dtype(self) -> str:
         """The element type in files; ``binary`` packs eight signs into a byte."""
-        return "uint8" if self.output_type == "binary" else self.output_type
+        if self.output_type == "binary":
+            return "uint8"
+        return self.output_type
 
     def dimension(self, dimension: int) -> int:
         """Return the number of elements that are written of a vector with `dimension` elements.
@@ -41,7 +43,9 @@ class Compression:
                     f"--truncate-dim {self.truncate_dim} is more than the {dimension} dimensions there are"
                 )
             dimension = self.truncate_dim
-        return -(-dimension // 8) if self.output_type == "binary" else dimension
+        if self.output_type == "binary":
+            return -(-dimension // 8)
+        return dimension
 
     def apply(self, vectors: Floats) -> npt.NDArray[Any]:
         """Make vectors ``[n, dim]`` smaller."""

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 def escaped(text: str) -> str:
     """Return a JSON text in which all characters but line feeds that would act on a terminal are JSON escapes."""
-    return re.sub(r"[^ -~\n]", lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
+
+    def escape(match: re.Match[str]) -> str:
+        if match[0].isprintable():
+            return match[0]
+        return json.dumps(match[0])[1:-1]
+
+    return re.sub(r"[^ -~\n]", escape, text)
 
 
 _RUNNER_COMMANDS = re.compile(
@@ -43,7 +49,9 @@ _RUNNER_COMMANDS = re.compile(
 def _printable(character: str) -> str:
     if character.isprintable():
         return character
-    return " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+    if character.isspace():
+        return " "
+    return "\N{REPLACEMENT CHARACTER}"
 
 
 def safe(text: str) -> str:
@@ -51,8 +59,9 @@ def safe(text: str) -> str:
 
     A document must not move the cursor, colour the terminal, break a page or stop the annotations of a job.
     """
-    plain = text if text.isprintable() else "".join(map(_printable, text))
-    return _RUNNER_COMMANDS.sub(lambda sign: f"{sign[0]} ", plain)
+    if not text.isprintable():
+        text = "".join(map(_printable, text))
+    return _RUNNER_COMMANDS.sub(lambda sign: f"{sign[0]} ", text)
 
 
 class Counted(Protocol):
@@ -101,8 +110,9 @@ class _Replacing:
 
 def printable_on(stream: Any) -> Any:
     """Return what takes any text and writes it to a stream, which may belong to another program."""
-    strict = getattr(stream, "errors", None) in STRICT and getattr(stream, "encoding", None) is not None
-    return _Replacing(stream) if strict else stream
+    if getattr(stream, "errors", None) in STRICT and getattr(stream, "encoding", None) is not None:
+        return _Replacing(stream)
+    return stream
 
 
 def at_terminal() -> bool:
@@ -189,20 +199,24 @@ def show(table: Table, target: Console | None = None) -> None:
     """
     console = target or output()
     headings = [safe(column) for column in table.columns]
-    entries = [_shown_row(table, row) for row in range(len(table.rows))]
-    longest = [0 for _ in headings]
-    for row in entries:
-        longest = [max(length, _longest_word(entry)) for length, entry in zip(longest, row, strict=True)]
-    needed = sum(max(length, _longest_word(heading)) for length, heading in zip(longest, headings, strict=True))
-    narrow = needed + 3 * len(headings) >= console.width
-    drawn = RichTable(title=Text(safe(table.title)), title_justify="left", padding=(0, 0 if narrow else 1))
+    entries = []
+    for row in range(len(table.rows)):
+        entries.append([_shown(table, row, column) for column in range(len(headings))])
+    widths = []
+    needed = 0
+    for i, heading in enumerate(headings):
+        width = max((_longest_word(row[i]) for row in entries), default=0)
+        widths.append(width)
+        needed += max(width, _longest_word(heading)) + 3
+    padding = 0 if needed >= console.width else 1
+    drawn = RichTable(title=Text(safe(table.title)), title_justify="left", padding=(0, padding))
     for i, heading in enumerate(headings):
         if table.numeric(i):
-            drawn.add_column(Text(heading), justify="right", overflow="fold", min_width=longest[i])
+            drawn.add_column(Text(heading), justify="right", overflow="fold", min_width=widths[i])
         else:
             drawn.add_column(Text(heading), overflow="fold")
-    for row in entries:
-        drawn.add_row(*map(Text, row))
+    for texts in entries:
+        drawn.add_row(*map(Text, texts))
     console.print(drawn)
 
 
@@ -215,14 +229,13 @@ def conclude(sentence: str, target: Console | None = None) -> None:
     (target or output()).print(Text(_plain(sentence)), soft_wrap=True)
 
 
-def _shown_row(table: Table, row: int) -> list[str]:
-    return [_shown(table, row, column) for column in range(len(table.columns))]
-
-
 def _shown(table: Table, row: int, column: int) -> str:
+    entry = table.shown(row, column)
+    if table.rank(row, column) == "best":
+        entry += "*"
     interval = table.interval_text(row, column)
-    star = "*" if table.rank(row, column) == "best" else ""
-    entry = f"{table.shown(row, column)}{star}{f' ({interval})' if interval else ''}"
+    if interval:
+        entry += f" ({interval})"
     return safe(without_secrets(entry))
 
 
@@ -363,7 +376,7 @@ class _Lines:
         self.said = now
         of_total = f"{done:,} of {self.total:,} ({done / max(self.total, 1):.0%})"
         parts = [f"{of_total} after {duration(now - began)}", left(self.remaining), status]
-        note(f"{self.label}: {', '.join(part for part in parts if part)}")
+        note(f"{self.label}: {', '.join(filter(None, parts))}")
 
 
 EVERY = 30.0
@@ -373,7 +386,9 @@ EVERY = 30.0
 def left(remaining: Remaining) -> str:
     """Return the time left in words; nothing while it is not known."""
     seconds = remaining.seconds()
-    return "" if seconds is None else f"{duration(seconds)} left"
+    if seconds is None:
+        return ""
+    return f"{duration(seconds)} left"
 
 
 def duration(seconds: float) -> str:

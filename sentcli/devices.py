@@ -25,14 +25,15 @@ def choose_device(device: str) -> torch.device:
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        if torch.backends.mps.is_available():
+            return torch.device("mps")
+        return torch.device("cpu")
     try:
         torch_device = torch.device(device)
     except RuntimeError as error:
         raise InputError(f"unknown device {device!r}; for example auto, cpu, cuda, cuda:1, mps") from error
     if torch_device.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (torch_device.index or 0) >= count:
+        if (torch_device.index or 0) >= _cuda_count():
             raise InputError(f"device {device!r} is not there: {why_no_cuda()}")
     elif torch_device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("device 'mps' is not there")
@@ -41,10 +42,16 @@ def choose_device(device: str) -> torch.device:
     return torch_device
 
 
+def _cuda_count() -> int:
+    """Return the number of CUDA devices that can be used."""
+    if not torch.cuda.is_available():
+        return 0
+    return torch.cuda.device_count()
+
+
 def why_no_cuda() -> str:
     """Return how many CUDA devices torch sees, and the cause where it is known."""
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    seen = f"torch {torch.__version__} sees {count} CUDA devices"
+    seen = f"torch {torch.__version__} sees {_cuda_count()} CUDA devices"
     if torch.version.cuda is None:
         return f"{seen}, because it is a build without CUDA"
     visible = os.environ.get(VISIBLE)
@@ -87,8 +94,10 @@ def give_memory_back(device: torch.device) -> None:
 
 def too_little(device: torch.device, what: str, size: int = 0) -> str:
     """Return the message that a device has too little memory for some work, what is wanted and what is free."""
-    wanted = f", which wants {size / 1e6:,.0f} MB" if size else ""
-    return f"{device} has too little memory for {what}{wanted}{what_is_free(device)}"
+    message = f"{device} has too little memory for {what}"
+    if size:
+        message += f", which wants {size / 1e6:,.0f} MB"
+    return message + what_is_free(device)
 
 
 def what_is_free(device: torch.device) -> str:

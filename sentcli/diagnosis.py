@@ -45,19 +45,22 @@ def examine() -> dict[str, Any]:
     extras = {name: _extra_state(packages) for name, packages in extra_packages().items()}
     versions = {"sentcli": __version__, "python": platform.python_version()}
     versions |= library_versions()
-    torch_runs = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
+    encoding = f"torch on {device}, fp32, {torch.get_num_threads()} threads"
     runtime = library_version("onnxruntime") or library_version("onnxruntime-gpu")
-    exports = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
+    if runtime and device.type == "cpu":
+        encoding = f"onnxruntime {runtime}, fp32, {usable_cores()} batches at a time; torch for what is not exported"
+    bm25s = library_version("bm25s")
+    word_search = f"bm25s {bm25s}" if bm25s else NOT_INSTALLED
     exact_search = "exact by NumPy's products unless there is an index"
     if device.type != "cpu":
         exact_search = f"exact by torch on {device}, whose memory keeps the rows, unless there is an index"
     cache = cache_folder("")
     plan = {
-        "encode, retrieve, sts-eval, senteval": exports if runtime and device.type == "cpu" else torch_runs,
+        "encode, retrieve, sts-eval, senteval": encoding,
         "the cache (exports, vectors, scores, data)": f"{cache}, {folder_bytes(cache) / 1e6:,.0f} MB",
         "train": f"torch on {device}, fp32",
         "search": exact_search,
-        "search by words": f"bm25s {words}" if (words := library_version("bm25s")) else NOT_INSTALLED,
+        "search by words": word_search,
     }
     models = [
         {"name": e.name, "source": e.source, "pooling": e.pooling, "licence": e.licence, "where": at_hand(e)}
@@ -97,14 +100,14 @@ class OutOfRange:
 
 def out_of_range() -> list[OutOfRange]:
     """Compare what is installed with the ranges that sentcli declares for it and its extras, but for ``dev``."""
-    found: dict[str, OutOfRange] = {}
+    libraries: dict[str, OutOfRange] = {}
     for extra, requirement in _requirements(metadata.requires("sentcli")):
         installed = library_version(requirement.name)
         if installed is None or extra == "dev" or requirement.specifier.contains(installed, prereleases=True):
             continue
         moved_by = _movers(canonicalize_name(requirement.name), installed, requirement.specifier)
-        found[requirement.name] = OutOfRange(requirement.name, installed, str(requirement.specifier), moved_by)
-    return sorted(found.values(), key=lambda line: line.library)
+        libraries[requirement.name] = OutOfRange(requirement.name, installed, str(requirement.specifier), moved_by)
+    return sorted(libraries.values(), key=lambda entry: entry.library)
 
 
 def _movers(library: str, installed: str, declared: SpecifierSet) -> list[str]:
@@ -119,7 +122,9 @@ def _movers(library: str, installed: str, declared: SpecifierSet) -> list[str]:
             allowed = requirement.specifier
             keeps_range = any(allowed.contains(end) for end in ends)
             if allowed.contains(installed, prereleases=True) and not keeps_range:
-                name = f"{distribution.name}[{extra}]" if extra else distribution.name
+                name = distribution.name
+                if extra:
+                    name += f"[{extra}]"
                 movers.add(f"{name} {distribution.version} ({allowed})")
     return sorted(movers)
 
@@ -152,7 +157,8 @@ def _devices() -> dict[str, str]:
     from sentcli.precision import half_precision_supported
 
     def precisions(device: torch.device) -> str:
-        return ", ".join(["fp32", *(p for p in ("bf16", "fp16") if half_precision_supported(device, p))])
+        halves = [precision for precision in ("bf16", "fp16") if half_precision_supported(device, precision)]
+        return ", ".join(["fp32", *halves])
 
     cpu = torch.device("cpu")
     instructions = torch.backends.cpu.get_cpu_capability()
@@ -167,11 +173,16 @@ def _devices() -> dict[str, str]:
 
 
 def _extra_state(packages: list[str]) -> str:
-    states = {name: library_version(name) for name in packages}
-    missing = [name for name, version in states.items() if version is None]
+    missing, installed = [], []
+    for name in packages:
+        version = library_version(name)
+        if version is None:
+            missing.append(name)
+        else:
+            installed.append(f"{name} {version}")
     if missing:
         return f"missing {', '.join(missing)}"
-    return ", ".join(f"{name} {version}" for name, version in states.items())
+    return ", ".join(installed)
 
 
 def of_hub(model: HubModel, folder: Path) -> dict[str, Any]:
@@ -196,11 +207,17 @@ def _named_weights(spec: EncoderSpec) -> str | None:
 def _named_digest(path: Path) -> str | None:
     """Return the SHA-256 by which the hub's cache names a large file, which need not be read for it."""
     name = path.resolve().name
-    return name if re.fullmatch("[0-9a-f]{64}", name) else None
+    if re.fullmatch("[0-9a-f]{64}", name):
+        return name
+    return None
 
 
 def at_hand(entry: ZooEntry) -> str | None:
     """Return where the weights of a known model are: a package, sentcli itself, the hub's cache, or nowhere (None)."""
     if own_folder(entry) is not None:
-        return f"package {entry.package}" if entry.package else "sentcli itself"
-    return None if HubModel(entry.source).cached() is None else "hub cache"
+        if entry.package:
+            return f"package {entry.package}"
+        return "sentcli itself"
+    if HubModel(entry.source).cached() is not None:
+        return "hub cache"
+    return None

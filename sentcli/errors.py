@@ -60,7 +60,9 @@ class DataError(InputError):
 
     def __init__(self, path: Path | str, problem: str, *, line: int | None = None, unit: str = "line") -> None:
         self.path, self.problem = str(path), problem
-        place = f"{path}" if line is None else f"{path}, {unit} {line}"
+        place = f"{path}"
+        if line is not None:
+            place += f", {unit} {line}"
         super().__init__(f"{place}: {problem}")
 
 
@@ -74,7 +76,9 @@ def together(problems: Sequence[InputError]) -> InputError:
         return problems[0]
     kinds: dict[tuple[str, str], list[str]] = {}
     for problem in problems:
-        file, words = (problem.path, problem.problem) if isinstance(problem, DataError) else ("", str(problem))
+        file, words = "", str(problem)
+        if isinstance(problem, DataError):
+            file, words = problem.path, problem.problem
         kinds.setdefault((file, re.sub(r"'[^']*'|0x\w+|\d+", "", words)), []).append(str(problem))
     lines: list[str] = []
     for alike in kinds.values():
@@ -153,8 +157,7 @@ def required(module: str, library: str, extra: str, purpose: str) -> Any:
 
 def import_problem(module: str, error: Exception) -> str:
     """Return what is wrong with a module that could not be imported: it is not there, or it does not load, and why."""
-    absent = error.name if isinstance(error, ModuleNotFoundError) else None
-    if absent is not None and f"{module}.".startswith(f"{absent}."):
+    if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{module}.".startswith(f"{error.name}."):
         return "which is not installed"
     return f"which does not load ({_own_words(error)})"
 
@@ -213,8 +216,9 @@ def library_errors(make: Callable[[str], SentcliError], *passing: type[Exception
             raise signalled from None
         if broken := broken_library(error):
             raise broken from error
-        why = "there is not enough memory for it" if isinstance(error, MemoryError) else one_line(error)
-        raise make(why or type(error).__name__) from error
+        if isinstance(error, MemoryError):
+            raise make("there is not enough memory for it") from error
+        raise make(one_line(error) or type(error).__name__) from error
 
 
 def nearest(word: str, choices: list[str]) -> str:
@@ -222,7 +226,9 @@ def nearest(word: str, choices: list[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(word, choices, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    if not close:
+        return ""
+    return f" (did you mean {close[0]!r}?)"
 
 
 def one_line(error: BaseException) -> str:

@@ -86,7 +86,9 @@ class HubModel:
         return cls(repository, revision or MAIN)
 
     def __str__(self) -> str:
-        return self.repository if self.revision == MAIN else f"{self.repository}@{self.revision}"
+        if self.revision == MAIN:
+            return self.repository
+        return f"{self.repository}@{self.revision}"
 
     @property
     def page(self) -> str:
@@ -116,10 +118,10 @@ class HubModel:
         if is_commit(self.revision):
             yield self.revision
             return
-        if (commit := _commit_in(self.reference)) is not None:
-            yield commit
-        if (commit := _commit_in(self._last_use)) is not None:
-            yield commit
+        for file in (self.reference, self._last_use):
+            commit = _commit_in(file)
+            if commit is not None:
+                yield commit
         if _SHORT_COMMIT.fullmatch(self.revision):
             fitting = list(self.folder.glob(f"snapshots/{self.revision}*"))
             if len(fitting) == 1:
@@ -198,7 +200,9 @@ def _commit_in(path: Path) -> str | None:
         commit = path.read_text("ascii").strip()
     except (OSError, ValueError):
         return None
-    return commit if is_commit(commit) else None
+    if is_commit(commit):
+        return commit
+    return None
 
 
 def write_commit(path: Path, commit: str) -> None:
@@ -224,18 +228,22 @@ def models_in_cache() -> Iterator[tuple[HubModel, Path]]:
         repository = folder.name.removeprefix("models--").replace("--", "/")
         for revision in _revisions_in(folder):
             model = HubModel.parse(f"{repository}@{revision}")
-            found = None if model is None else model.cached()
-            if model is not None and found is not None:
-                yield model, found
+            if model is None:
+                continue
+            model_folder = model.cached()
+            if model_folder is not None:
+                yield model, model_folder
 
 
 def _revisions_in(folder: Path) -> list[str]:
     """Return the branches and tags of a repository in the cache, and the commits that none of them names."""
-    references = sorted(path for path in (folder / "refs").rglob("*") if path.is_file())
-    names = [path.relative_to(folder / "refs").as_posix() for path in references]
-    named = {_commit_in(path) for path in references}
-    commits = sorted(path.name for path in (folder / "snapshots").glob("*"))
-    return names + [commit for commit in commits if commit not in named]
+    names, named_commits = [], set()
+    for path in sorted((folder / "refs").rglob("*")):
+        if path.is_file():
+            names.append(path.relative_to(folder / "refs").as_posix())
+            named_commits.add(_commit_in(path))
+    commits = {path.name for path in (folder / "snapshots").glob("*")}
+    return names + sorted(commits - named_commits)
 
 
 def module_entries(folder: Path) -> list[ModuleEntry]:

@@ -99,14 +99,14 @@ def _weights(model: HubModel, folder: Path, names: list[str]) -> list[str]:
     Raises:
         InputError: if there are none but those of other libraries.
     """
-    wanted: list[str] = []
+    weights: list[str] = []
     for number, entry in enumerate(module_entries(folder)):
         start = "" if Path(entry.path) == Path() else f"{entry.path}/"
         own = _weights_of_module(folder, start, names)
         if number == 0 and not own:
             own = _graph(model, names)
-        wanted += own
-    return wanted
+        weights += own
+    return weights
 
 
 def _weights_of_module(folder: Path, start: str, names: list[str]) -> list[str]:
@@ -142,7 +142,9 @@ def _graph(model: HubModel, names: list[str]) -> list[str]:
     stem = graph.rpartition(".")[0]  # what `sentcli export` keeps of its graphs stands beside them
     data = [graph + ending for ending in DATA_ENDINGS]
     beside = (*data, f"{stem}.bin", f"{stem}.export.json")
-    return [graph, *(name for name in names if name.startswith(beside))]
+    files = [graph]
+    files += [name for name in names if name.startswith(beside)]
+    return files
 
 
 def _graph_name(model: HubModel, names: list[str]) -> str | None:
@@ -160,7 +162,9 @@ def _graph_name(model: HubModel, names: list[str]) -> str | None:
             f"{model} has no weights for torch and no {ONNX}, but {', '.join(sorted(others)[:6])}: copy the "
             "repository without the others to a folder, and give that"
         )
-    return others[0] if others else None
+    if others:
+        return others[0]
+    return None
 
 
 def _refuse_unreadable(model: HubModel, names: list[str]) -> None:

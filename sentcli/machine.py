@@ -72,15 +72,19 @@ def bytes_depend_on(device: str) -> dict[str, Any]:
 def threads() -> int:
     """Return the number of threads that compute: torch's if it is loaded, else those of onnxruntime."""
     torch = sys.modules.get("torch")
-    return usable_cores() if torch is None else int(torch.get_num_threads())
+    if torch is None:
+        return usable_cores()
+    return int(torch.get_num_threads())
 
 
 def usable_cores() -> int:
     """Return how many cores this process may use; ``OMP_NUM_THREADS`` limits them."""
-    if limit := whole_number(os.environ.get("OMP_NUM_THREADS", "")):
+    limit = whole_number(os.environ.get("OMP_NUM_THREADS", ""))
+    if limit:
         return limit
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return usable or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
 
 
 def memory_left() -> int | None:
@@ -88,8 +92,13 @@ def memory_left() -> int | None:
 
     It is None where none of these tells it. A limit of a shell (``ulimit -v``) counts as much as what the machine has.
     """
-    left = [value for value in (_available(), _left_in_group(), *_left_of_limits()) if value is not None]
-    return max(min(left), 0) if left else None
+    left = _left_of_limits()
+    for value in (_available(), _left_in_group()):
+        if value is not None:
+            left.append(value)
+    if not left:
+        return None
+    return max(min(left), 0)
 
 
 def require_memory(size: int, what: str) -> None:
@@ -118,21 +127,24 @@ def _left_in_group() -> int | None:
         kept = re.search(r"^inactive_file (\d+)$", (folder / "memory.stat").read_text("ascii"), re.MULTILINE)
     except (OSError, ValueError):  # there is no group, or it has no limit
         return None
-    return most - held + (int(kept[1]) if kept else 0)
+    if kept is None:
+        return most - held
+    return most - held + int(kept[1])
 
 
 def _left_of_limits() -> list[int]:
+    """Return what each limit of the shell on memory leaves, in bytes."""
     try:
         import resource
     except ImportError:  # Windows
         return []
     taken = {resource.RLIMIT_AS: "VmSize:", resource.RLIMIT_DATA: "VmData:"}
-    limits = {name: resource.getrlimit(name)[0] for name in taken}
-    return [
-        limit - (_kilobytes("/proc/self/status", taken[name]) or 0)
-        for name, limit in limits.items()
-        if limit != resource.RLIM_INFINITY
-    ]
+    left = []
+    for name, entry in taken.items():
+        limit, _ = resource.getrlimit(name)
+        if limit != resource.RLIM_INFINITY:
+            left.append(limit - (_kilobytes("/proc/self/status", entry) or 0))
+    return left
 
 
 def _kilobytes(file: str, name: str) -> int | None:
@@ -141,7 +153,10 @@ def _kilobytes(file: str, name: str) -> int | None:
         lines = Path(file).read_text("utf-8").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)
+    for line in lines:
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    return None
 
 
 def processor() -> str:
@@ -155,7 +170,10 @@ def _cpuinfo(key: str) -> str | None:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         return None
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), None)
+    for line in lines:
+        if line.startswith(key):
+            return line.split(":", 1)[1].strip()
+    return None
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

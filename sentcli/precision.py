@@ -48,4 +48,6 @@ def computing_in(precision: str, device: torch.device) -> Iterator[None]:
 
 def widened(tensor: Tensor) -> Tensor:
     """Return half precision as float32, for sums and similarities; anything else as it is."""
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        return tensor.float()
+    return tensor

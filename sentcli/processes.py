@@ -38,12 +38,16 @@ def launched() -> int:
 
 def process_count() -> int:
     """Return how many processes train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_world_size()
+    return 1
 
 
 def rank() -> int:
     """Return the number of this process, from 0."""
-    return dist.get_rank() if process_count() > 1 else 0
+    if process_count() < 2:
+        return 0
+    return dist.get_rank()
 
 
 def is_first() -> bool:
@@ -65,7 +69,8 @@ def together(device: str = "auto") -> Iterator[str]:
     if device in ("auto", "cuda") and torch.cuda.is_available():
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(choose_device(device))
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo", timeout=PATIENCE)
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+    dist.init_process_group(backend, timeout=PATIENCE)
     try:
         yield device
     except Exception as error:
@@ -118,8 +123,10 @@ def everywhere(work: Callable[[], T]) -> T:
         result = work()
     except Exception as error:
         failure = error
-    can_be_sent = failure is None or isinstance(failure, SentcliError)
-    failures = gathered(failure if can_be_sent else SentcliError(f"{type(failure).__name__}: {failure}"))
+    sent_failure = failure
+    if failure is not None and not isinstance(failure, SentcliError):  # perhaps it cannot be pickled
+        sent_failure = SentcliError(f"{type(failure).__name__}: {failure}")
+    failures = gathered(sent_failure)
     first_failed = next((number for number, error in enumerate(failures) if error is not None), None)
     if first_failed is None:
         return result  # type: ignore[return-value]

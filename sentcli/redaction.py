@@ -42,8 +42,12 @@ def without_secrets(text: str, *, of_host: bool = False) -> str:
         of_host: the text comes from a host, which may quote a short key as well; elsewhere a word is a word.
     """
     long, short = _known()
-    found = _pattern(frozenset(long), frozenset(_sent), frozenset(short if of_host else ()))
-    return text if found is None else found.sub(MARK, text)
+    if not of_host:
+        short = set()
+    pattern = _pattern(frozenset(long), frozenset(_sent), frozenset(short))
+    if pattern is None:
+        return text
+    return pattern.sub(MARK, text)
 
 
 def value_without_secrets(value: Any) -> Any:
@@ -65,7 +69,8 @@ def _known() -> tuple[set[str], set[str]]:
     for variable, value in os.environ.items():
         if _VARIABLE.search(variable) and not _NAMES_A_FILE.search(variable):
             secrets |= {value, *_PARTS.findall(value)}
-        if user := _USER.search(value):
+        user = _USER.search(value)
+        if user is not None:
             secrets |= {user[1], user[1].partition(":")[2]}
     long = {secret for secret in secrets if len(secret) >= SHORT}
     return long, _sent - long
@@ -82,7 +87,9 @@ def _pattern(long: Iterable[str], sent: Iterable[str], short: Iterable[str]) -> 
             half = max(SHORT, (len(key) + 1) // 2)
             forms += [f"{_signs(key[:half])}{_REST}", rf"{_signs(key[:SHORT])}{_REST}\s{{0,9}}\Z"]
     forms += [rf"(?<!\w)(?:{_signs(key)}|{re.escape(_base64(key))}=*)(?!\w)" for key in short]
-    return re.compile("|".join(forms)) if forms else None
+    if not forms:
+        return None
+    return re.compile("|".join(forms))
 
 
 def _forms(secret: str) -> list[str]:

@@ -31,13 +31,17 @@ def format_apart(values: Iterable[float | None], digits: int) -> str:
 def inert(value: Any) -> Any:
     """Put an apostrophe before a text that a spreadsheet would run as a formula; `as_it_was` takes it away."""
     formula = isinstance(value, str) and len(value) > 1 and value.lstrip("'")[:1] in set(FORMULA)
-    return f"'{value}" if formula else value
+    if formula:
+        return f"'{value}"
+    return value
 
 
 def as_it_was(value: Any) -> Any:
     """Return a text without the apostrophe that `inert` has put before it."""
     marked = isinstance(value, str) and value.startswith("'") and value.lstrip("'")[:1] in set(FORMULA)
-    return value[1:] if marked else value
+    if marked:
+        return value[1:]
+    return value
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -116,8 +120,10 @@ class Table:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return str(value)
         if math.isinf(value):
-            return "\N{INFINITY}" if value > 0 else f"{MINUS}\N{INFINITY}"
-        pattern = self.formats.get(name, ",d" if isinstance(value, int) else self.number)
+            sign = "" if value > 0 else MINUS
+            return f"{sign}\N{INFINITY}"
+        usual = ",d" if isinstance(value, int) else self.number
+        pattern = self.formats.get(name, usual)
         text = format(value, pattern)
         deviation = self.deviations.get((row, name))
         if deviation is not None:
@@ -138,7 +144,9 @@ class Table:
         value = float(format(self.rows[row][i], pattern))
         if value == best[0]:
             return "best"
-        return "second" if value == best[1] else ""
+        if value == best[1]:
+            return "second"
+        return ""
 
     def interval(self, row: int, column: str | int) -> tuple[float, float] | None:
         """Return the 95 % interval of an entry, if it has one."""
@@ -153,17 +161,18 @@ class Table:
         return " to ".join(format(end, pattern) for end in interval).replace("-", MINUS)
 
     def _number(self, column: str | int) -> int:
-        return column if isinstance(column, int) else self.columns.index(column)
+        if isinstance(column, int):
+            return column
+        return self.columns.index(column)
 
     def _repr_html_(self) -> str:
         """Show the table in a notebook."""
         from html import escape
 
-        places = range(len(self.columns))
         head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
         body = ""
         for row in range(len(self.rows)):
-            cells = [self._cell(row, column) for column in places]
+            cells = [self._cell(row, column) for column in range(len(self.columns))]
             body += f"<tr>{''.join(cells)}</tr>"
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -172,5 +181,8 @@ class Table:
         """Return an entry with its interval as an element of HTML."""
         from html import escape
 
+        text = self.shown(row, column)
         interval = self.interval_text(row, column)
-        return f"<td>{escape(self.shown(row, column))}{f' ({escape(interval)})' if interval else ''}</td>"
+        if interval:
+            text += f" ({interval})"
+        return f"<td>{escape(text)}</td>"

@@ -61,7 +61,9 @@ def cores_of_others() -> float | None:
     before = _Look.now()
     time.sleep(GLANCE)
     after = _Look.now()
-    return None if before is None or after is None else before.others_until(after)
+    if before is None or after is None:
+        return None
+    return before.others_until(after)
 
 
 def busy_note(threads: int) -> str | None:

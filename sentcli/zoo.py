@@ -56,7 +56,9 @@ class ZooEntry:
 def models_folder() -> Path:
     """Return the folder of the zoo: in the installed package, or beside it in a checkout."""
     packed = Path(__file__).parent / "_models"
-    return packed if packed.is_dir() else Path(__file__).parent.parent / "models"
+    if packed.is_dir():
+        return packed
+    return Path(__file__).parent.parent / "models"
 
 
 @cache
@@ -70,7 +72,9 @@ def zoo() -> dict[str, ZooEntry]:
 
 def _entry_called(name: str) -> ZooEntry | None:
     """Return the entry of a short name; none has a slash, so that paths are told without reading all of them."""
-    return zoo().get(name) if Path(name).name == name else None
+    if Path(name).name != name:
+        return None
+    return zoo().get(name)
 
 
 def find_entry(model: str) -> ZooEntry | None:
@@ -81,14 +85,18 @@ def find_entry(model: str) -> ZooEntry | None:
     if local_path(model) is not None:
         return None
     name = model.partition("@")[0]
-    return zoo().get(name) or next((entry for entry in zoo().values() if entry.source == name), None)
+    if name in zoo():
+        return zoo()[name]
+    return next((entry for entry in zoo().values() if entry.source == name), None)
 
 
 def hub_model(model: str) -> HubModel | None:
     """Return the model of the hub that a short name or hub id stands for; None if it is neither."""
     name, at, revision = model.partition("@")
     entry = zoo().get(name)
-    return HubModel.parse(model if entry is None else f"{entry.source}{at}{revision}")
+    if entry is not None:
+        model = f"{entry.source}{at}{revision}"
+    return HubModel.parse(model)
 
 
 def local_path(model: str) -> Path | None:
@@ -102,7 +110,9 @@ def local_path(model: str) -> Path | None:
             return None
     except OSError:  # no name of a file is so long
         return None
-    return path if _is_model(path) or model not in zoo() else None
+    if _is_model(path) or model not in zoo():
+        return path
+    return None
 
 
 def _is_model(path: Path) -> bool:
@@ -117,7 +127,9 @@ def own_folder(entry: ZooEntry) -> Path | None:
     """Return the folder of a model that comes with sentcli or with an installed package, or None."""
     if entry.folder:
         return models_folder() / entry.folder
-    return package_folder(entry.package) if entry.package else None
+    if entry.package:
+        return package_folder(entry.package)
+    return None
 
 
 def package_folder(package: str) -> Path | None:
@@ -126,7 +138,9 @@ def package_folder(package: str) -> Path | None:
     if spec is None or spec.origin is None:
         return None
     folder = Path(spec.origin).parent / "model"
-    return folder if folder.is_dir() else None
+    if folder.is_dir():
+        return folder
+    return None
 
 
 def on_this_machine(model: str) -> bool:
@@ -142,8 +156,12 @@ def on_this_machine(model: str) -> bool:
 
 def _packed_folder(model: str) -> Path | None:
     """Return the `own_folder` of a known model; one that is asked for at a revision is taken from the hub."""
-    entry = None if "@" in model else find_entry(model)
-    return None if entry is None else own_folder(entry)
+    if "@" in model:
+        return None
+    entry = find_entry(model)
+    if entry is None:
+        return None
+    return own_folder(entry)
 
 
 def resolve(model: str) -> tuple[Path, ZooEntry | None]:
@@ -159,7 +177,8 @@ def resolve(model: str) -> tuple[Path, ZooEntry | None]:
         InputError: if there is no such model, its bytes are not the pinned ones, or it is served elsewhere.
         SentcliError: if the hub or the store cannot be reached.
     """
-    if (served := Served.parse(model)) is not None:
+    served = Served.parse(model)
+    if served is not None:
         raise served.lacks("way to do this")
     if is_remote(model):
         return FolderCopy.open(model).path, None

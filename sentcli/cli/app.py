@@ -104,7 +104,7 @@ class Data(Verbs):
         "list": "verbs.data:list_sets",
         "get": "verbs.data:get",
         "verify": "verbs.data:verify",
-        "check": "verbs.data:check",
+        "check": "verbs.data_check:check",
         "make-set": "verbs.make_set:make_set",
     }
 

@@ -57,12 +57,10 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     kind = "cross-encoder" if start.scores_pairs else "sentence encoder"
     results, settings, method = config["results"], config["settings"], config["method"]
     sentences = sum(entry["sentences"] for entry in config["data"])
-    file_lines = [
+    files = "\n".join(
         f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
-    ]
-    files = "\n".join(file_lines)
-    named = _settings(method, settings)
-    rows = "\n".join([f"| {name} | {value} |" for name, value in named.items()])
+    )
+    rows = "\n".join(f"| {name} | {value} |" for name, value in _settings(method, settings).items())
     head = ""
     if settings and method["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
@@ -107,8 +105,9 @@ def _settings(method: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any
     named = {}
     for part, values in method.items():
         if isinstance(values, dict):
-            named.update({f"{part}.{name}": value for name, value in values.items()})
-    return {**named, **settings}
+            for name, value in values.items():
+                named[f"{part}.{name}"] = value
+    return named | settings
 
 
 def _origin(config: dict[str, Any]) -> str:

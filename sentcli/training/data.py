@@ -91,7 +91,9 @@ class TrainingSentences:
         """What a row is: ``sentences``, ``pairs``, or ``triplets`` if there are hard negatives."""
         if len(self.texts) == 1:
             return "sentences"
-        return "pairs" if len(self.texts) == 2 else "triplets"
+        if len(self.texts) == 2:
+            return "pairs"
+        return "triplets"
 
 
 def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subset | None = None) -> TrainingSentences:
@@ -112,8 +114,9 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
     if len(files) == len(sources):
         names = files  # standard input goes by the name that was given, by which earlier runs know it
     paths = [(Path(name).name, source.path) for name, source in zip(names, sources, strict=True)]
-    sentences = texts if len(chosen) == len(texts) else texts.select(chosen)
-    return TrainingSentences((sentences,), file_facts(paths, row_counts, chosen), blank)
+    if len(chosen) < len(texts):
+        texts = texts.select(chosen)
+    return TrainingSentences((texts,), file_facts(paths, row_counts, chosen), blank)
 
 
 def repetitions(texts: Sequence[str]) -> int:

@@ -106,8 +106,7 @@ def estimate_training(request: TrainRequest, planned: Sequence[SweepRun]) -> Tra
     requests_by_kind: dict[str, list[TrainRequest]] = {}
     for point, one in runs:
         if not _has_finished(one):
-            words = ", ".join(f"{key} {value}" for key, value in _costly(point).items())
-            requests_by_kind.setdefault(words or "all", []).append(one)
+            requests_by_kind.setdefault(_costly_settings(point) or "all", []).append(one)
     kinds = []
     with console.counting("measuring", len(requests_by_kind)) as advance:
         for words, alike in requests_by_kind.items():
@@ -120,9 +119,13 @@ def _has_finished(request: TrainRequest) -> bool:
     return request.log.resume and (request.output / WEIGHTS_FILE).exists()
 
 
-def _costly(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run on which its time depends."""
-    return {key: value for key, value in point.items() if key not in SAME_COST and not key.endswith(SAME_COST_ENDINGS)}
+def _costly_settings(point: Mapping[str, Any]) -> str:
+    """Return the settings of a run on which its time depends, in words."""
+    settings = []
+    for key, value in point.items():
+        if key not in SAME_COST and not key.endswith(SAME_COST_ENDINGS):
+            settings.append(f"{key} {value}")
+    return ", ".join(settings)
 
 
 def _measure(request: TrainRequest, settings: str, runs: int) -> RunKind:
@@ -138,7 +141,9 @@ def _measure(request: TrainRequest, settings: str, runs: int) -> RunKind:
             result, steps = run(whole), 0
             return RunKind(settings, runs, 0, 2 * bool(whole.inputs.dev), result.eval_seconds + result.train_seconds)
         evaluation = replace(request.evaluation, sts=False, senteval=None)
-        assignments = [*request.assignments, *((f"settings.{key}", value) for key, value in short.items())]
+        assignments = list(request.assignments)
+        for key, value in short.items():
+            assignments.append((f"settings.{key}", value))
         steps, every = whole.steps, whole.method.settings.eval_every
         note = next((note for note in whole.notes if note.startswith(WARM_UP)), "")
         del whole

@@ -313,4 +313,6 @@ def _glibc() -> Any:
         has_both = library.mallopt and library.malloc_trim
     except (OSError, AttributeError):
         return None
-    return library if has_both else None
+    if has_both:
+        return library
+    return None

@@ -96,7 +96,9 @@ STSB_DEV = "STSBenchmark", "spearman"
 
 def dev_title(name: str, metric: str) -> str:
     """Return what messages call a dev set and its metric."""
-    return "STS-B dev" if (name, metric) == STSB_DEV else f"{name} {metric}"
+    if (name, metric) == STSB_DEV:
+        return "STS-B dev"
+    return f"{name} {metric}"
 
 
 def score_text(metric: str, score: float | None) -> str:

@@ -115,7 +115,9 @@ class _Log:
         return lines
 
     def _data(self) -> bytes:
-        return self.path.read_bytes() if self.path.is_file() else b""
+        if self.path.is_file():
+            return self.path.read_bytes()
+        return b""
 
 
 @dataclass
@@ -181,12 +183,12 @@ class _Reporting:
             DataError: for a damaged line.
         """
         path = self.run.request.output / METRICS_FILE
-        data = path.read_bytes() if path.is_file() else b""
+        lines = parsed(path.read_bytes(), path) if path.is_file() else []
         scores = []
-        for line in parsed(data, path):
-            keys = [key for key in line if key.startswith("dev_")]
-            if keys and isinstance(line[keys[0]], int | float):
-                scores.append((line["step"], line[keys[0]]))
+        for line in lines:
+            first_score = next((value for key, value in line.items() if key.startswith("dev_")), None)
+            if isinstance(first_score, int | float):
+                scores.append((line["step"], first_score))
         require_ray().get(self.judge.take.remote(self.run.name, scores))
 
     def other_start(self, other: OtherStart) -> None:

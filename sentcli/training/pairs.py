@@ -279,7 +279,8 @@ def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
         if len(names) < 2:
             raise InputError("--hold-out topics: give a folder of tables, one for each topic, or several tables")
         return names
-    if match := re.fullmatch(r"(\d+)-fold", kind):
+    match = re.fullmatch(r"(\d+)-fold", kind)
+    if match:
         count = int(match[1])
         if count < 2:
             raise InputError(f"--hold-out {kind}: at least two folds are needed")
@@ -292,7 +293,8 @@ def _held_out(hold_out: str | None, parts: Sequence[_Rows]) -> npt.NDArray[np.in
     if hold_out is None:
         return np.arange(0)
     row_counts = [len(part.rows) for part in parts]
-    if match := re.fullmatch(r"(\d+)/(\d+)", hold_out):
+    match = re.fullmatch(r"(\d+)/(\d+)", hold_out)
+    if match:
         return _fold(hold_out, int(match[1]), int(match[2]), sum(row_counts))
     names = [task_name(part.name) for part in parts]
     _refuse_twins(names)
@@ -344,8 +346,10 @@ def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | 
         table, reading = read_stsb_layout(source), ""
     else:
         layout = layout_of([name], fields, kind)
-        is_binary = layout is not None and layout.kind == "binary"
-        table = read_table(name, kind="binary" if is_binary else "scored", fields=fields)
+        if layout is not None and layout.kind == "binary":
+            table = read_table(name, kind="binary", fields=fields)
+        else:
+            table = read_table(name, kind="scored", fields=fields)
         reading = table.reading
     scores = [float(value) for value in (table.values or [])[:limit]]
     return _Rows(name, source.path, list(zip(*table.texts, scores, strict=False)), reading)

@@ -59,4 +59,5 @@ def planned_runs(request: TrainRequest, varied: Sweep) -> list[SweepRun]:
     try:
         return sweep.plan(request, varied.points, varied.seeds)
     except InputError as error:
-        raise InputError(f"{varied.file}: {error}" if varied.file else str(error)) from error
+        place = f"{varied.file}: " if varied.file else ""
+        raise InputError(f"{place}{error}") from error

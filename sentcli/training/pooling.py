@@ -40,7 +40,8 @@ def choose_pooling(method: Method, model: str, asked: str = AUTO) -> PoolingChoi
         model: the name of the start model.
         asked: the value of ``--pooling``, or the one that a recipe names.
     """
-    if fixed := method.fixed_pooling:
+    fixed = method.fixed_pooling
+    if fixed:
         unused = None if asked in (AUTO, OWN) else asked
         return PoolingChoice(OWN, f"{method.name} pools {fixed}", unused=unused)
     if asked == AUTO and isinstance(method.fit, PoolingOnly):

@@ -13,7 +13,7 @@ import torch
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation.evaluated import for_model
+from sentcli.evaluation.evaluated import Task, for_model
 from sentcli.evaluation.files import STSB_RANGE
 from sentcli.io.weights import has_weights
 from sentcli.methods import Method
@@ -73,8 +73,13 @@ class Prepared:
     def prompts(self) -> tuple[str, ...]:
         """The prompt in front of the texts of each view, as the model encodes texts in that role; empty without any."""
         spec = self.encoder.spec
-        prompts = tuple(spec.role_prompt(role) if role else spec.usual_prompt for role in self.method.views.roles)
-        return prompts if any(prompts) else ()
+        prompts = []
+        for role in self.method.views.roles:
+            prompt = spec.role_prompt(role) if role else spec.usual_prompt
+            prompts.append(prompt)
+        if not any(prompts):
+            return ()
+        return tuple(prompts)
 
     @property
     def revision(self) -> str | None:
@@ -172,7 +177,9 @@ def prepare(request: TrainRequest) -> Prepared:
 
 def _check_evaluation(request: TrainRequest, method: Method, inputs: RunInputs, encoder: SentenceEncoder) -> None:
     """Refuse evaluations that the model or the method cannot be scored with."""
-    for task in [*(dev_set.task for dev_set in inputs.dev), *inputs.transfer]:
+    tasks: list[Task] = [dev_set.task for dev_set in inputs.dev]
+    tasks += inputs.transfer
+    for task in tasks:
         for_model(task, encoder.spec)  # refuses what a cross-encoder is not scored on
     if request.log.log_geometry and encoder.spec.scores_pairs:
         raise InputError(f"--log-geometry measures vectors, and {method.name} makes none")
@@ -303,7 +310,9 @@ def _with_classes(method: Method, corpus: TrainingSentences) -> Method:
 def _configure_torch(model: TrainingModel, settings: Settings) -> None:
     """Compile the encoder, and restrict torch to deterministic kernels, if the settings say so."""
     if settings.compile:
-        encoders = [model.encoder] if model.second is None else [model.encoder, model.second]
+        encoders = [model.encoder]
+        if model.second is not None:
+            encoders.append(model.second)
         for encoder in encoders:
             if encoder.first_token_suffices:
                 # a layer with a forward function of its own cannot be compiled with the rest

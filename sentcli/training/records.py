@@ -250,7 +250,9 @@ def _summary(records: Sequence[Mapping[str, Any]]) -> Summary:
 
 
 def _sample_deviation(values: list[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
+    if len(values) < 2:
+        return None
+    return statistics.stdev(values)
 
 
 def warmup_notes(records: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -116,7 +116,9 @@ def _check_values(key: str, value: Any) -> None:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    if isinstance(value, list):
+        return value
+    return [value]
 
 
 def sweep_names() -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from sentcli.methods.method import Method
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer, OtherStart, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
@@ -60,7 +63,10 @@ class TrainingView:
         """Print where the run continues."""
         for note in notes:
             console.warn(note)
-        console.note(f"going on from the checkpoint of step {step}" if step else "no checkpoint: starting anew")
+        if step:
+            console.note(f"going on from the checkpoint of step {step}")
+        else:
+            console.note("no checkpoint: starting anew")
         for tracker in self.trackers:
             tracker.resumed(step, notes)
 
@@ -81,21 +87,32 @@ class TrainingView:
             self.live.update(self.table())
         elif info.step % LOG_EVERY == 0 or time.monotonic() - self.said > console.EVERY:
             self.said = time.monotonic()
-            shares = {name: f" ({share:.0%} of the gradient)" for name, share in self.shares.items()}
-            shares = shares if len(shares) > 1 else {}
-            terms = ", ".join(f"{name} {loss_text(value)}{shares.get(name, '')}" for name, value in info.values.items())
-            console.note(f"step {info.step} of {info.total}: {terms}, {speed}{f', {left}' if left else ''}")
+            parts = [*self._terms(info.values), speed]
+            if left:
+                parts.append(left)
+            console.note(f"step {info.step} of {info.total}: {', '.join(parts)}")
         for tracker in self.trackers:
             tracker.step(info)
 
+    def _terms(self, values: Mapping[str, float]) -> Iterator[str]:
+        """Yield each term of the loss in words, with its share of the gradient if there are several."""
+        for name, value in values.items():
+            term = f"{name} {loss_text(value)}"
+            if name in self.shares and len(self.shares) > 1:
+                term += f" ({self.shares[name]:.0%} of the gradient)"
+            yield term
+
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Print the numbers of an evaluation."""
-        scores = {dev.key: dev.score_text(values[dev.key]) for dev in self.sets if dev.key in values}
-        others = [f"{key.replace('_', '-')} {value:.3f}" for key, value in values.items() if key not in scores]
-        parts = [*scores.values(), *others]
-        if scores:
+        dev_keys = [dev.key for dev in self.sets]
+        parts = [dev.score_text(values[dev.key]) for dev in self.sets if dev.key in values]
+        if parts:
             self.dev = f"{parts[0]}, "
-            parts[0] += " (best so far)" if best and step and self.marks_best else ""
+            if best and step and self.marks_best:
+                parts[0] += " (best so far)"
+        for key, value in values.items():
+            if key not in dev_keys:
+                parts.append(f"{key.replace('_', '-')} {value:.3f}")
         console.note(f"step {step}: {', '.join(parts)}")
         if self.other is not None:
             self._compare_poolings(self.other, values[self.sets[0].key])
@@ -121,7 +138,8 @@ class TrainingView:
         table.add_column("value", justify="right")
         table.add_column("share of the gradient", justify="right")
         for name, value in self.values.items():
-            table.add_row(name, loss_text(value), f"{self.shares[name]:.1%}" if name in self.shares else "")
+            share = f"{self.shares[name]:.1%}" if name in self.shares else ""
+            table.add_row(name, loss_text(value), share)
         return Group(table, self.progress)
 
 
@@ -154,11 +172,13 @@ def _introduce(prepared: Prepared) -> None:
 
     encoder, method, request = prepared.encoder, prepared.method, prepared.request
     settings = method.settings
-    batch = f"{settings.batch_size}{f' x {settings.accumulate}' if settings.accumulate > 1 else ''}"
-    work = f"{prepared.steps} steps of {batch}" if prepared.model else "fitted"
-    terms = " + ".join(f"{o.weight:g} x {name}" if o.weight != 1 else name for name, o in method.objectives.items())
+    work = "fitted"
+    if prepared.model:
+        work = f"{prepared.steps} steps of {settings.batch_size}"
+        if settings.accumulate > 1:
+            work += f" x {settings.accumulate}"
     console.note(
-        f"{method.name}{f' ({terms})' if terms else ''} from {request.model}, pooling {encoder.spec.pooling} "
+        f"{_title_with_terms(method)} from {request.model}, pooling {encoder.spec.pooling} "
         f"({prepared.pooling.reason}): "
         f"{len(prepared.corpus.sentences)} {prepared.corpus.unit}, {work} on {encoder.backend.device}"
     )
@@ -167,15 +187,29 @@ def _introduce(prepared: Prepared) -> None:
         console.note(f"{device} computes in bf16, too, which is faster: --set precision=bf16")
     for section, values in {**method.describe(), "settings": vars(settings)}.items():
         if isinstance(values, dict):
-            console.detail(f"{section}: {', '.join(f'{key} {value}' for key, value in values.items())}")
-    if prepared.steps >= LOG_EVERY and (busy := busy_note(torch.get_num_threads())):
+            settings_in_words = [f"{key} {value}" for key, value in values.items()]
+            console.detail(f"{section}: {', '.join(settings_in_words)}")
+    busy = busy_note(torch.get_num_threads()) if prepared.steps >= LOG_EVERY else None
+    if busy is not None:
         console.note(busy)
-    for taken in prepared.corpus.readings:
-        console.note(taken)
+    for reading in prepared.corpus.readings:
+        console.note(reading)
     for note in prepared.notes:
         console.warn(note)
     if prepared.corpus.blank:
         console.warn(f"{prepared.corpus.blank} blank rows were left out")
+
+
+def _title_with_terms(method: Method) -> str:
+    """Return the name of a method with the terms of its loss and their weights, if it has any."""
+    terms = []
+    for name, objective in method.objectives.items():
+        if objective.weight != 1:
+            name = f"{objective.weight:g} x {name}"
+        terms.append(name)
+    if not terms:
+        return method.name
+    return f"{method.name} ({' + '.join(terms)})"
 
 
 class SweepView:
@@ -195,32 +229,39 @@ class SweepView:
     def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
         """Print which run starts, and show its steps."""
         now, number = time.monotonic(), self.runs.index(run)
+        earlier = [began for name, began in self.began.items() if name != run.name]
         left = ""
-        if earlier := [began for name, began in self.began.items() if name != run.name]:
+        if earlier:
             of_one = (now - earlier[0]) / len(earlier)
-            left = f"; about {console.duration(of_one * (len(self.runs) - number))} left, if all take as long as so far"
+            of_others = console.duration(of_one * (len(self.runs) - number))
+            left = f"; about {of_others} left, if all take as long as so far"
         self.began.setdefault(run.name, now)
         console.note(f"{self._title(run)}{left}")
         return self.views.enter_context(training(prepared))
 
     def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
         """Print scores and, as often as for one run, the terms of the loss."""
-        now, is_step = time.monotonic(), "loss" in line
-        every = line["step"] % LOG_EVERY == 0
-        if is_step and not every and now - self.said.setdefault(run.name, now) <= console.EVERY:
+        now, step = time.monotonic(), line["step"]
+        if "loss" in line and step % LOG_EVERY and now - self.said.setdefault(run.name, now) <= console.EVERY:
             return
         self.said[run.name] = now
         hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")
-        shown = {key: value for key, value in line.items() if key not in hidden and not key.startswith("share_")}
-        values = {key: value for key, value in shown.items() if isinstance(value, int | float)}
-        numbers = (f"{key} {loss_text(value)}" for key, value in values.items())
-        best = " (best so far)" if line.get("best") and line["step"] else ""
-        console.note(f"{self._title(run)}, step {line['step']}: {', '.join(numbers)}{best}")
+        numbers = []
+        for key, value in line.items():
+            is_shown = key not in hidden and not key.startswith("share_")
+            if is_shown and isinstance(value, int | float):
+                numbers.append(f"{key} {loss_text(value)}")
+        note = f"{self._title(run)}, step {step}: {', '.join(numbers)}"
+        if line.get("best") and step:
+            note += " (best so far)"
+        console.note(note)
 
     def finished(self, run: SweepRun, record: Mapping[str, Any]) -> None:
         """Print that another process has made a run."""
-        early = f" early, at step {record['results']['steps']}" if record["results"].get("ended_early") else ""
-        console.note(f"{self._title(run)}: finished{early}")
+        note = f"{self._title(run)}: finished"
+        if record["results"].get("ended_early"):
+            note += f" early, at step {record['results']['steps']}"
+        console.note(note)
 
     def skipped(self, run: SweepRun) -> None:
         """Print that a run has finished before."""
@@ -238,11 +279,14 @@ class SweepView:
 
 def summary(result: TrainResult, output: Path) -> None:
     """Print the results of a run."""
-    scores = "" if result.dev is None else f"; {result.dev}"
+    scores = ""
+    if result.dev is not None:
+        scores += f"; {result.dev}"
     if result.eval_seconds:
         evaluating = result.eval_seconds / (result.eval_seconds + result.train_seconds)
         scores += f"; {evaluating:.0%} of the time went into evaluations"
-        scores += " (--dev-limit scores a sample)" if evaluating > MOST_EVALUATION and result.dev is not None else ""
+        if evaluating > MOST_EVALUATION and result.dev is not None:
+            scores += " (--dev-limit scores a sample)"
     if result.held_out_perplexity is not None:
         scores += f"; held-out perplexity {result.held_out_perplexity:.2f}"
     if result.held_out_spearman is not None:
@@ -260,23 +304,30 @@ def overview(result: TrainResult, output: Path) -> dict[str, Any]:
     """Return what matters of the results of a run."""
     from sentcli.training.observer import dev_title, score_text
 
-    scores: dict[str, Any] = {}
-    if (dev := result.dev) is not None:
-        of_dev = {"at the start": dev.start, "best": dev.best, "at the end": dev.final}
+    facts: dict[str, Any] = {"model": str(output), "steps": result.steps}
+    dev = result.dev
+    if dev is not None:
         title = dev_title(dev.name, dev.metric)
-        scores = {f"{title}, {when}": score_text(dev.metric, score) for when, score in of_dev.items()}
-        scores["step of the best"] = result.best_step
+        for when, score in {"at the start": dev.start, "best": dev.best, "at the end": dev.final}.items():
+            facts[f"{title}, {when}"] = score_text(dev.metric, score)
+        facts["step of the best"] = result.best_step
     averages = {"STS average": result.sts_average, "transfer average": result.senteval_average}
     averages |= {"held out, Spearman": result.held_out_spearman, "held-out perplexity": result.held_out_perplexity}
-    scores |= {name: f"{value:.2f}" for name, value in averages.items() if value is not None}
-    speed = {"sentences/s": result.sentences_per_second, "seconds": result.train_seconds + result.eval_seconds}
-    cut = {"sentences cut": result.truncated} if result.truncated else {}
-    return {"model": str(output), "steps": result.steps, **scores, **speed, **cut}
+    for name, value in averages.items():
+        if value is not None:
+            facts[name] = f"{value:.2f}"
+    facts["sentences/s"] = result.sentences_per_second
+    facts["seconds"] = result.train_seconds + result.eval_seconds
+    if result.truncated:
+        facts["sentences cut"] = result.truncated
+    return facts
 
 
 def loss_text(value: float) -> str:
     """Return a loss with four decimals, or a small one, as that of a finished encoder, with three digits."""
-    return f"{value:.4f}" if not value or abs(value) >= 0.001 else f"{value:.2e}"
+    if not value or abs(value) >= 0.001:
+        return f"{value:.4f}"
+    return f"{value:.2e}"
 
 
 def kept_start(results: Mapping[str, Any]) -> bool:
@@ -289,46 +340,66 @@ def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] =
     from sentcli.training.records import AVERAGED_OVER, parts_means
 
     points = [summary.point for summary in summaries]
-    varied = dict.fromkeys(key for point in points for key in point)
-    keys = [key for key in varied if all(key in point for point in points)]
-    others = [key for key in varied if key not in keys]  # these share a column, since a run has few of them
-    head = [*keys, *(["settings"] if others else [])] or ["run"]
+    points_with = Counter(chain.from_iterable(points))
+    keys = [key for key, count in points_with.items() if count == len(points)]
+    others = [key for key in points_with if key not in keys]  # these share a column, since a run has few of them
+    head = list(keys)
+    if others:
+        head.append("settings")
 
     def settings(point: Mapping[str, Any]) -> list[Any]:
-        rest = ", ".join(f"{key} {point[key]}" for key in others if key in point)
-        own = (f"{point[key]:g}" if isinstance(point[key], float) else point[key] for key in keys)
-        return [*own, *([rest] if others else [])] or ["all"]
+        cells = []
+        for key in keys:
+            value = point[key]
+            cells.append(f"{value:g}" if isinstance(value, float) else value)
+        if others:
+            cells.append(", ".join(f"{key} {point[key]}" for key in others if key in point))
+        return cells or ["all"]
 
     columns = {"start": "start", "best": "best dev", "best_step": "at step", "final": "last dev"}
     more = {"sts_average": "STS avg", "senteval_average": "transfer avg"}
     more |= {"held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
-    columns |= {key: name for key, name in more.items() if any(s.mean.get(key) is not None for s in summaries)}
+    for key, name in more.items():
+        if any(summary.mean.get(key) is not None for summary in summaries):
+            columns[key] = name
     rows = []
     for summary in summaries:
         seeds = zip(summary.seeds, summary.runs, strict=True)
-        shown = [f"{seed}{_mark(result)}" for seed, result in seeds]
-        rows.append([*settings(summary.point), ", ".join(shown), *(_mean_and_sd(summary, key) for key in columns)])
+        seeds_text = ", ".join(f"{seed}{_mark(result)}" for seed, result in seeds)
+        numbers = [_mean_and_sd(summary, key) for key in columns]
+        rows.append([*settings(summary.point), seeds_text, *numbers])
     for part in AVERAGED_OVER:
         for mean in parts_means(summaries, part):
-            numbers = (f"{mean.numbers[key]:.2f}" if key in mean.numbers else "" for key in columns)
+            means = {key: f"{value:.2f}" for key, value in mean.numbers.items()}
+            numbers = [means.get(key, "") for key in columns]
             rows.append([*settings({**mean.point, part: "mean"}), "", *numbers])
-    return Table(title, [*head, "seeds", *columns.values()], rows, notes=list(notes))
+    return Table(title, [*(head or ["run"]), "seeds", *columns.values()], rows, notes=list(notes))
 
 
 def _mark(results: Mapping[str, Any]) -> str:
     """Return what a table of runs says behind the seed of a run that did not end as others do."""
     if kept_start(results):
         return " (start kept)"
-    return " (ended early)" if results.get("ended_early") else ""
+    if results.get("ended_early"):
+        return " (ended early)"
+    return ""
 
 
 def _mean_and_sd(summary: Summary, key: str) -> str:
     """Return ``84.02 ± 0.13``; a dash where there is no number."""
     from sentcli.training.observer import STSB_DEV, dev_scores, score_text, with_dev_scores
 
-    mean, spread = (with_dev_scores(values).get(key) for values in (summary.mean, summary.sd))
-    if mean is None or key == "best_step":
-        return "-" if mean is None else ", ".join(str(with_dev_scores(run)["best_step"]) for run in summary.runs)
+    mean = with_dev_scores(summary.mean).get(key)
+    if mean is None:
+        return "-"
+    if key == "best_step":
+        return ", ".join(str(with_dev_scores(run)["best_step"]) for run in summary.runs)
     dev = dev_scores(summary.runs[0])
-    metric = dev.metric if dev is not None and key in vars(dev) else STSB_DEV[1]
-    return score_text(metric, mean) + ("" if spread is None or key == "start" else f" ± {score_text(metric, spread)}")
+    metric = STSB_DEV[1]
+    if dev is not None and key in vars(dev):
+        metric = dev.metric
+    text = score_text(metric, mean)
+    spread = with_dev_scores(summary.sd).get(key)
+    if spread is not None and key != "start":
+        text += f" ± {score_text(metric, spread)}"
+    return text

@@ -41,8 +41,9 @@ def analyze(kind: str, paths: str | Path | Sequence[str | Path] | None = None, *
     """
     function = kind_of(kind)
     if paths is not None:
-        positional = next((a.name for a in function.verb.arguments if a.flag.positional), None)  # type: ignore[attr-defined]
-        if positional is None:
+        arguments = function.verb.arguments  # type: ignore[attr-defined]
+        positional = [argument.name for argument in arguments if argument.flag.positional]
+        if not positional:
             raise InputError(f"analyze {kind} takes no paths")
-        options[positional] = paths
+        options[positional[0]] = paths
     return function(**options)

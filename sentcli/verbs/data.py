@@ -1,7 +1,8 @@
-"""``data list``, ``data get`` and ``data verify``: data sets by name; ``data check``: a table of the user."""
+"""``data list``, ``data get`` and ``data verify``: data sets by name."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,13 +14,11 @@ from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, verb
 from sentcli.command.result import Clock, Record, Result, failed
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.labelled_kinds import Kind
-from sentcli.io.options import PairFields
-from sentcli.model.options import OptionalModel
 from sentcli.table import Table
 
 if TYPE_CHECKING:
     from sentcli.data.get import FetchResult
+    from sentcli.data.pins import FileCheck
     from sentcli.data.registry import DataSet, Pin
 
 DataDir = Annotated[
@@ -48,15 +47,14 @@ def list_sets(names: Names = None, data_dir: DataDir = None) -> Result:
     folder = data_folder(data_dir)
     clock = Clock()
     datasets = _sets(names)
-    states = {dataset.name: presence(dataset, folder) for dataset in datasets}
-    rows = [[d.name, d.title, d.kind, _size(d.size), d.licence, states[d.name]] for d in datasets]
+    rows, results = [], []
+    for dataset in datasets:
+        size, present = dataset.size, presence(dataset, folder)
+        rows.append([dataset.name, dataset.title, dataset.kind, _size(size), dataset.licence, present])
+        results.append(asdict(dataset) | {"size": size, "present": present, "path": str(folder / dataset.folder)})
     tables = [Table(f"Data sets, kept in {folder}", ["name", "title", "kind", "size", "licence", "present"], rows)]
     if names:
         tables += [_dataset_table(dataset, folder) for dataset in datasets]
-    results = []
-    for dataset in datasets:
-        place = {"size": dataset.size, "present": states[dataset.name], "path": str(folder / dataset.folder)}
-        results.append({**asdict(dataset), **place})
     protocol = {"data_dir": str(folder)}
     return Result.of(Record("data list", protocol=protocol, results=results, seconds=clock.seconds), tables)
 
@@ -66,9 +64,12 @@ def _dataset_table(dataset: DataSet, folder: Path) -> Table:
     from sentcli.data.registry import addresses
 
     parts = dataset.archives if dataset.archive_first else dataset.files
-    sums = {_checksum(part.pin) for part in parts}
-    rows = [["kept in", str(folder / dataset.folder)], ["note", dataset.note]]
-    rows.append(["checked by", ", ".join(sorted(sums))])
+    checksums = sorted({_checksum(part.pin) for part in parts})
+    rows = [
+        ["kept in", str(folder / dataset.folder)],
+        ["note", dataset.note],
+        ["checked by", ", ".join(checksums)],
+    ]
     rows += [["source", source] for source in addresses(dataset, list(dataset.files))]
     return Table(dataset.name, ["what", "value"], rows)
 
@@ -77,7 +78,9 @@ def _checksum(pin: Pin) -> str:
     """Return by what a file is known to be the right one."""
     if pin.sha256:
         return "SHA-256"
-    return "MD5" if pin.md5 else "its first download"
+    if pin.md5:
+        return "MD5"
+    return "its first download"
 
 
 @verb("get")
@@ -115,8 +118,8 @@ def get(
     datasets = _sets(names)
     if len(datasets) > 1 and (source or given):
         raise InputError("--source and --from are for one set at a time")
-    options: dict[str, Any] = {"source": source, "given": given, "overwrite": overwrite}
-    options["offline"] = offline or is_offline()
+    offline = offline or is_offline()
+    options = {"source": source, "given": given, "overwrite": overwrite, "offline": offline}
     results, problems = [], []
     for dataset in datasets:
         try:
@@ -150,70 +153,30 @@ def verify(names: Names = None, data_dir: DataDir = None) -> Result:
     folder = data_folder(data_dir)
     clock = Clock()
     datasets = _sets(names)
-    checked = []
+    by_path: dict[Path, FileCheck] = {}
     with console.counting("checking", sum(len(dataset.files) for dataset in datasets)) as progress:
         for dataset in datasets:
-            checked += verify(dataset, folder, whole=bool(names), finished=progress)
-    checked = list({file.path: file for file in reversed(checked)}.values())[::-1]  # sts is a part of senteval
+            for file in verify(dataset, folder, whole=bool(names), finished=progress):
+                by_path.pop(file.path, None)  # sts is a part of senteval: its files stand where they come last
+                by_path[file.path] = file
+    checked = list(by_path.values())
     results = [file.to_dict() for file in checked]
-    protocol = {"data_dir": str(folder)}
-    result = Result.of(Record("data verify", protocol=protocol, results=results, seconds=clock.seconds))
-    if unknown := sum(file.state == "no checksum" for file in checked):
-        console.note(f"{unknown} files were put there by hand and have no known checksum")
-    if bad := [file for file in checked if file.state in ("wrong", "missing")]:
-        lines = [f"  {file.path}: {file.problem or file.state}" for file in bad]
+    record = Record("data verify", protocol={"data_dir": str(folder)}, results=results, seconds=clock.seconds)
+    result = Result.of(record)
+    states = Counter(file.state for file in checked)
+    if states["no checksum"]:
+        console.note(f"{states['no checksum']} files were put there by hand and have no known checksum")
+    bad = [file for file in checked if file.state in ("wrong", "missing")]
+    if bad:
         sets = " ".join(dict.fromkeys(file.name for file in bad))
         advice = f"'sentcli data get {sets} --overwrite' fetches them again"
-        summary = f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"
-        raise failed(result, "\n".join([summary, *lines]))
+        lines = [f"{len(bad)} of {len(checked)} files are wrong or missing; {advice}"]
+        lines += [f"  {file.path}: {file.problem or file.state}" for file in bad]
+        raise failed(result, "\n".join(lines))
     if checked:
-        good = sum(file.state == "ok" for file in checked)
-        console.note(f"{good} files in {folder} have the right checksums")
+        console.note(f"{states['ok']} files in {folder} have the right checksums")
     else:
         console.note(f"no file of a data set is in {folder}")
-    return result
-
-
-@verb("check")
-def check(
-    file: Annotated[str, Flag(metavar="FILE", positional=True)],
-    pair_fields: PairFields = None,
-    kind: Kind | None = None,
-    model: OptionalModel = None,
-    id_field: Annotated[
-        str | None, Holds.WORDS, Doc("The column of the ids; default: id or _id, if there is one.")
-    ] = None,
-) -> Result:
-    """Say what a table of your own holds, before it trains or scores a model.
-
-    Its kind, columns and rows, empty cells, equal rows, repeated ids, equal texts
-    with different labels, broken characters, markup of HTML, lengths, labels, and
-    the commands that would use it. Lines that are no UTF-8 and values that do not
-    fit are errors, as they are for these commands, and all are named at once.
-
-    Args:
-        file: A table: csv, tsv, jsonl, parquet, arrow, feather, xlsx or ods.
-        kind: The kind of the table; default: told from the names of the columns and from all values.
-        model: Lengths are in tokens of this model, against its maximum length; else in words.
-
-    \b
-    Examples:
-      sentcli data check faq.csv
-      sentcli data check pairs.xlsx --pair-fields question1,question2,is_duplicate -m minilm --json -
-    """  # noqa: D301
-    from sentcli.errors import together
-    from sentcli.evaluation.table_check import check_table
-
-    clock = Clock()
-    checked = check_table(file, kind, pair_fields, model, id_field)
-    protocol = {"pair_fields": pair_fields, "kind": kind}
-    record = Record("data check", model or "", protocol, checked.to_dict(), seconds=clock.seconds)
-    result = Result.of(record, [checked.show(file)])
-    if checked.problems:
-        result.show()
-        refused = together(checked.problems)
-        refused.outcome = result
-        raise refused
     return result
 
 
@@ -251,4 +214,6 @@ def _get(dataset: DataSet, folder: Path, options: dict[str, Any]) -> FetchResult
 def _size(size: int | None) -> str:
     if size is None:
         return "not known"
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
+    if size >= 1e9:
+        return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e6:,.1f} MB"

@@ -37,9 +37,12 @@ def doctor() -> Result:
         Table("Models in the hub's cache", ["model", "commit", "SHA-256 of the weights"], of_hub),
         Table("What runs where", ["work", "runs on"], list(facts["plan"].items())),
     ]
-    if outside := facts["out_of_range"]:
+    rows = []
+    for library in facts["out_of_range"]:
+        moved_by = ", ".join(library["moved_by"])
+        rows.append([library["library"], library["installed"], library["range"], moved_by])
+    if rows:
         columns = ["library", "installed", "range", "moved by"]
-        rows = [[line["library"], line["installed"], line["range"], ", ".join(line["moved_by"])] for line in outside]
         tables.insert(1, Table("Outside of the ranges that sentcli works with", columns, rows))
     ran_on = environment(facts["device"], "fp32")
     return Result.of(Record("doctor", results=facts, environment=ran_on, seconds=clock.seconds), tables)
@@ -65,5 +68,7 @@ def _indexes() -> str:
     kernels = kernels_of("faiss")
     if kernels is None:
         return f"faiss {version}"
-    slow = f", which are older than this processor: set {CORETYPE} to newer ones" if kernels in OLD else ""
-    return f"faiss {version}, its products by OpenBLAS's kernels {kernels}{slow}"
+    sentence = f"faiss {version}, its products by OpenBLAS's kernels {kernels}"
+    if kernels in OLD:
+        sentence += f", which are older than this processor: set {CORETYPE} to newer ones"
+    return sentence

@@ -125,7 +125,7 @@ def encode(
             compression=compression,
             devices=names,
             load=encoder.same_choices(options),
-            encode=_kept(encoder, options),
+            encode=_cached_encode(encoder, options),
             pool=pool,
             overwrite=writing.overwrite,
             resume=writing.resume,
@@ -147,9 +147,9 @@ def encode(
         summary.say(encoder, reading.on_long)
         results = summary.to_dict(encoder)
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
-        choices = {key: getattr(reading, key) for key in ("text_field", "on_null", "on_long")}
-        choices |= {"devices": names or None, "ray": cluster.ray, **compression.protocol()}
-        protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt, **choices}
+        protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt}
+        protocol |= {"text_field": reading.text_field, "on_null": reading.on_null, "on_long": reading.on_long}
+        protocol |= {"devices": names or None, "ray": cluster.ray, **compression.protocol()}
         record = Record("encode", name, protocol, results, encoder.environment(), clock.seconds)
     return Result.of(record, overview=_overview(results))
 
@@ -188,18 +188,18 @@ def check_vectors(
     from sentcli.corpora.verifying import ANOTHER_MODEL, kinship_of, verify
 
     clock = Clock()
-    found = verify(name)
-    record = Record("encode", found.model, results=found.results, seconds=clock.seconds)
-    if found.problem is not None:
-        found.problem.outcome = Result.of(record)
-        raise found.problem
-    for note in found.notes:
+    verified = verify(name)
+    record = Record("encode", verified.model, results=verified.results, seconds=clock.seconds)
+    if verified.problem is not None:
+        verified.problem.outcome = Result.of(record)
+        raise verified.problem
+    for note in verified.notes:
         console.note(note)
     if models is None:
         return Result.of(record)
     model = _single(models)
-    kinship, sentence = kinship_of(name, found, model, options, prompt)
-    record = replace(record, results={**found.results, "model_is": kinship}, seconds=clock.seconds)
+    kinship, sentence = kinship_of(name, verified, model, options, prompt)
+    record = replace(record, results={**verified.results, "model_is": kinship}, seconds=clock.seconds)
     message = f"{model} and the model of {name}: {sentence}"
     if kinship in ANOTHER_MODEL:
         raise failed(Result.of(record), f"{message}; their vectors do not compare")
@@ -219,14 +219,18 @@ def _check_ray(cluster: ClusterOptions, *, is_directory: bool) -> None:
 
 
 def _overview(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what matters of the results of an encoding."""
+    """Return what is printed of the results of an encoding; a place that is None is a frame in memory."""
+    overview = {}
     names = {"output": "output", "rows": "rows", "dimension": "dimensions", "rows_per_second": "rows/s"}
-    counted = ("duplicates", "empty", "truncated", "rows_skipped", "repeated_ids")
-    counts = {key.replace("_", " "): results[key] for key in counted if results[key]}
-    return {name: results[key] or "a frame" for key, name in names.items()} | counts
+    for key, name in names.items():
+        overview[name] = results[key] or "a frame"
+    for key in ("duplicates", "empty", "truncated", "rows_skipped", "repeated_ids"):
+        if results[key]:
+            overview[key.replace("_", " ")] = results[key]
+    return overview
 
 
-def _kept(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:
+def _cached_encode(encoder: SentenceEncoder, options: LoadOptions) -> EncodeTexts | None:
     """Return how a model that is served encodes, so that its answers are kept whatever ends the command."""
     if encoder.sent is None:
         return None

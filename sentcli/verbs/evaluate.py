@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,10 +33,10 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     from sentcli.evaluation import significance
     from sentcli.evaluation.evaluated import for_model
 
-    by_kind: dict[str, dict[str, Any]] = {}
+    by_kind: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for task in tasks:
         adapted: Any = for_model(task, model.spec)
-        by_kind.setdefault(str(task.kind.table), {}).update(adapted.protocol)
+        by_kind[str(task.kind.table)] |= adapted.protocol
     protocol = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.DRAWS}
     if pair_fields:
         protocol["pair_fields"] = pair_fields
@@ -97,7 +98,6 @@ def evaluate(
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
     from sentcli.evaluation import labelled_data
-    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
     from sentcli.evaluation.score_draws import check_draws_file, write_draws
     from sentcli.evaluation.slices import query_columns
     from sentcli.pages.gate import compare_with_baseline, save_baseline
@@ -113,10 +113,10 @@ def evaluate(
         raise InputError(f"-m {repeated[0]} is given twice")
     if draws is not None:
         check_draws_file(draws, overwrite=overwrite)
-    groups = read_groups(group or [], model)
+    page = Choices(groups=read_groups(group or [], model))
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
     reranker = reranking.load(options, rerun=scoring.rerun)
-    reranked = [] if reranker is None else [t.reranked(reranker) for t in retrieval_tasks(tasks, "--rerank")]
+    reranked = _reranked_tasks(tasks, reranker)
     baseline = gate.read(model, files, tasks, overwrite=overwrite)
     columns = {} if by is None else query_columns(tasks, by)
     grid = None if variants is None else read_grid(variants, tasks)
@@ -129,7 +129,6 @@ def evaluate(
     if draws is not None:
         write_draws(draws, scores)
         scores = [replace(of_model, draws_file=str(draws)) for of_model in scores]
-    page = Choices(groups=groups)
     parts: list[Part] = [compare_systems(scores, page), Caveats({task.name: task.caveats for task in tasks})]
     if by is not None:
         parts.append(Slices.of(scores, columns, by, baseline))
@@ -157,6 +156,15 @@ def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, 
     groups = tuple(Pattern.parse("--group", value) for value in values)
     check_patterns(groups, [ModelScores("evaluate", name, {}, ()) for name in models])
     return groups
+
+
+def _reranked_tasks(tasks: Sequence[OwnTask], reranker: EvaluatedReranker | None) -> list[RetrievalTask]:
+    """Return the retrieval tasks with reranked hits; none without a reranker."""
+    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
+
+    if reranker is None:
+        return []
+    return [task.reranked(reranker) for task in retrieval_tasks(tasks, "--rerank")]
 
 
 def score_models(
@@ -194,7 +202,9 @@ def _reranked(again: ModelScores, scores: ModelScores, reranker: EvaluatedRerank
     name = f"{scores.model} + {reranker.name}"
     with console.working(f"{reranker.name}: measuring the speed"):
         milliseconds = reranker.milliseconds(task.data)
-    weights = (scores.cost["weight_bytes"] or 0) + costs.weight_bytes(reranker.spec)
-    cost = {**scores.cost, "weight_bytes": weights, "rerank_milliseconds": milliseconds}
-    seconds = (again.seconds or 0.0) + clock.seconds
-    return replace(again.with_entries({"cost": cost}), model=name, label=name, seconds=seconds)
+    model_bytes = scores.cost["weight_bytes"] or 0
+    weight_bytes = model_bytes + costs.weight_bytes(reranker.spec)
+    cost = {**scores.cost, "weight_bytes": weight_bytes, "rerank_milliseconds": milliseconds}
+    scoring_seconds = again.seconds or 0.0
+    again = again.with_entries({"cost": cost})
+    return replace(again, model=name, label=name, seconds=scoring_seconds + clock.seconds)

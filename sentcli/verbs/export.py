@@ -109,14 +109,15 @@ def export(
             "sentence-transformers' onnx backend, transformers.js and Spring AI, at about a seventh more time"
         )
     folder_bytes, weights_bytes = exported.sizes()
-    has_torch_weights = (
-        f"with the torch weights in fp32, {(folder_bytes - weights_bytes) / 1e6:.1f} MB without them "
-        f"(--no-torch-weights); SentenceTransformer(DIR) loads these weights, not the {manifest.precision} graph"
-    )
-    lacks_them = (
+    weights_note = (
         "and no torch weights (--no-torch-weights), which SentenceTransformer(DIR) needs; sentcli runs the graph"
     )
-    console.note(f"{output} has {folder_bytes / 1e6:.1f} MB {has_torch_weights if weights_bytes else lacks_them}")
+    if weights_bytes:
+        weights_note = (
+            f"with the torch weights in fp32, {(folder_bytes - weights_bytes) / 1e6:.1f} MB without them "
+            f"(--no-torch-weights); SentenceTransformer(DIR) loads these weights, not the {manifest.precision} graph"
+        )
+    console.note(f"{output} has {folder_bytes / 1e6:.1f} MB {weights_note}")
     if verification is None:
         console.warn("not compared with the model (--no-verify)")
     else:
@@ -166,8 +167,9 @@ def _sample(file: str, text_field: str) -> list[str]:
     from sentcli.io.sampling import reservoir_sample
     from sentcli.io.sources import open_source
 
-    found = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))
-    sample, _ = reservoir_sample((row.text for row in found if row is not None and row.text.strip()), SAMPLED)
+    file_rows = rows(open_source(file), ReadOptions(text_field=text_field, on_null="skip"))
+    not_blank = (row.text for row in file_rows if row is not None and row.text.strip())
+    sample, _ = reservoir_sample(not_blank, SAMPLED)
     texts = list(dict.fromkeys(sample))
     if len(texts) < LEAST_TEXTS:
         raise InputError(
@@ -185,6 +187,9 @@ def _sts_b_scorer(data: Path) -> Scorer:
 
     def score(model: LoadedModel) -> dict[str, float]:
         encoder = SentenceEncoder(model)
-        return {split: sts.evaluate(encoder, tasks)["STSBenchmark"].value for split, tasks in splits.items()}
+        scores = {}
+        for split, tasks in splits.items():
+            scores[split] = sts.evaluate(encoder, tasks)["STSBenchmark"].value
+        return scores
 
     return score

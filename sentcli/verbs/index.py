@@ -91,7 +91,9 @@ def index(
     if check and folder is not None:
         return check_indexes(folder)
     check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
-    queries = open_source(index_options.queries) if index_options.queries is not None else None
+    queries = None
+    if index_options.queries is not None:
+        queries = open_source(index_options.queries)
     copy = place if isinstance(place, FolderCopy) else None
     with (
         copy.making(INDEXES) if copy is not None else nullcontext(),
@@ -136,7 +138,8 @@ def write_collection(updating: CollectionUpdating) -> Result:
         f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"
     )
     protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
-    protocol |= {key: value for key, value in record.settings.items() if key != CANARIES}
+    protocol |= record.settings
+    protocol.pop(CANARIES, None)
     precision = "int8" if update.in_int8 else "fp32"
     of_collection = {"to": updating.address, "collection": updating.name, "kind": record.kind, "recall": record.recall}
     tables = []
@@ -198,31 +201,30 @@ def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: Cluste
         pool = None
         if cluster.ray is not None and request.kind != ann.FLAT:
             # there is a file for each shard, if nothing else is asked for
-            request = replace(request, file_rows=request.file_rows or store.manifest.shard_rows)
-            most = -(-len(store.blocks) // (request.file_rows or 1))
+            file_rows = request.file_rows or store.manifest.shard_rows
+            request = replace(request, file_rows=file_rows)
+            most = -(-len(store.blocks) // (file_rows or 1))
             _, workers = stack.enter_context(open_cluster(cluster, most=most, on_cpu=True))
             pool = stack.enter_context(Pool(workers))
         manifest = build_index(store, request, pool)
-    protocol = {
-        **{key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")},
-        "target": request.target,
-        **manifest.encoder,
-        "revision": store.origin.revision,
-        "weights": store.origin.weights,
-    }
-    results = {
-        **{key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")},
-        "index": store.origin.name,
+    origin = store.origin
+    protocol = {key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")}
+    protocol |= {"target": request.target, **manifest.encoder, "revision": origin.revision, "weights": origin.weights}
+    results = {key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")}
+    results |= {"index": origin.name, "rows": len(store.rows), "size_bytes": manifest.bytes}
+    overview = {
+        "index": origin.name,
+        "kind": manifest.kind,
+        "factory": manifest.factory,
         "rows": len(store.rows),
-        "size_bytes": manifest.bytes,
+        "similarity": manifest.similarity,
+        "size": f"{manifest.bytes / 1e6:,.1f} MB",
     }
-    size = f"{manifest.bytes / 1e6:,.1f} MB"
-    shown = {"index": store.origin.name, "kind": manifest.kind, "factory": manifest.factory, "rows": len(store.rows)}
     tables = []
     if manifest.recall is not None:
         tables.append(recall_table(manifest.kind, manifest.recall))
     record = replace(begun, protocol=protocol, results=results, seconds=clock.seconds)
-    return Result.of(record, tables, overview={**shown, "similarity": manifest.similarity, "size": size})
+    return Result.of(record, tables, overview=overview)
 
 
 def check_indexes(folder: Path) -> Result:

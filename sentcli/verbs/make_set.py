@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -94,8 +95,12 @@ def make_set(
     check_output(output, overwrite=overwrite, folder=True)
     check_kept(output, [*corpus, *(model or []), write_with, queries, judgements])
     choices: dict[str, Any] = {"text_field": text_field, "title_field": title_field, "limit": limit, "seed": seed}
-    served = Served.parse(write_with) if write_with is not None else None
-    choices |= {"write_with": str(served) if served else write_with, "prompt": PROMPT if served else None}
+    writer: Served | str | None = write_with
+    if write_with is not None:
+        writer = Served.parse(write_with) or write_with
+        choices["write_with"] = str(writer)
+    if isinstance(writer, Served):
+        choices["prompt"] = PROMPT
     choices |= {"queries": queries, "judge": judge, "models": model, "judgements": judgements}
     settings = {key: value for key, value in choices.items() if value is not None}
     clock = Clock()
@@ -103,25 +108,29 @@ def make_set(
     documents = read_documents(corpus, text_field, title_field)
     for taken in documents.taken:
         console.note(taken)
-    found = _checks(documents)
-    answers = None if write_with is None else ask_for_queries(served or write_with, documents, limit, seed)
-    made, trust = _made(corpus, documents, answers, protocol)
+    checks = _checks(documents)
+    answers = None
+    if writer is not None:
+        answers = ask_for_queries(writer, documents, limit, seed)
+    query_set = _query_set(corpus, documents, answers, protocol)
+    trust = _trust({query.structure for query in query_set.queries}, len(query_set.queries))
     with replacing(output) as folder:
-        manifest = write_set(folder, made, trust, settings)
+        manifest = write_set(folder, query_set, trust, settings)
         if answers is not None:
             write_jsonl(folder / ANSWERS, map(vars, answers))
         if judge is not None:
-            _write_judging(folder, output, made, model or [], seed)
+            _write_judging(folder, output, query_set, model or [], seed)
     commands = [f"sentcli evaluate {quote(str(output))} -m MODEL -m OTHER_MODEL"]
     if judge is not None:
         command = _command(output)
         console.note(f"judge the documents in {output / JUDGE_PAGE} or {output / JUDGE_TABLE}, then: {command}")
         commands = [command]
-    elif len(made.queries) < FEW_ITEMS:
-        console.warn(f"{len(made.queries)} queries tell only large differences between models")
-    told = ("documents", "queries", "judgements", "queries_from", "left_out", "near_equal_pairs", "trust")
-    facts = {**{key: getattr(manifest, key) for key in told}, "checks": found}
-    results = {"output": str(output), **facts, "commands": commands}
+    elif len(query_set.queries) < FEW_ITEMS:
+        console.warn(f"{len(query_set.queries)} queries tell only large differences between models")
+    results: dict[str, Any] = {"output": str(output)}
+    for key in ("documents", "queries", "judgements", "queries_from", "left_out", "near_equal_pairs", "trust"):
+        results[key] = getattr(manifest, key)
+    results |= {"checks": checks, "commands": commands}
     record = Record("data make-set", protocol=protocol, results=results, seconds=clock.seconds)
     return Result.of(record, [_table(output, manifest)])
 
@@ -131,46 +140,57 @@ def _checks(documents: Documents) -> dict[str, Any]:
     from sentcli.io.text_checks import TITLES, TextChecks, repeated
 
     checks = TextChecks()
-    whole = [documents.title_and_text(place) for place in range(len(documents.ids))]
-    for key, text in zip(documents.ids, whole, strict=True):
+    whole_texts = [documents.title_and_text(position) for position in range(len(documents.ids))]
+    for key, text in zip(documents.ids, whole_texts, strict=True):
         checks.look(text, key)
-    found = {TITLES[what]: each for what, each in checks.found.items()}
-    found["the text of an earlier one"] = repeated(zip(whole, documents.ids, strict=True))
-    for title, each in found.items():
-        if each.count:
-            places = [place if isinstance(place, str) else " and ".join(place) for place in each.first[:3]]
-            console.warn(f"{each.count:,} documents have {title}, first {', '.join(places)}")
-    if blank := sum(not text.strip() for text in documents.texts):
+    results: dict[str, Any] = {}
+    for name, broken in checks.found.items():
+        _warn(TITLES[name], broken.count, broken.first)
+        results[name] = broken.to_dict()
+    equal = repeated(zip(whole_texts, documents.ids, strict=True))
+    _warn("the text of an earlier one", equal.count, [" and ".join(both_ids) for both_ids in equal.first])
+    blank = sum(not text.strip() for text in documents.texts)
+    if blank:
         console.warn(f"{blank:,} documents have an empty text")
-    found_json = {what: each.to_dict() for what, each in checks.found.items()}
-    return {**found_json, "equal": found["the text of an earlier one"].to_dict(), "empty": blank}
+    return results | {"equal": equal.to_dict(), "empty": blank}
 
 
-def _made(
+def _warn(problem: str, count: int, places: Sequence[str]) -> None:
+    """Say how many documents have a problem, and the first three of them; nothing if none has it."""
+    if count:
+        console.warn(f"{count:,} documents have {problem}, first {', '.join(places[:3])}")
+
+
+def _query_set(
     corpus: list[str], documents: Documents, answers: list[Answer] | None, protocol: dict[str, Any]
-) -> tuple[QuerySet, str]:
-    """Return queries and documents of the set, and how far to trust it."""
+) -> QuerySet:
+    """Return the queries and the documents of the set.
+
+    Raises:
+        InputError: if there are fewer queries than people are to judge.
+    """
     from sentcli.evaluation.retrieval import beir_file
     from sentcli.testset.judging import judged_queries, read_queries
     from sentcli.testset.queries import QuerySet, random_sample, structural_queries
     from sentcli.testset.written import written_queries
 
     judge, seed = protocol.get("judge"), protocol["seed"]
-    own = beir_file(Path(corpus[0]), "queries.jsonl") if judge and len(corpus) == 1 else None
-    file = protocol.get("queries") or own
+    file = protocol.get("queries")
+    if judge and not file and len(corpus) == 1:
+        file = beir_file(Path(corpus[0]), "queries.jsonl")
     if "judgements" in protocol:
-        made = judged_queries(protocol["judgements"], documents)
+        query_set = judged_queries(protocol["judgements"], documents)
     elif answers is not None:
-        made = written_queries(answers, documents, protocol["write_with"])
+        query_set = written_queries(answers, documents, protocol["write_with"])
     elif file:
-        made = QuerySet(read_queries(str(file)), documents, {}, {})
+        query_set = QuerySet(read_queries(str(file)), documents, {}, {})
     else:
-        made = structural_queries(documents, ", ".join(corpus), protocol["limit"], seed)
-    if judge and len(made.queries) < judge:
-        raise InputError(f"--judge {judge}: there are only {len(made.queries)} queries")
-    if judge:
-        made = replace(made, queries=random_sample(made.queries, judge, seed))
-    return made, _trust({query.structure for query in made.queries}, len(made.queries))
+        query_set = structural_queries(documents, ", ".join(corpus), protocol["limit"], seed)
+    if not judge:
+        return query_set
+    if len(query_set.queries) < judge:
+        raise InputError(f"--judge {judge}: there are only {len(query_set.queries)} queries")
+    return replace(query_set, queries=random_sample(query_set.queries, judge, seed))
 
 
 def _trust(structures: set[str], queries: int) -> str:
@@ -191,11 +211,11 @@ def _trust(structures: set[str], queries: int) -> str:
     )
 
 
-def _write_judging(folder: Path, output: Path, made: QuerySet, models: list[str], seed: int) -> None:
+def _write_judging(folder: Path, output: Path, query_set: QuerySet, models: list[str], seed: int) -> None:
     from sentcli.pages.judging import write_judging_page
     from sentcli.testset.judging import pooled, write_table
 
-    pool = pooled(output.name, folder / "corpus.jsonl", made.documents, made.queries, models, seed)
+    pool = pooled(output.name, folder / "corpus.jsonl", query_set.documents, query_set.queries, models, seed)
     write_table(folder / JUDGE_TABLE, pool)
     write_judging_page(folder / JUDGE_PAGE, f"Judgements for {output.name}", pool, _command(output))
 
@@ -208,14 +228,12 @@ def _command(output: Path) -> str:
 
 
 def _table(output: Path, manifest: SetManifest) -> Table:
-    left_out = [[f"left out: {reason}", f"{count:,}"] for reason, count in manifest.left_out.items()]
-    rows = [
-        ["documents", f"{manifest.documents:,}"],
-        ["queries", f"{manifest.queries:,}"],
-        *([f"made of: {source}", f"{count:,}"] for source, count in manifest.queries_from.items()),
-        ["relevant documents", f"{manifest.judgements:,}"],
-        ["near-equal pairs", f"{manifest.near_equal_pairs:,}"],
-        *left_out,
-        ["trust", manifest.trust],
-    ]
+    counts = {"documents": manifest.documents, "queries": manifest.queries}
+    for source, queries in manifest.queries_from.items():
+        counts[f"made of: {source}"] = queries
+    counts |= {"relevant documents": manifest.judgements, "near-equal pairs": manifest.near_equal_pairs}
+    for reason, count in manifest.left_out.items():
+        counts[f"left out: {reason}"] = count
+    rows = [[name, f"{count:,}"] for name, count in counts.items()]
+    rows.append(["trust", manifest.trust])
     return Table(str(output), ["what", "value"], rows, wide=["value"])

@@ -88,7 +88,9 @@ def report(
     has_data = data is not None or texts is not None
     if inputs.models and not (has_data or inputs.runs):
         raise InputError("give --data, a SentEval downstream folder, or --texts: what the models are measured on")
-    rows = read_rows(texts, text_field) if texts is not None else None
+    rows = None
+    if texts is not None:
+        rows = read_rows(texts, text_field)
     models = []
     if has_data:
         models = named_models(inputs.models, options, rerun=scoring.rerun, kept=[texts])
@@ -127,8 +129,11 @@ def _result(
     files = list(map(str, targets))
     console.note(f"wrote {', '.join(files)}")
     results = {"files": files, "scores": [model_json(of_model) for of_model in scores]}
-    if sweeps:
-        results["sweeps"] = {name: [point.to_dict() for point in points] for name, points in sweeps.items()}
+    points_by_sweep = {}
+    for name, points in sweeps.items():
+        points_by_sweep[name] = [point.to_dict() for point in points]
+    if points_by_sweep:
+        results["sweeps"] = points_by_sweep
 
     def write(_: Sequence[ModelScores], files: Sequence[Path]) -> None:
         write_score_page(scores, files, page, more_sections)

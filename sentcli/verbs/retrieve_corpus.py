@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 PRINTED_QUERIES = 20
 """Queries whose hits are printed as tables."""
+PRINTED_VALUES = 20
+"""Values of the column of ``--count-by`` that are printed."""
 QUERIES_AT_A_TIME = 4096
 """Queries that are encoded and searched together."""
 
@@ -64,14 +66,20 @@ def search_corpus(
     if options.queries is not None:
         queries += read_queries(open_source(options.queries, options.query_format))
     record = Record("retrieve", "bm25", environment=environment("cpu", "fp32"))
-    found = FoundHits([], [])
+    hits = FoundHits([], [])
     with open_corpus(options, search, load) as opened:
         corpus = _selected(opened, options)
         if options.where is not None:
             record = replace(record, protocol={"where": options.where, "rows_searched": len(corpus)})
-        counts = None if options.count_by is None else corpus.counts(options.count_by)
-        if options.has_queries or counts is None:
-            encoder = load_query_encoder(models, corpus, load) if search.by_vectors else None
+        tables, more = [], {}
+        if options.count_by is not None:
+            counts = corpus.counts(options.count_by)
+            tables.append(_counts_table(options.count_by, counts))
+            more["counts"] = _counts_json(options.count_by, counts)
+        if options.has_queries or options.count_by is None:
+            encoder = None
+            if search.by_vectors:
+                encoder = load_query_encoder(models, corpus, load)
             searching = _prepared(corpus, encoder, search, options, reranker)
             protocol = {**record.protocol, **searching.protocol()}
             record = replace(record, protocol=protocol)
@@ -79,19 +87,15 @@ def search_corpus(
                 record = replace(record, model=encoder.model, environment=encoder.environment())
             if options.like:
                 queries = rows_as_queries(searching.corpus, options.like)
-            found = _searched(searching, queries, options, keep_all=keep_all)
+            hits = _search(searching, queries, options, keep_all=keep_all)
             if encoder is not None and encoder.sent is not None:
                 console.note(f"{encoder.model} was sent {encoder.sent}")
     note = ""
     if options.hits is None and len(queries) > PRINTED_QUERIES:
         shown = f"the hits of {PRINTED_QUERIES} of {len(queries)} queries are shown"
         note = f"{shown}; --hits FILE or --json FILE has all"
-    record = replace(record, results=found.lines, seconds=clock.seconds)
-    tables = []
-    if counts is not None:
-        tables.append(_counts_table(str(options.count_by), counts))
-        record = replace(record, more={"counts": _counts_json(str(options.count_by), counts)})
-    return Result.of(record, tables, rows=_frame_rows(found.lines), listings=found.listings, note=note)
+    record = replace(record, results=hits.lines, more=more, seconds=clock.seconds)
+    return Result.of(record, tables, rows=_frame_rows(hits.lines), listings=hits.listings, note=note)
 
 
 def _prepared(
@@ -106,7 +110,8 @@ def _prepared(
     if encoder is not None and search.query_length is not None and not options.like:
         asking = encoder.with_max_length(search.query_length)  # refused before anything is encoded
     corpus, facts = corpus.prepare(search, encoder, options.rescore)
-    prompt = facts.get("document_prompt" if options.like else "query_prompt", "")
+    role = "document" if options.like else "query"
+    prompt = facts.get(f"{role}_prompt", "")
     searching = CorpusSearch(corpus, search, encoder, asking, facts, prompt, reranker, alike=bool(options.like))
     if searching.top_k > len(corpus):
         console.detail(f"--top-k {searching.top_k}: there are {len(corpus)} rows")
@@ -116,7 +121,8 @@ def _prepared(
 def _check_usage(models: Sequence[str], options: CorpusOptions, *, overwrite: bool) -> None:
     if len(models) > 1:
         raise InputError(f"{len(models)} models (-m); searching takes one")
-    if not options.has_queries and options.count_by is None and not console.at_terminal():
+    asks_something = options.has_queries or options.count_by is not None
+    if not asks_something and not console.at_terminal():
         raise InputError("--corpus needs a --query TEXT, --queries FILE, --like ID, or --count-by COLUMN")
     if options.corpus == "-" and options.queries == "-":
         raise InputError("--corpus - and --queries - would both read standard input")
@@ -148,11 +154,15 @@ def _selected(corpus: Corpus, options: CorpusOptions) -> Corpus:
 
 def _counts_table(column: str, counts: Sequence[tuple[Any, int]]) -> Table:
     """Return the most frequent values of a column with their rows."""
-    rows = [["(none)" if value is None else str(value), count] for value, count in counts]
+    rows = []
+    for value, count in counts[:PRINTED_VALUES]:
+        name = "(none)" if value is None else str(value)
+        rows.append([name, count])
     notes = []
-    if len(rows) > 20:
-        notes.append(f"{len(rows) - 20:,} more values are in the JSON (--json).")
-    return Table(f"rows by {column}", [column, "rows"], rows[:20], formats={"rows": ",d"}, notes=notes)
+    more = len(counts) - PRINTED_VALUES
+    if more > 0:
+        notes.append(f"{more:,} more values are in the JSON (--json).")
+    return Table(f"rows by {column}", [column, "rows"], rows, formats={"rows": ",d"}, notes=notes)
 
 
 def _typed_queries() -> Iterator[Sequence[Query]]:
@@ -177,9 +187,7 @@ def _counts_json(column: str, counts: Sequence[tuple[Any, int]]) -> dict[str, An
     return {"column": column, "values": json.loads(json.dumps(values, default=str))}
 
 
-def _searched(
-    searching: CorpusSearch, queries: Sequence[Query], options: CorpusOptions, *, keep_all: bool
-) -> FoundHits:
+def _search(searching: CorpusSearch, queries: Sequence[Query], options: CorpusOptions, *, keep_all: bool) -> FoundHits:
     """Search, and write or print the hits as they come.
 
     Args:
@@ -188,7 +196,7 @@ def _searched(
         options: the queries and the file of the hits.
         keep_all: return the hits of all queries.
     """
-    several = len(searching.options.modes) > 1
+    names_mode = len(searching.options.modes) > 1
     found = FoundHits([], [])
     blocks: Iterable[Sequence[Query]] = _typed_queries()
     counting: Any = nullcontext(lambda count: None)
@@ -198,7 +206,9 @@ def _searched(
         counting = console.counting("searching", len(queries))
     with counting as progress, hits_file(options.hits) as file:
         for number, (query, hits_by_mode) in enumerate(chain.from_iterable(map(searching.hits, blocks))):
-            lines = [hits_json(query, mode if several else None, hits) for mode, hits in hits_by_mode.items()]
+            lines = []
+            for mode, hits in hits_by_mode.items():
+                lines.append(hits_json(query, mode if names_mode else None, hits))
             if keep_all or number < PRINTED_QUERIES:
                 found.lines.extend(lines)
             if file is not None:

@@ -81,16 +81,19 @@ def _check_as_published(collections: Sequence[Collection], search: SearchOptions
 
 
 def _check_usage(models: Sequence[str], sets: SetOptions, modes: Sequence[SearchMode], *, overwrite: bool) -> None:
-    if sets.from_run and len(sets.beir or []) != 1:
-        raise InputError(f"--from-run scores runs of one set, not of {len(sets.beir or [])} (--beir)")
+    beir, from_run = sets.beir or [], sets.from_run or []
+    if from_run and len(beir) != 1:
+        raise InputError(f"--from-run scores runs of one set, not of {len(beir)} (--beir)")
     with_model = [mode for mode in modes if mode != "bm25"]
-    if with_model and not models and not sets.from_run:
+    if with_model and not models and not from_run:
         raise InputError(f"--search {with_model[0]} needs a model (-m); bm25 needs none")
     if len(set(models)) < len(models):
         raise InputError("-m: a model is named twice")
     if sets.per_query is not None:
-        run_files = [path.resolve() for path in (sets.run, *(sets.from_run or [])) if path is not None]
-        if sets.per_query.resolve() in run_files:
+        run_files = list(from_run)
+        if sets.run is not None:
+            run_files.append(sets.run)
+        if sets.per_query.resolve() in [path.resolve() for path in run_files]:
             raise InputError(f"--per-query {sets.per_query} would replace the run; choose another file")
         check_output(sets.per_query, overwrite=overwrite)
 
@@ -106,8 +109,9 @@ def score_pairs(
         "--doc-prompt": search.doc_prompt,
         "--query-length": search.query_length,
     }
-    if misplaced := [flag for flag, value in role_options.items() if value is not None]:
-        raise InputError(f"{misplaced[0]}: with --in-domain queries and corpus are the same sentences, encoded alike")
+    for flag, value in role_options.items():
+        if value is not None:
+            raise InputError(f"{flag}: with --in-domain queries and corpus are the same sentences, encoded alike")
     cutoffs = list(positives.RECALL_CUTOFFS)
     if search.top_k and search.top_k not in cutoffs:
         cutoffs = sorted([*cutoffs, search.top_k])

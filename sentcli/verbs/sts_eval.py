@@ -76,10 +76,7 @@ def sts_eval(
     draws = significance.DRAWS if intervals else 0
     own_subsets: dict[str, list[Pairs]] = {}
     for file in pairs or []:
-        own_tasks = sts.read_pairs(file, pair_fields)
-        if repeated := next((name for name in own_tasks if name in own_subsets), None):
-            raise InputError(f"{file}: there is a task {repeated} already; rename the file")
-        own_subsets |= own_tasks
+        _add_tasks(own_subsets, sts.read_pairs(file, pair_fields), str(file))
     task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
@@ -91,10 +88,10 @@ def sts_eval(
         )
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     else:
-        subsets_by_task = sts.load_tasks(folder, task_names, split) if folder is not None else {}
-        if repeated := next((name for name in own_subsets if name in subsets_by_task), None):
-            raise InputError(f"--pairs: there is a task {repeated} already; rename the file")
-        by_task = {**subsets_by_task, **own_subsets}
+        by_task: dict[str, list[Pairs]] = {}
+        if folder is not None:
+            by_task |= sts.load_tasks(folder, task_names, split)
+        _add_tasks(by_task, own_subsets, "--pairs")
         scored_tasks = [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in by_task.items()]
     published = scoring.published(SIMILARITY, [task.name for task in scored_tasks])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
@@ -109,6 +106,18 @@ def sts_eval(
         for evaluated in models:
             score_model(evaluated, scored_tasks, "sts-eval", protocol, done=scores)
     return scores_result(scores, published, SIMILARITY)
+
+
+def _add_tasks(subsets_by_task: dict[str, list[Pairs]], more: Mapping[str, list[Pairs]], place: str) -> None:
+    """Add tasks that were read from a place.
+
+    Raises:
+        InputError: if there is a task of the same name already.
+    """
+    for name in more:
+        if name in subsets_by_task:
+            raise InputError(f"{place}: there is a task {name} already; rename the file")
+    subsets_by_task |= more
 
 
 def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]) -> ModelScores:
@@ -128,4 +137,4 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
     protocol["similarity"] = "regression" if regression else "cosine"
     if regression:
         protocol["regression"] = relatedness.HEAD_PROTOCOL
-    return {**protocol, "split": split, "interval_draws": draws}
+    return protocol | {"split": split, "interval_draws": draws}

@@ -87,7 +87,7 @@ def train(
       torchrun --nproc-per-node 8 -m sentcli train --method simcse -m bert-base \\
         --data wiki1m.txt -o big --set precision=bf16
     """  # noqa: D301
-    from sentcli.data import dataset_path, located_name
+    from sentcli.data import located_name
     from sentcli.io.sources import input_files
     from sentcli.methods import get_method
     from sentcli.methods.method_file import load_method_file, naming_the_line
@@ -133,13 +133,7 @@ def train(
             after=changes.after,
             device=device,
             data=reading,
-            evaluation=replace(
-                evaluation,
-                dev=input_files(map(located_name, evaluation.dev or [])),
-                eval_data=None if evaluation.eval_data is None else dataset_path(evaluation.eval_data),
-                senteval=None if evaluation.senteval is None else dataset_path(evaluation.senteval),
-                eval_text=None if evaluation.eval_text is None else located_name(evaluation.eval_text),
-            ),
+            evaluation=_located(evaluation),
             log=log,
             assignments=[*changes.assignments, *training.assignments],
             recipe=recipe,
@@ -151,6 +145,21 @@ def train(
         if sweep.points:
             return run_many(request, sweep, runs.results or output / RESULTS_FILE, cluster)
         return run_one(request)
+
+
+def _located(evaluation: EvaluationOptions) -> EvaluationOptions:
+    """Return the options with the places of their files: data sets may be given by their names."""
+    from sentcli.data import dataset_path, located_name
+    from sentcli.io.sources import input_files
+
+    evaluation = replace(evaluation, dev=input_files(map(located_name, evaluation.dev or [])))
+    if evaluation.eval_data is not None:
+        evaluation = replace(evaluation, eval_data=dataset_path(evaluation.eval_data))
+    if evaluation.senteval is not None:
+        evaluation = replace(evaluation, senteval=dataset_path(evaluation.senteval))
+    if evaluation.eval_text is not None:
+        evaluation = replace(evaluation, eval_text=located_name(evaluation.eval_text))
+    return evaluation
 
 
 def _check_runs(sweep: Sweep, runs: SweepOptions, seed: int | None, address: str | None, method: str | None) -> None:

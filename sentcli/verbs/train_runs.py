@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from sentcli.training.view import SweepView
 if TYPE_CHECKING:
     from sentcli.cluster.options import ClusterOptions
     from sentcli.training.prepare import Prepared
+    from sentcli.training.records import Summary
     from sentcli.training.request import TrainRequest
     from sentcli.training.sweep import Asha, Sweep, SweepResult, SweepRun
 
@@ -28,10 +30,10 @@ def check_start(request: TrainRequest) -> Result:
 
     clock = Clock()
     check = start_check.check_start(request)
-    record = Record(
-        "train", request.model, results=check.to_dict(), environment=check.environment, seconds=clock.seconds
-    )
-    return Result.of(record, [check.table()], verdict=check.sentence(), exit_code=0 if check.gains else 3)
+    facts = check.environment
+    record = Record("train", request.model, results=check.to_dict(), environment=facts, seconds=clock.seconds)
+    exit_code = 0 if check.gains else 3
+    return Result.of(record, [check.table()], verdict=check.sentence(), exit_code=exit_code)
 
 
 def dry_run(request: TrainRequest, varied: Sweep) -> Result:
@@ -40,7 +42,10 @@ def dry_run(request: TrainRequest, varied: Sweep) -> Result:
     from sentcli.training.planned import planned_runs
 
     clock = Clock()
-    estimate = estimate_training(request, planned_runs(request, varied) if varied.points else [])
+    runs: list[SweepRun] = []
+    if varied.points:
+        runs = planned_runs(request, varied)
+    estimate = estimate_training(request, runs)
     protocol = {"dry_run": True, "measured_steps": MEASURED_STEPS}
     facts = environment(request.device, None)
     record = Record("train", request.model, protocol, estimate.to_dict(), facts, clock.seconds)
@@ -57,7 +62,8 @@ def run_one(request: TrainRequest) -> Result:
     from sentcli.training.run_folder import WEIGHTS_FILE
 
     clock = Clock()
-    if (first := first_stage(request)) is not None:
+    first = first_stage(request)
+    if first is not None:
         with training_view.training(first) as view:
             run(first, view)  # returns at once if it has finished; another run's folder is refused
         request = after_first_stage(request, first)
@@ -74,10 +80,13 @@ def run_one(request: TrainRequest) -> Result:
     training_view.summary(result, request.output)
     recipe = request.recipe
     if recipe is not None and recipe.published and request.model == recipe.model:
-        of_sets = tuple(PREFIXES.values())
-        usual = [name for name in recipe.published if name in AVERAGES or not name.startswith(of_sets)]
-        scores = ", ".join(f"{name} {recipe.published[name].value:.2f}" for name in usual)
-        console.note(f"published for {recipe.name}, trained on {recipe.data or 'unnamed data'}: {scores}")
+        of_single_sets = tuple(PREFIXES.values())
+        scores = []
+        for name, published in recipe.published.items():
+            if name in AVERAGES or not name.startswith(of_single_sets):
+                scores.append(f"{name} {published.value:.2f}")
+        trained_on = recipe.data or "unnamed data"
+        console.note(f"published for {recipe.name}, trained on {trained_on}: {', '.join(scores)}")
     if result.truncated:
         console.note(f"{result.truncated} times a sentence was cut to {settings.max_length} tokens (--max-length)")
     return Result.of(
@@ -99,12 +108,14 @@ def _done_so_far(output: Path) -> dict[str, Any]:
 
     for folder in (successor(output), output):
         log = folder / METRICS_FILE
-        lines = parsed(log.read_bytes(), log) if log.is_file() else []
-        if lines and not (folder / WEIGHTS_FILE).exists():
-            evaluations = [line for line in lines if "best" in line]
+        if not log.is_file() or (folder / WEIGHTS_FILE).exists():
+            continue
+        lines = parsed(log.read_bytes(), log)
+        if lines:
             so_far = {"steps": lines[-1]["step"]}
-            if evaluations:
-                so_far["evaluation"] = evaluations[-1]
+            for line in lines:
+                if "best" in line:
+                    so_far["evaluation"] = line
             return so_far
     return {}
 
@@ -114,7 +125,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     from sentcli.processes import is_first
     from sentcli.training import sweep
     from sentcli.training.planned import planned_runs
-    from sentcli.training.records import parts_means, read_results, summarize, warmup_notes
+    from sentcli.training.records import read_results, summarize, warmup_notes
 
     points, seeds = varied.points, varied.seeds
     planned = planned_runs(request, varied)
@@ -125,9 +136,10 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     replaced = read_results(results) if request.log.overwrite else {}
 
     def so_far() -> dict[str, Any]:
-        records = read_results(results)
-        done = [key for key, record in records.items() if record.get("run") in names and record != replaced.get(key)]
-        return {"runs": len(planned), "runs_done": len(done)}
+        done = 0
+        for key, record in read_results(results).items():
+            done += record.get("run") in names and record != replaced.get(key)
+        return {"runs": len(planned), "runs_done": done}
 
     interrupted = kept_if_interrupted(begun, clock, so_far)
     with interrupted, console.resumable(request.output), ExitStack() as shown:
@@ -140,9 +152,34 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
         return Result.of(begun, silent=True)
     _say_what_happened(ran, len(planned), results)
     summaries = summarize(ran.records)
+    tables = []
+    if summaries:
+        title = "runs" if len(points) > 1 else "seeds"
+        tables.append(training_view.sweep_table(title, summaries, warmup_notes(ran.records)))
+    record = replace(
+        begun,
+        protocol={"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]},
+        results=_report(summaries, single=len(points) == 1),
+        environment=environment(request.device, ""),
+        seconds=clock.seconds,
+    )
+    result = Result.of(record, tables)
+    if ran.failed:
+        result.show()
+        message = f"{len(ran.failed)} of {len(planned)} runs failed"
+        if ran.records:
+            message += f"; the others are in {results}"
+        raise failed(result, message)
+    return result
+
+
+def _report(summaries: Sequence[Summary], *, single: bool) -> dict[str, Any]:
+    """Return the results of the points of a sweep, or of its single point, and the means over its parts."""
+    from sentcli.training.records import parts_means
+
     results_by_point = [summary.to_dict() for summary in summaries]
     report: dict[str, Any] = {"points": results_by_point}
-    if len(points) == 1 and summaries:
+    if single and summaries:
         report = dict(results_by_point[0])
     for name, key in (("held_out", "hold_out"), ("text_of", "text_of")):
         entries = []
@@ -151,23 +188,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
             entries.append({"point": mean.point, name: mean.parts, **numbers})
         if entries:
             report[name] = entries
-    tables = []
-    if summaries:
-        title = "runs" if len(points) > 1 else "seeds"
-        tables.append(training_view.sweep_table(title, summaries, warmup_notes(ran.records)))
-    record = replace(
-        begun,
-        protocol={"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]},
-        results=report,
-        environment=environment(request.device, ""),
-        seconds=clock.seconds,
-    )
-    result = Result.of(record, tables)
-    if ran.failed:
-        result.show()
-        others = f"; the others are in {results}" if ran.records else ""
-        raise failed(result, f"{len(ran.failed)} of {len(planned)} runs failed{others}")
-    return result
+    return report
 
 
 def _say_what_happened(ran: SweepResult, planned: int, results: Path) -> None:
@@ -177,12 +198,16 @@ def _say_what_happened(ran: SweepResult, planned: int, results: Path) -> None:
     for name in ran.locked:
         console.warn(f"{name} is being run by another process")
     finished = len(ran.records)
-    unmoved = sum(training_view.kept_start(record["results"]) for record in ran.records)
-    if unmoved:
-        kept = "no step was better than the start, whose weights were kept"
-        console.warn(f"{unmoved} of {finished} runs: {kept}. {training_view.REMEDY}")
-    where = f"; their results are in {results}" if ran.records else ""
-    console.note(f"{finished} of {planned} runs have finished{where}")
+    at_start = sum(training_view.kept_start(record["results"]) for record in ran.records)
+    if at_start:
+        console.warn(
+            f"{at_start} of {finished} runs: no step was better than the start, whose weights were kept. "
+            f"{training_view.REMEDY}"
+        )
+    note = f"{finished} of {planned} runs have finished"
+    if finished:
+        note += f"; their results are in {results}"
+    console.note(note)
 
 
 def _run_on_ray(
@@ -193,10 +218,10 @@ def _run_on_ray(
     from sentcli.encoder.loading import require_same_weights
     from sentcli.training.on_ray import run_all_on_ray
 
-    with open_cluster(cluster, most=len(planned), on_cpu=device == "cpu") as (found, workers):
-        for model in {run.request.model: None for run in planned}:
-            require_same_weights(found, model)
-        if not workers.gpus and any(node.gpus for node in found):
+    with open_cluster(cluster, most=len(planned), on_cpu=device == "cpu") as (nodes, workers):
+        for model in dict.fromkeys(run.request.model for run in planned):
+            require_same_weights(nodes, model)
+        if not workers.gpus and any(node.gpus for node in nodes):
             device = "cpu"
         with Pool(workers) as pool:
             return run_all_on_ray(planned, results, view, pool, device, asha)
