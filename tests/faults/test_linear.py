@@ -112,8 +112,11 @@ def test_time_grows_with_the_length_of_a_foreign_text(name):
         seconds(reader, shape(1_000))
         shorter = seconds(reader, shape(10_000))
         if shorter > NOTICEABLE:
+            most = max(MOST_TIMES * shorter, 0.5)
             longer = seconds(reader, shape(100_000))
-            assert longer < max(MOST_TIMES * shorter, 0.5), (shape(20), shorter, longer)
+            if longer >= most:  # what else the machine does may have cost time
+                longer = min(longer, seconds(reader, shape(100_000)))
+            assert longer < most, (shape(20), shorter, longer)
 
 
 def test_headings_have_the_anchors_that_they_had():
