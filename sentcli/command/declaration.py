@@ -85,26 +85,23 @@ class Verb:
         from sentcli.io.places import public_arguments
 
         whole = {}
-        choices = []
         for argument in self.arguments:
             whole[argument.name] = in_utf8(argument, values[argument.name])
-            if argument.group != COMMON:
-                choices.append(argument)
         values = public_arguments(whole)
+        asked = dict(values)
         check_rules(self.arguments, values)
         streams = data_streams(self.arguments, values)
-        line = command_line(self.name, choices, values)
         _check_outputs(self._outputs(values), self._paths(values), streams)
         common = CommonOptions(**self._taken(COMMON, values))
         for name, defaults in self.groups.items():
             values[name] = common if name == COMMON else dataclasses.replace(defaults, **self._taken(name, values))
         with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=bool(streams)):
             try:
-                result = _with_command_line(self.function(**values), line)
+                result = self._with_command_line(self.function(**values), asked)
             except (SentcliError, KeyboardInterrupt, SystemExit) as error:
                 outcome = getattr(error, "outcome", None)  # what was done before the work failed or was interrupted
                 if outcome is not None:
-                    _write_outputs(_with_command_line(outcome, line), CommonOptions(common.json))
+                    _write_outputs(self._with_command_line(outcome, asked), CommonOptions(common.json))
                 raise
             try:
                 _write_outputs(result, common)
@@ -112,6 +109,19 @@ class Verb:
                 message = f"the work is done, but {error.filename or 'its report'} was not written: {error.strerror}"
                 raise SentcliError(message) from error
         return result
+
+    def _with_command_line(self, result: Any, values: Mapping[str, Any]) -> Any:
+        """Return a result with the command that measured its scores, if it has some and there is a command."""
+        if not getattr(result, "scores", ()):
+            return result
+        choices = []
+        for argument in self.arguments:
+            if argument.group != COMMON:
+                choices.append(argument)
+        line = command_line(self.name, choices, values)
+        if line is None:
+            return result
+        return result.measured_by(line)
 
     def _taken(self, group: str, values: dict[str, Any]) -> dict[str, Any]:
         """Take the values of the arguments of a group out of all values."""
@@ -180,13 +190,6 @@ def _check_outputs(outputs: Sequence[tuple[str, Path]], others: Iterable[str | P
         if option == "--report":
             check_suffix(path)
         check_output(path, overwrite=True)
-
-
-def _with_command_line(result: Any, line: str | None) -> Any:
-    """Return a result with the command that measured its scores, if it has some and there is a command."""
-    if line is None or not getattr(result, "scores", ()):
-        return result
-    return result.measured_by(line)
 
 
 def _write_outputs(result: Any, common: CommonOptions) -> None:

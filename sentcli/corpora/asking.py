@@ -28,7 +28,7 @@ class CorpusSearch:
     """A corpus, and how queries are put to it."""
 
     corpus: Corpus
-    """As `Corpus.prepare` returned it."""
+    """The corpus, with the search that `Corpus.prepare` has opened."""
     options: SearchOptions
     encoder: SentenceEncoder | None
     """The model; None where only words are compared."""

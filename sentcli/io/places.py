@@ -22,7 +22,7 @@ from sentcli.redaction import remember, without_secrets
 STORES = ("s3", "gs", "az")
 """The schemes of object stores, which hold directories of `encode`, too."""
 STORE_SCHEMES = ", ".join(f"{scheme}://" for scheme in STORES)
-"""The same for messages."""
+"""The schemes of object stores, as messages name them."""
 WEB = ("http", "https")
 """The schemes of web addresses."""
 COPYING = {"s3": "aws s3 cp --recursive FOLDER {}", "gs": "gcloud storage cp --recursive FOLDER {}"}
