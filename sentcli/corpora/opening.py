@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from glob import glob
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentcli import console
@@ -26,14 +28,21 @@ SCHEME = re.compile(r"([a-z][a-z0-9]+):(?!//|\\\\)")
 
 
 def backend_of(name: str) -> OpenBackend | None:
-    """Return what opens a corpus of a backend, by the scheme in front of its name; None for a file or a folder."""
+    """Return what opens a corpus of a backend, by the scheme in front of its name; None for a file or a folder.
+
+    Raises:
+        InputError: if no installed backend has the scheme, and there is no file of that name.
+    """
     scheme = SCHEME.match(name)
     if scheme is None:
         return None
     for entry in entry_points(group=BACKENDS, name=scheme[1]):
         backend: OpenBackend = entry.load()
         return backend
-    return None
+    if Path(name).exists() or glob(name):
+        return None
+    installed = sorted(entry_points(group=BACKENDS).names)
+    raise InputError(f"{name}: no backend for {scheme[1]}: is installed, only for {', '.join(installed) or 'none'}")
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from sentcli.errors import InputError
 from sentcli.search.bm25 import BM25
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Neighbours, Vectors
-from sentcli.search.options import SearchOptions
+from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
@@ -82,3 +83,11 @@ class FrameCorpus:
         found = self.bm25.search(queries, k)
         rows = self.frame.index.to_numpy()
         return Neighbours(np.where(found.positions < 0, -1, rows[found.positions]), found.scores)
+
+
+@contextmanager
+def open_frame(name: str, options: CorpusOptions, search: SearchOptions) -> Iterator[FrameCorpus]:
+    """Open ``frame:FILE``, JSON Lines beside which FILE.npy holds vectors: what the entry point of a backend names."""
+    file = name.removeprefix("frame:")
+    frame = pd.read_json(file, lines=True, dtype={"id": str})
+    yield FrameCorpus(frame, np.load(f"{file}.npy"), Provenance.named(name, {}))

@@ -187,3 +187,20 @@ def test_a_retrieval_set_is_searched_as_a_file_of_its_documents(tmp_path, encode
             found.append((len(corpus), sorted(corpus.counts("id")), corpus.documents(["r3"]), lists, facts))
     assert found[0] == found[1]
     assert found[0][0] == len(ROWS) - 2 * (condition is not None)
+
+
+def test_a_backend_of_another_package_registers_itself(tmp_path, monkeypatch, tiny_bert, encoder, invoke):
+    folder = tmp_path / "site"
+    (folder / "frames-1.0.dist-info").mkdir(parents=True)
+    (folder / "frames-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: frames\nVersion: 1.0\n")
+    (folder / "frames-1.0.dist-info" / "entry_points.txt").write_text(
+        "[sentcli.corpora]\nframe = tests.search.frame_corpus:open_frame\n"
+    )
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    np.save(f"{rows}.npy", unit(encoder.encode(TEXTS)))
+    search = ["retrieve", "-m", tiny_bert, "--backend", "torch", "--corpus", f"frame:{rows}", "--query", TEXTS[3]]
+    assert "frame" in invoke(*search, check=2).stderr
+    monkeypatch.syspath_prepend(folder)
+    found = json.loads(invoke(*search, "--json", "-", check=0).stdout)
+    assert found["results"][0]["hits"][0]["id"] == ROWS[3]["id"]

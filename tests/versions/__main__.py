@@ -71,6 +71,7 @@ def whole(folder: Path, versions: Versions) -> Path:
     torch = metadata.distribution("torch")
     for name in {file.parts[0] for file in torch.files or []} - {".."}:
         (packages / name).symlink_to(torch.locate_file(name))
+    run_uv("install", "--no-deps", "--quiet", "--python", python, "--editable", ROOT)  # backends are entry points
     return python
 
 
