@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from glob import glob
+from glob import has_magic
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ def backend_of(name: str) -> OpenBackend | None:
     for entry in entry_points(group=BACKENDS, name=scheme[1]):
         backend: OpenBackend = entry.load()
         return backend
-    if Path(name).exists() or glob(name):
+    if Path(name).exists() or has_magic(name):
         return None
     installed = sorted(entry_points(group=BACKENDS).names)
     raise InputError(f"{name}: no backend for {scheme[1]}: is installed, only for {', '.join(installed) or 'none'}")
