@@ -15,10 +15,10 @@ import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.score_files import pack, unpack
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.io.digests import json_digest
 from sentcli.io.forms import Number, read_json_form, write_json
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.version import __version__
@@ -122,7 +122,7 @@ class Baseline:
                 metric=metric,
                 value=score.value,
                 draws=pack(draws),
-                data=digest(task.identity),
+                data=json_digest(task.identity),
                 protocol=task.protocol,
                 items=list(score.items),
                 values=score.item_values[metric].tolist() if score.items else [],
@@ -159,9 +159,9 @@ class Baseline:
             for key in sorted(before.protocol.keys() | protocol.keys()):
                 old = before.protocol.get(key)
                 new = protocol.get(key)
-                if old != new and digest(old) != digest(new):
+                if old != new and json_digest(old) != json_digest(new):
                     raise InputError(f"{path}: {task.name} was measured with {key} {old}, and has {key} {new} now")
-            if digest(task.identity) != before.data:
+            if json_digest(task.identity) != before.data:
                 raise InputError(f"{path}: {task.name} has other texts or judgements now; {REMEDY}")
 
     def compare(self, score: TaskScore, allow: float, path: Path) -> BaselineComparison:

@@ -17,17 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli import machine
 from sentcli.bounds import whole_number
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
-from sentcli.io.digests import cache_folder, least_recently_used
+from sentcli.io.digests import cache_folder, json_digest, least_recently_used
 from sentcli.io.forms import contents, decode
-from sentcli.model import exported, foreign, identity
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
-from sentcli.model.options import LoadOptions
-from sentcli.model.spec import EncoderSpec
 
 SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"
 DEFAULT_MEGABYTES = 2048
@@ -37,47 +33,6 @@ SERVED_AT_A_TIME = 512
 """The same for a model that is served, whose answers may have cost money: an error loses no more."""
 LOOKED_UP = 500
 """Texts that are looked up in one query of the database."""
-
-
-def digest(value: Any) -> str:
-    """Return the SHA-256 of the JSON of a value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def model_key(spec: EncoderSpec, options: LoadOptions) -> str | None:
-    """Return a hash of everything that decides a model's vectors, without loading the model.
-
-    These are weights, tokenizer, modules and prompts; the options of backend, precision, device and length; the
-    versions of the libraries, `identity.NUMBERS`, and the processor.
-
-    Args:
-        spec: of the model.
-        options: for loading it.
-
-    Returns:
-        The hash, or None for a folder without weights, whose vectors are random.
-    """
-    weights = exported.source_digests(spec)
-    if not weights:
-        return None
-    facts = {
-        "encoder": identity.encoder_digest(spec, weights),
-        "exports": [export.sha256 for export in exported.exports_in(spec.folder)],
-        "graphs of others": foreign.digests(spec.folder),
-        "roles": [spec.usual_prompt, *spec.role_prompts.values()],
-        "similarity": spec.stated_similarity,
-        "options": list(vars(options).values()),
-        "on cpu": options.on_cpu,
-        "libraries": library_key(),
-        "processor": machine.processor(),
-    }
-    return digest(facts)
-
-
-def library_key() -> str:
-    """Return a hash of what decides scores without a model: `identity.NUMBERS` and the versions of libraries."""
-    versions = {name: machine.library_version(name) for name in machine.LIBRARIES}
-    return digest({"numbers": identity.NUMBERS, "versions": versions})
 
 
 class ScoreCache:
@@ -90,7 +45,7 @@ class ScoreCache:
         """Return the record that was written under the same identity, or None if there is none that is whole."""
         with contextlib.suppress(OSError, ValueError):
             record = decode(contents(self._path(identity)))
-            whole = isinstance(record, dict) and record.pop("sha256", None) == digest(record)
+            whole = isinstance(record, dict) and record.pop("sha256", None) == json_digest(record)
             return record if whole else None
         return None
 
@@ -100,10 +55,10 @@ class ScoreCache:
         with contextlib.suppress(OSError, InputError):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
-                temporary.write_text(json.dumps({**record, "sha256": digest(record)}), "utf-8")
+                temporary.write_text(json.dumps({**record, "sha256": json_digest(record)}), "utf-8")
 
     def _path(self, identity: Sequence[Any]) -> Path:
-        return cache_folder("scores") / self.key[:32] / f"{digest(identity)[:32]}.json"
+        return cache_folder("scores") / self.key[:32] / f"{json_digest(identity)[:32]}.json"
 
 
 class VectorCache:

@@ -19,17 +19,18 @@ from sentcli.encoder.announce import load_encoder, warn_truncated
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation.cache import ScoreCache, VectorCache, digest, library_key, model_key
+from sentcli.evaluation.cache import ScoreCache, VectorCache
 from sentcli.evaluation.kept import KeptVectors
 from sentcli.evaluation.score_files import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
+from sentcli.io.digests import json_digest
 from sentcli.io.forms import read_json
 from sentcli.io.served import Served
 from sentcli.machine import environment
-from sentcli.model import exported
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
+from sentcli.model.identity import Source, cache_key, library_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
@@ -177,11 +178,11 @@ class EvaluatedModel:
             self.key = None
         elif encoder is not None and encoder.sent is not None:  # it is served
             self.spec = encoder.spec
-            self.key = digest([encoder.fingerprint(), library_key()])
+            self.key = json_digest([encoder.fingerprint(), library_key()])
         else:
             spec = read_model(name, self.options, pairs=pairs)
             self.spec = spec if encoder is None else encoder.spec
-            self.key = model_key(spec, self.options)
+            self.key = cache_key(spec, self.options)
         self.description: dict[str, Any] = {}
         """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
         if encoder is not None:
@@ -220,7 +221,7 @@ class EvaluatedModel:
         """The commit and the digest of the weights, as `SentenceEncoder.provenance`; of live weights nothing."""
         if self.key is None or not isinstance(self.spec, EncoderSpec):
             return {}
-        return exported.provenance(self.spec)
+        return Source.of(self.spec).provenance
 
     @property
     def is_served(self) -> bool:
@@ -298,7 +299,7 @@ class EvaluatedModel:
         if self.is_served:  # its vectors do not depend on this machine, and may have cost money
             key = encoder.fingerprint()
         else:
-            key = digest([self.key, {**self.description, **encoder.describe()}])
+            key = json_digest([self.key, {**self.description, **encoder.describe()}])
         return VectorCache(key, fresh=self.rerun)
 
     def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:

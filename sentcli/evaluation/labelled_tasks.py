@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.evaluation import significance, transfer
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.sts import ROUNDING, similarities
+from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import ModelSpec, Similarity
 
@@ -79,7 +79,7 @@ class TableTask(ABC):
         content: list[Any] = [self.table.texts, self.table.values]
         if self.table.groups is not None:
             content.append(self.table.groups)
-        return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, digest(content)]
+        return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, json_digest(content)]
 
     @property
     def protocol(self) -> dict[str, Any]:

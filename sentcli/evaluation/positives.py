@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.labelled_tasks import TableTask, role_counts
 from sentcli.evaluation.score_kinds import IN_DOMAIN, PAIRS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.sts import ROUNDING
+from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared
@@ -212,7 +212,7 @@ class InDomainTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        content = digest([*self.pairs.texts, positive_pairs(self.pairs).tolist()])
+        content = json_digest([*self.pairs.texts, positive_pairs(self.pairs).tolist()])
         return [IN_DOMAIN_NAME, self.exclude, list(self.cutoffs), self.similarity, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import InputError, nearest
 from sentcli.evaluation import sts
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.transfer import pair_features
+from sentcli.io.digests import json_digest
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5
@@ -65,7 +65,7 @@ class GradedTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        content = digest(sts.content(list(self.splits.values())))
+        content = json_digest(sts.content(list(self.splits.values())))
         return ["head", HEAD_PROTOCOL, self.draws, self.name, self.kind.name, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:

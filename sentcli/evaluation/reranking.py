@@ -16,10 +16,11 @@ from sentcli import console
 from sentcli.encoder import loading
 from sentcli.encoder.reranker import Reranker, read_reranker
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.evaluation.cache import VectorCache, digest, model_key
+from sentcli.evaluation.cache import VectorCache
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
+from sentcli.io.digests import json_digest
 from sentcli.machine import usable_cores
-from sentcli.model import exported
+from sentcli.model.identity import Source, cache_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text
@@ -51,13 +52,13 @@ class EvaluatedReranker:
     def __post_init__(self) -> None:
         self.options = replace(self.options, pooling=None, normalize=None, max_length=None)
         self.spec = read_reranker(self.name)
-        self.key = model_key(self.spec, self.options)
+        self.key = cache_key(self.spec, self.options)
 
     @property
     def protocol(self) -> dict[str, Any]:
         """The choices that move a score."""
         choices = {"rerank": self.name, "rerank_depth": self.depth}
-        for key, value in exported.provenance(self.spec).items():
+        for key, value in Source.of(self.spec).provenance.items():
             choices[f"rerank_{key}"] = value
         return choices
 
@@ -71,7 +72,7 @@ class EvaluatedReranker:
         encoder = self.model.encoder  # before there is a bar
         texts = [pair_text(*pair) for pair in pairs]
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        store = VectorCache(digest([self.key, encoder.describe()]), fresh=self.rerun)
+        store = VectorCache(json_digest([self.key, encoder.describe()]), fresh=self.rerun)
         with console.encoding("reranking", len(rows)) as progress:
             vectors = store.encode(encoder, list(rows), progress).vectors
         return np.asarray(vectors[[rows[text] for text in texts], 0])

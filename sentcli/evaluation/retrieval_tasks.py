@@ -16,7 +16,6 @@ from sentcli import console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
@@ -24,6 +23,7 @@ from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, r
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_draws
 from sentcli.io.atomic import check_output
+from sentcli.io.digests import json_digest
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.model.spec import ModelSpec
 from sentcli.search import bm25, fusion
@@ -380,5 +380,5 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
     texts = list(data.texts())
     fields = {name: value for name, value in vars(part).items() if name in RetrievalSet.__dataclass_fields__}
     fields["ids"] = [data.ids[row] for row in chosen]
-    fields["digest"] = digest([data.digest, list(queries), fields["ids"]])
+    fields["digest"] = json_digest([data.digest, list(queries), fields["ids"]])
     return SampledSet(**fields, documents=tuple(texts[row] for row in chosen))

@@ -19,11 +19,11 @@ import numpy.typing as npt
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors, encode
 from sentcli.evaluation.files import detokenised, fields, number, read_lines
 from sentcli.evaluation.score_kinds import AGGREGATIONS, SIMILARITY, ScoreKind
 from sentcli.evaluation.scores import TaskScore
+from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable, read_table
 from sentcli.io.sources import pair_files, task_name
 from sentcli.model.encoding import Progress
@@ -338,7 +338,13 @@ class SimilarityTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        identity: list[Any] = [self.similarity, self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+        identity: list[Any] = [
+            self.similarity,
+            self.draws,
+            self.aggregation,
+            self.name,
+            json_digest(content(self.subsets)),
+        ]
         if self.ends is None:
             return identity
         return ["evaluate", self.ends, *identity]

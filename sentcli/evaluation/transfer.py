@@ -17,13 +17,13 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
 from sentcli.evaluation.files import detokenised, fields, read_lines
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
 from sentcli.evaluation.score_kinds import TRANSFER, ScoreKind
 from sentcli.evaluation.scores import TaskScore
+from sentcli.io.digests import json_digest
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -284,7 +284,7 @@ class TransferTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        return ["transfer", PROTOCOLS[self.protocol].describe(), self.name, digest(self.examples.content)]
+        return ["transfer", PROTOCOLS[self.protocol].describe(), self.name, json_digest(self.examples.content)]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test classifiers on pooled vectors that are not normalised, as the toolkit does."""

@@ -21,8 +21,8 @@ from sentcli.machine import sums_saturate
 from sentcli.model import encoding
 from sentcli.model.cards import public_name
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import Export, provenance, source_config, source_digests
-from sentcli.model.identity import model_digest
+from sentcli.model.exported import Export
+from sentcli.model.identity import Source, model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.runtime_check import Probes
@@ -181,15 +181,16 @@ class Maker:
     def _describe(self, keep: list[str], verification: Verification | None) -> Export:
         """Return the facts of the export, `keep` being the layers that stay in fp32."""
         spec, tokenizer = self.model.spec, self.model.tokenizer
+        source = Source.of(spec)
         return Export(
             precision=self.precision,
             dimension=self.model.backend.dimension,
             pad_id=tokenizer.pad_id,
             model=public_name(self.model.name),
             model_digest=model_digest(spec),
-            source_sha256=source_digests(spec),
-            source_config=source_config(spec),
-            revision=provenance(spec).get("revision"),
+            source_sha256=list(source.weights),
+            source_config=source.config,
+            revision=source.revision,
             pooling=spec.pooling,
             normalize=spec.normalizes,
             max_length=tokenizer.max_length,

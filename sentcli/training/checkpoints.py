@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from sentcli.bounds import whole_number
 from sentcli.errors import SentcliError, interruption
-from sentcli.evaluation.cache import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
-from sentcli.io.digests import file_digest
+from sentcli.io.digests import file_digest, json_digest
 from sentcli.io.forms import contents, decode, write_json
 from sentcli.io.weights import distinct_tensors, save_weights, write_tensors
 from sentcli.processes import gathered, is_first, process_count, rank
@@ -208,7 +207,7 @@ class Checkpoints:
         if not isinstance(facts, dict):
             return {}
         written = facts.pop("facts_sha256", None)
-        if written is None or written == digest(facts):  # earlier versions wrote none
+        if written is None or written == json_digest(facts):  # earlier versions wrote none
             return facts
         return {}
 
@@ -227,7 +226,7 @@ class Checkpoints:
         try:
             write_tensors(checkpoint.tensors, weights)
             facts["sha256"] = file_digest(weights)
-            write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": digest(facts)})
+            write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": json_digest(facts)})
         except (OSError, SafetensorError, NoRoomError) as error:
             if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_model
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
 from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, sampled
+from sentcli.io.digests import json_digest
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote
@@ -152,8 +152,8 @@ def identity(sets: Sequence[DevSet]) -> str | None:
     if len(sets) == 1 and sets[0].name == STSB_DEV[0]:
         task = sets[0].task
         if isinstance(task, sts.SimilarityTask) and task.ends is None:
-            return digest(sts.content(task.subsets))
-    return digest([dev.task.identity for dev in sets])
+            return json_digest(sts.content(task.subsets))
+    return json_digest([dev.task.identity for dev in sets])
 
 
 def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bool = False) -> dict[str, float]:

@@ -22,8 +22,8 @@ from pydantic import BaseModel, Field, StrictInt, field_validator
 from sentcli.bounds import check
 from sentcli.encoder.loading import read_model
 from sentcli.errors import DataError, InputError, SentcliError, nearest
-from sentcli.evaluation import cache
 from sentcli.io.atomic import check_output
+from sentcli.io.digests import json_digest
 from sentcli.io.forms import finite, read_toml
 from sentcli.machine import environment
 from sentcli.methods import refuse_file
@@ -303,9 +303,9 @@ def _of_recipe(recipe: Recipe, pooling: str) -> dict[str, str]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def digest(identity: Mapping[str, Any]) -> str:
+def run_digest(identity: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a run's identity; see `Prepared.identity`, of which defaults are left out."""
-    return cache.digest(finite(dict(identity)))
+    return json_digest(finite(dict(identity)))
 
 
 class StartObserver(Protocol):
@@ -388,7 +388,7 @@ def make_record(run: SweepRun, records: Mapping[str, Any], observer: StartObserv
         runs.run(first, observer.starts(run, first))
         request = runs.after_first_stage(request, first)
     prepared = prepare(request)
-    key = digest(prepared.identity(changed_only=True))
+    key = run_digest(prepared.identity(changed_only=True))
     starts_anew = request.log.overwrite and not request.log.resume
     if key in records and not starts_anew and not prepared.inputs.lacks_scores(records[key]["results"]):
         return records[key], False

@@ -69,4 +69,4 @@ def test_kept_lines_count_as_finished(step):
         kept = {key: record["identity"][key] for key in whole}
         assert without_newer(whole, kept) == kept, record["run"]
         identity = {**record["identity"], **method_identity(method, None, changed_only=True)}
-        assert sweep.digest(identity) == record["digest"], record["run"]
+        assert sweep.run_digest(identity) == record["digest"], record["run"]
