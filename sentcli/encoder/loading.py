@@ -114,7 +114,7 @@ def load(
     if options.backend == "auto" and not untrained and spec.is_static:
         from sentcli.model import static_backend
 
-        if static_backend.runs(spec, options):
+        if static_backend.can_run(spec, options):
             return static_backend.load(name, spec, options)
     if options.backend == "auto":
         only_exported = has_graphs(spec.folder) and not has_weights(spec.folder)

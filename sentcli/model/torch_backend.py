@@ -21,10 +21,10 @@ from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
 from sentcli.model import attention, building, flat_attention
 from sentcli.model.ahead import Later, runs_ahead, sent
-from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, Vectors, Waiting, size_of
+from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, PendingVectors, Vectors, size_of
 from sentcli.model.flat import Flat, padded_alone
 from sentcli.model.flat_attention import FlatInputs, Kernel
-from sentcli.model.forking import forked, heal
+from sentcli.model.forking import drop_lost_threads, forked
 from sentcli.model.options import LoadOptions
 from sentcli.model.padding import try_padding
 from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, plain_tokenizer, put_into_template
@@ -153,9 +153,9 @@ class TorchBackend(Backend):
         """
         return self.start(batch, prompt_length)()
 
-    def start(self, batch: Batch, prompt_length: int) -> Waiting:
+    def start(self, batch: Batch, prompt_length: int) -> PendingVectors:
         """Begin a padded or a flat batch; see `Backend.start`, and `run` for what it raises."""
-        heal()
+        drop_lost_threads()
         if self.torch_device.type != "cpu" and self.process != os.getpid():
             raise forked(f"torch on {self.device}")
         texts, tokens = size_of(batch)

@@ -24,7 +24,7 @@ from sentcli.model.cross_encoder_files import as_cross_encoder
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text, position_limit
 from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
-from sentcli.objectives import PairClasses, Parts, StatefulObjective, Vocabulary
+from sentcli.objectives import ObjectiveContext, PairClasses, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import process_count
 from sentcli.training import dev
@@ -259,10 +259,10 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
     tokenizer, module = encoder.hf_tokenizer, encoder.torch_module
     words = min(len(tokenizer), surgery.word_embeddings(module.backbone).num_embeddings)
     vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
-    parts = Parts(
+    context = ObjectiveContext(
         module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length, template_tokens
     )
-    return TrainingModel(method, parts).to(encoder.backend.device)
+    return TrainingModel(method, context).to(encoder.backend.device)
 
 
 def _with_fitting_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> Method:

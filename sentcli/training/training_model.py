@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.model.modules import Features
     from sentcli.model.torch_model import TorchEncoder
-    from sentcli.objectives import Parts
+    from sentcli.objectives import ObjectiveContext
 
 Inputs: TypeAlias = dict[str, Tensor]
 """Tensors of a batch by name, each a row for every view of every sentence."""
@@ -45,25 +45,25 @@ class TrainingModel(nn.Module):
         stateful: the objectives that are modules, with parameters or memory.
     """
 
-    def __init__(self, method: Method, parts: Parts) -> None:
+    def __init__(self, method: Method, context: ObjectiveContext) -> None:
         super().__init__()
         self.method = method
         self.views = method.views.count
-        self.attention_layers = self._install_attention(parts.backbone)
-        self.encoder = parts.encoder
+        self.attention_layers = self._install_attention(context.backbone)
+        self.encoder = context.encoder
         self.second: TorchEncoder | None = None
         if method.twin is not None:
-            self.second = copy.deepcopy(parts.encoder)
-        self.head = method.head.build(parts.dimension, method.settings.batch_size)
+            self.second = copy.deepcopy(context.encoder)
+        self.head = method.head.build(context.dimension, method.settings.batch_size)
         self.single_pass = bool(getattr(self.head, "single_pass", False))
-        self.template_tokens = parts.template_tokens
+        self.template_tokens = context.template_tokens
         self.passes = 1 if self.single_pass or self.second is not None else self.views
         self._check_views()
-        self.objectives = {name: settings.build(parts) for name, settings in method.objectives.items()}
+        self.objectives = {name: settings.build(context) for name, settings in method.objectives.items()}
         stateful = {name: loss for name, loss in self.objectives.items() if isinstance(loss, nn.Module)}
         self.stateful = nn.ModuleDict(stateful)
         self.weights = {name: settings.weight for name, settings in method.objectives.items()}
-        self.least_rows = self._least_rows(parts.dimension)
+        self.least_rows = self._least_rows(context.dimension)
         self.encodes = any(settings.views > 0 for settings in method.objectives.values())
         self.requires = {settings.requires for settings in method.objectives.values()}
         self._check_caching()
