@@ -32,6 +32,7 @@ into `settings` of the manifest; `_settings_of` in `bulk/encode.py` collects it.
 from sentcli.bulk.encode import EncodeSummary, encode_files, open_encoder, store_files
 from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
 from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs
+from sentcli.bulk.passages import facts_of, passage_rows
 
 __all__ = [
     "EncodeSettings",
@@ -40,9 +41,11 @@ __all__ = [
     "Inputs",
     "check_target",
     "encode_files",
+    "facts_of",
     "manifest_of",
     "open_encoder",
     "parse_devices",
+    "passage_rows",
     "read_checked",
     "read_inputs",
     "store_files",

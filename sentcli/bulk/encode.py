@@ -319,9 +319,8 @@ def _open_output(
             with open_writer(output, plan) as append:
                 yield _FileWriter(append, plan.rows)
         return
-    read = plan.rows + (inputs.survey.nulls if inputs.options.on_null == "skip" else 0)
     place, part = open_folder(output), settings.part
-    group = InputGroup(inputs.identity(), plan.rows, read)
+    group = InputGroup(inputs.identity(), plan.rows, inputs.survey.records)
     options: dict[str, Any] = {"part": part, "append": settings.append}
     with locked(place.lock(part.manifest), message):
         folder, writer = place, None
@@ -362,7 +361,7 @@ def _settings_of(
 ) -> dict[str, Any]:
     """Return everything that decides the vectors of a row and their order."""
     facts = {
-        **VectorFacts.of(encoder, settings.prompt, settings.compression).recorded(),
+        **VectorFacts.of(encoder, settings.prompt, settings.compression, settings.passages).recorded(),
         **encoder.describe(),
         "on_long": settings.on_long,
         "batch_tokens": settings.batch_tokens or encoder.backend.default_batch_tokens,

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from sentcli.compression import Compression
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.vector_facts import Passages
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
 from sentcli.io.blocks import Block
@@ -71,6 +72,8 @@ class EncodeSettings:
     batch_tokens: int | None = None
     on_long: OnLong = "truncate"
     compression: Compression = field(default_factory=Compression)
+    passages: Passages | None = None
+    """How documents were cut into the rows; None if each row is one."""
     devices: Sequence[str] = ()
     """Several devices have a process each; an empty sequence takes that of the encoder."""
     load: LoadOptions = field(default_factory=LoadOptions)
@@ -281,12 +284,13 @@ def encode_blocks(
                 shard, seen = block.shard, {}
             # only texts that the shard has not had before are encoded; `seen` has their numbers by their hashes
             first = len(seen)
-            encodings = (text.encode("utf-8", "surrogatepass") for text in block.texts)
+            texts = block.encoded_texts
+            encodings = (text.encode("utf-8", "surrogatepass") for text in texts)
             keys = [hashlib.blake2b(text, digest_size=16).digest() for text in encodings]
             numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
             first_rows = np.unique(numbers[numbers >= first], return_index=True)[1]
             new = np.flatnonzero(numbers >= first)[first_rows].tolist()
-            future = engine.submit([block.texts[row] for row in new])
+            future = engine.submit([texts[row] for row in new])
             underway.append(_Underway(block, numbers, first, new, future))
             if len(underway) > engine.ahead:
                 yield _receive(underway.popleft(), spool, on_long)

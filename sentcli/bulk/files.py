@@ -23,6 +23,7 @@ from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import Source
 from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, schema_of
+from sentcli.model.passages import PassageRows
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ def read_inputs(
     *,
     output: str = "vectors",
     without: tuple[str, ...] = (),
+    first_number: int = 0,
 ) -> Inputs:
     """Open and survey the input files.
 
@@ -58,16 +60,18 @@ def read_inputs(
         input_format: as for `open_source`.
         output: the output for the vectors; if it keeps the other columns, none may be named like one of its own.
         without: columns that are not read, such as those of vectors.
+        first_number: the number of the first row, for the ids of documents that are numbers.
 
     Raises:
         InputError: for a broken row, a column whose name is taken, or an output that would replace an input.
     """
-    sources = [_without_vectors(source, without) for source in text_sources(names, input_format)]
+    found = text_sources(names, input_format, pages=options.cut is not None)
+    sources = [_without_vectors(source, without) for source in found]
     form, target = output_format(output), Path(output).resolve()
     for source in sources:
         if target in (source.path.resolve(), source.path.resolve().parent) and form is not STDOUT:
             raise InputError(f"-o {output} would replace {source.name}, which is read; choose another -o")
-    surveyed = survey(sources, options)
+    surveyed = survey(sources, options, first_number)
     if surveyed.repeated_ids:
         console.warn(f"{surveyed.repeated_ids:,} rows have the id of an earlier row: {surveyed.repeated}")
     if not form.keeps_rows:
@@ -80,10 +84,23 @@ def read_inputs(
     return Inputs(sources, options, surveyed)
 
 
-def read_checked(names: Sequence[str], output: str, reading: InputOptions, writing: WriteOptions) -> tuple[Inputs, int]:
+def read_checked(
+    names: Sequence[str],
+    output: str,
+    reading: InputOptions,
+    writing: WriteOptions,
+    cut: PassageRows | None = None,
+) -> tuple[Inputs, int]:
     """Read and check input files as the options say, and return them with the rows of a shard.
 
     What the columns of a directory are that is continued, the others have to be, too.
+
+    Args:
+        names: of the files.
+        output: the output for the vectors.
+        reading: how they are read.
+        writing: how the output is written.
+        cut: cuts documents into passages, which are the rows then.
 
     Raises:
         InputError: for a row that is refused, or if ``--types`` names a column that the output does not have.
@@ -99,8 +116,12 @@ def read_checked(names: Sequence[str], output: str, reading: InputOptions, writi
         "; --on-null empty or skip accepts such rows",
         nulls=tuple(reading.null or []),
         types=types if manifest is None else {**manifest.types, **types},
+        cut=cut,
     )
-    inputs = read_inputs(names, options, reading.input_format, output=output)
+    first_number = 0
+    if manifest is not None and writing.append:
+        first_number = sum(group.read for group in manifest.groups)
+    inputs = read_inputs(names, options, reading.input_format, output=output, first_number=first_number)
     console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
     _check_types(types, inputs.survey)
     _say_types(inputs.survey)

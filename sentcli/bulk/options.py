@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge
 
 from sentcli.bounds import Flag, Holds
 from sentcli.io.options import Format, IdField, Overwrite, TextField
+
+if TYPE_CHECKING:
+    from sentcli.encoder.vector_facts import Passages
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,29 @@ class InputOptions:
     null: Annotated[list[str] | None, Flag(metavar="TEXT")] = None
     on_null: Literal["error", "empty", "skip"] = "error"
     on_long: Literal["truncate", "error", "chunk-mean"] = "truncate"
+
+
+@dataclass(frozen=True)
+class PassageOptions:
+    """How documents are cut into passages that the model reads whole.
+
+    Attributes:
+        passages: Cut each document at headings, else paragraphs, else sentences; a folder's Markdown and text files are
+            one document each. Every passage is a row.
+        passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
+        overlap: Tokens at the end of a passage that the next one begins with.
+        context: What is encoded in front of each passage: the title of its document, that with the headings above the
+            passage, or nothing.
+    """
+
+    passages: bool = False
+    passage_tokens: Annotated[int | None, Ge(8), Flag(needs="passages")] = None
+    overlap: Annotated[int, Ge(0), Flag(needs="passages")] = 0
+    context: Annotated[Literal["title", "headings", "none"], Flag(needs="passages")] = "none"
+
+    def protocol(self, facts: Passages | None) -> dict[str, Any]:
+        """Return what a protocol says of the passages, given what is known of them; nothing if there are none."""
+        return {} if facts is None else {"passages": asdict(facts)}
 
 
 @dataclass(frozen=True)

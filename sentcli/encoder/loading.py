@@ -28,7 +28,7 @@ from sentcli.model.spec_files import read_spec
 from sentcli.model.static import UNKNOWN_LEFT_OUT
 from sentcli.model.stored_graphs import has_graphs, names_of_graphs, stored_graph
 from sentcli.model.stored_heads import head_is_pooler
-from sentcli.model.tokenizing import fit, read_tokenizer
+from sentcli.model.tokenizing import TextTokenizer, fit, plain_tokenizer, read_tokenizer
 
 if TYPE_CHECKING:
     from sentcli.cluster.nodes import Node
@@ -162,6 +162,27 @@ def _say_what_is_left_out(name: str, spec: EncoderSpec, notice: Notice) -> None:
             f"{name}: --pooling cls-head takes the pooler of the checkpoint, which in a plain language model was not "
             "trained for sentence vectors"
         )
+
+
+def read_text_tokenizer(name: str, options: LoadOptions) -> TextTokenizer:
+    """Return the tokenizer of a model, without loading its weights.
+
+    Raises:
+        InputError: for a model that is served, whose tokenizer is not known.
+    """
+    served = Served.parse(name)
+    if served is not None:
+        raise served.lacks("--passages")
+    spec = read_model(name, options)
+    if spec.is_static:
+        return fit(plain_tokenizer(spec.folder), spec, None, options.max_length)
+    if (spec.tokenizer_folder / "tokenizer.json").exists():
+        stated = min((export.max_length for export in exported.exports_in(spec.folder)), default=None)
+        pad_id = spec.config.get("pad_token_id")
+        return fit(read_tokenizer(spec.tokenizer_folder), spec, pad_id, options.max_length, stated=stated)
+    from sentcli.model.torch_backend import load_tokenizer, text_tokenizer
+
+    return text_tokenizer(load_tokenizer(spec.tokenizer_folder), spec, options.max_length)
 
 
 def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:

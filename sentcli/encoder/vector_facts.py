@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from sentcli.compression import Compression, OutputType
 from sentcli.errors import DataError
+from sentcli.model.passages import Context
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import Similarity, supported_similarity
 
@@ -21,6 +22,16 @@ PROVENANCE = ("revision", "weights")
 """The facts that name the files of a model; whether its vectors are others is told by the fingerprint."""
 NOT_COMPARED = ("model", "output_dtype", "canaries", "similarity", *PROVENANCE)
 """The facts in which vectors may differ that are put beside each other."""
+
+
+@dataclass(frozen=True)
+class Passages:
+    """How documents were cut into passages; see `sentcli.model.passages`."""
+
+    tokens: Annotated[int, Field(ge=1)]
+    """The most tokens of a passage, with its context and without special tokens."""
+    overlap: Annotated[int, Field(ge=0)] = 0
+    context: Context = "none"
 
 
 @dataclass(frozen=True)
@@ -46,10 +57,18 @@ class VectorFacts:
     """The commit of a model of the hub."""
     weights: str | None = None
     """The digest of the model's weights."""
+    passages: Passages | None = None
+    """How the documents were cut whose passages the texts are; None if the texts are whole."""
 
     @classmethod
-    def of(cls, encoder: SentenceEncoder, prompt: str, compression: Compression | None = None) -> VectorFacts:
-        """Return the facts of vectors that an encoder makes of texts with a prompt in front of each."""
+    def of(
+        cls,
+        encoder: SentenceEncoder,
+        prompt: str,
+        compression: Compression | None = None,
+        passages: Passages | None = None,
+    ) -> VectorFacts:
+        """Return the facts of vectors that an encoder makes of texts, or of passages, with a prompt before each."""
         compression = compression or Compression()
         spec, identity = encoder.spec, encoder.identity
         facts = cls(
@@ -63,6 +82,7 @@ class VectorFacts:
             truncate_dim=compression.truncate_dim,
             canaries=ProbeVectors.of(encoder.loaded, prompt),
             similarity=spec.stated_similarity,
+            passages=passages,
         )
         return replace(facts, **identity.provenance)
 
@@ -110,6 +130,10 @@ class VectorFacts:
         facts = {fact.name: getattr(self, fact.name) for fact in fields(VectorFacts)}
         if self.canaries is not None:
             facts["canaries"] = asdict(self.canaries)
+        if self.passages is None:
+            del facts["passages"]  # as earlier versions wrote it
+        else:
+            facts["passages"] = asdict(self.passages)
         return facts
 
     def made_smaller(self) -> dict[str, Any]:
@@ -124,6 +148,8 @@ class VectorFacts:
         others = other.recorded()
         differences = []
         for name, value in self.recorded().items():
-            if name not in NOT_COMPARED and value != others[name]:
-                differences.append(f"{name} {value!r} there, {others[name]!r} here")
+            if name not in NOT_COMPARED and value != others.get(name):
+                differences.append(f"{name} {value!r} there, {others.get(name)!r} here")
+        if "passages" in others and self.passages is None:
+            differences.append(f"passages None there, {others['passages']!r} here")
         return differences

@@ -32,6 +32,8 @@ class Block:
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     columns: dict[str, list[Any]] = field(default_factory=dict)
+    contexts: list[str] = field(default_factory=list)
+    """What is put in front of each text when it is encoded; nothing if the list is empty."""
     shard: int = 0
     """The number of the shard that the rows belong to."""
     first_row: int = 0
@@ -41,6 +43,13 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def encoded_texts(self) -> list[str]:
+        """The texts with what stands in front of them."""
+        if not self.contexts:
+            return self.texts
+        return [context + text for context, text in zip(self.contexts, self.texts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,8 @@ class Survey:
 
     rows: int = 0
     nulls: int = 0
+    records: int = 0
+    """The number of records that were read; of passages, that of their documents."""
     column_types: dict[str, Any] = field(default_factory=dict)
     """The Arrow type of each column besides id and text."""
     casts: dict[str, Any] = field(default_factory=dict)
@@ -91,20 +102,26 @@ class Survey:
         return self.marks[bisect_right(self.marks, row, key=lambda mark: mark.rows) - 1]
 
 
-def survey(sources: Sequence[Source], options: ReadOptions) -> Survey:
+def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 0) -> Survey:
     """Read everything once, to count the rows, check all of them, and learn the types of the other columns.
+
+    Args:
+        sources: the inputs.
+        options: fields and null handling.
+        first_number: as for `blocks`.
 
     Raises:
         DataError: for a broken row, or a file without rows.
     """
     surveyed, columns = Survey(), Columns(options.types)
     id_hashes = array("q")
-    for batch, before in _batches(sources, options, refuse_empty=True):
+    for batch, before in _batches(sources, options, refuse_empty=True, first_number=first_number):
         is_first = before.place == 0
         if is_first or surveyed.rows - surveyed.marks[-1].rows >= BLOCK_ROWS:
             surveyed.marks.append(before)
         surveyed.rows += len(batch)
-        surveyed.nulls += batch.total - len(batch)
+        surveyed.nulls += batch.left_out
+        surveyed.records += batch.read
         if batch.ids is not None:
             id_hashes.extend(hash(row_id) for row_id in batch.ids if row_id is not None)
         source = batch.source
@@ -180,7 +197,7 @@ def blocks(
     if shards is not None and shard_rows:
         yielded_shards = frozenset(shards)
         end = (max(yielded_shards, default=-1) + 1) * shard_rows
-    for batch, before in _batches(sources, options, start, end):
+    for batch, before in _batches(sources, options, start, end, first_number=first_number):
         done = 0
         while done < len(batch) and before.rows + done < end:
             row = before.rows + done
@@ -208,6 +225,7 @@ def _batches(
     end: float = math.inf,
     *,
     refuse_empty: bool = False,
+    first_number: int = 0,
 ) -> Iterator[tuple[RowBatch, Mark]]:
     """Yield the rows of all inputs, and the place before each batch; the last batch holds the row `end` or more."""
     before = start
@@ -215,10 +233,13 @@ def _batches(
         source, cursor = sources[number], replace(before.cursor)
         if before.rows >= end:
             return
-        for batch in row_batches(source, options, cursor):
+        for read in row_batches(source, options, cursor):
+            batch = read
+            if options.cut is not None:
+                batch = options.cut(read, first_number + before.number)
             yield batch, before
-            rows, read = before.rows + len(batch), before.number + batch.total
-            before = Mark(number, before.place + batch.total, replace(cursor), rows, read)
+            rows, records = before.rows + len(batch), before.number + read.total
+            before = Mark(number, before.place + read.total, replace(cursor), rows, records)
             if rows >= end:
                 return
         if refuse_empty and not before.place:
@@ -230,6 +251,7 @@ def _extend(block: Block, batch: RowBatch, part: slice, before: Mark, first_numb
     """Append some rows of a batch to a block."""
     places = batch.places[part]
     block.texts.extend(batch.texts[part])
+    block.contexts.extend(batch.contexts[part])
     block.places.extend((batch.source.name, before.place + place + 1) for place in places)
     first = first_number + before.number
     if batch.ids is None:

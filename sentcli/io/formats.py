@@ -23,6 +23,7 @@ from sentcli.errors import DataError, required
 from sentcli.io.arrow_tables import BATCH_ROWS, arrow_batches
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
+from sentcli.io.pages import Page
 from sentcli.io.sheets import SheetError, sheet_names_and_rows
 from sentcli.io.sources import OF_BINARY, Cursor, Source
 from sentcli.io.text_lines import line_batches, lines_of
@@ -62,6 +63,7 @@ def record_batches(source: Source, cursor: Cursor | None = None) -> Iterator[Bat
         "tsv": _csv,
         "jsonl": _jsonl,
         "sheet": _sheet,
+        "page": _page,
     }
     try:
         yield from readers[source.format](source, cursor or Cursor())
@@ -107,6 +109,18 @@ def _text(source: Source, cursor: Cursor) -> Iterator[Batch]:
     for lines in line_batches(source, cursor):
         first = cursor.line - len(lines) + 1
         yield range(first, first + len(lines)), [{"text": line.removesuffix("\r")} for line in lines]
+
+
+def _page(source: Source, cursor: Cursor) -> Iterator[Batch]:
+    """Yield the one record of a page, with what its front matter says of it."""
+    if cursor.line:
+        return
+    lines: list[str] = []
+    for batch in line_batches(source, Cursor()):
+        lines.extend(line.removesuffix("\r") for line in batch)
+    cursor.line = 1
+    page = Page.parse("\n".join(lines), source.path)
+    yield [1], [{"id": source.page, "text": page.text, **page.facts}]
 
 
 def header(source: Source) -> list[str]:

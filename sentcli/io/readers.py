@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,6 +12,10 @@ from sentcli.io.row_batch import Row, RowBatch
 from sentcli.io.sources import Cursor, Source
 
 OnNull = Literal["error", "empty", "skip"]
+CutBatch = Callable[[RowBatch, int], RowBatch]
+"""Returns the passages of a batch of documents, given the number of the first one, for ids that are numbers."""
+WITH_ONE_TEXT = ("txt", "page")
+"""The formats whose records have a text and no other column of the user's choice for it."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class ReadOptions:
     """Texts that stand for a missing value in other columns than those of text and id."""
     types: Mapping[str, str] = field(default_factory=dict)
     """The types of columns by `column_types.types`; those of others are found in their values."""
+    cut: CutBatch | None = None
+    """Cuts the documents of a batch into passages, which are the rows then."""
     with_null: bool = False
     """Whether `rows` yields rows without text that are skipped nevertheless, with their id if they have one."""
 
@@ -50,7 +56,7 @@ def row_batches(source: Source, options: ReadOptions, cursor: Cursor | None = No
     Raises:
         DataError: for a row whose text or id is missing or of another type.
     """
-    text_field = "text" if source.format == "txt" else options.text_field
+    text_field = "text" if source.format in WITH_ONE_TEXT else options.text_field
     in_the_middle = cursor is not None and cursor.line > 0
     has_text_field = in_the_middle
     reader: _RowReader | None = None
@@ -178,6 +184,8 @@ def _id_field(source: Source, record: Record, options: ReadOptions) -> str | Non
     """Return the field of the ids, given the first record of a file; None if row numbers are the ids."""
     if source.format == "txt":
         return None
+    if source.format == "page":
+        return "id"
     if options.id_field is None:
         return next((name for name in ("id", "_id") if name in record), None)
     if options.id_field not in record:

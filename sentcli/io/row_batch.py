@@ -49,6 +49,21 @@ class RowBatch:
     """Texts that stand for a missing value in other columns."""
     without_text: frozenset[int] = frozenset()
     """The positions of rows without text among those that are kept."""
+    contexts: Sequence[str] = ()
+    """What is put in front of each text when it is encoded; nothing if it is empty."""
+    cut_from: RowBatch | None = None
+    """The documents that these rows are passages of."""
+
+    @property
+    def read(self) -> int:
+        """The number of records that were read for these rows."""
+        return (self.cut_from or self).total
+
+    @property
+    def left_out(self) -> int:
+        """The number of rows that are left out because they have no text."""
+        documents = self.cut_from or self
+        return documents.total - len(documents)
 
     def __len__(self) -> int:
         return len(self.texts)

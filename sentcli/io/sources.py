@@ -84,9 +84,11 @@ class Source(Place):
     """One input file; its path is a temporary one for standard input, for tables in memory and for files elsewhere."""
 
     format: str
-    """One of the values of FORMATS."""
+    """One of the values of FORMATS, or ``page``: the whole file is one document."""
     packed: str = ""
     """How the file is compressed, one of the values of PACKED, or nothing."""
+    page: str = ""
+    """The id of the one document that a file of the format ``page`` is: its path in the folder that was named."""
     without: tuple[str, ...] = ()
     """Columns of a Parquet or Arrow file that are not read, such as vectors."""
     broken: dict[str, DataError] | None = field(default=None, compare=False, repr=False)
@@ -154,12 +156,15 @@ class Source(Place):
     def identity(self) -> dict[str, Any]:
         """Return the facts that identify the file: name, format, size and SHA-256."""
         name = Path(self.name).name.encode("utf-8", "backslashreplace").decode("utf-8")  # it may be no UTF-8
-        return {
+        facts = {
             "name": name,
             "format": self.format,
             "bytes": self.path.stat().st_size,
             "sha256": file_digest(self.path),
         }
+        if self.page:
+            facts["page"] = self.page.encode("utf-8", "backslashreplace").decode("utf-8")
+        return facts
 
 
 def open_source(name: str, file_format: str | None = None) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -13,22 +14,23 @@ from sentcli.io.dataset import holds_manifest, read_manifest
 from sentcli.io.folder import Folder, open_folder
 from sentcli.io.formats import say_once
 from sentcli.io.packed import unpacked_name
+from sentcli.io.pages import MARKDOWN_SUFFIXES, PAGE_SUFFIXES, is_markdown
 from sentcli.io.places import STORES, is_remote, scheme_of
 from sentcli.io.sources import FORMATS, Source, input_files, open_source
 from sentcli.io.table_folders import is_table
 
-MARKDOWN_SUFFIXES = (".md", ".markdown")
 OF_MODELS = ("config.json", "modules.json")
 """Files by which the folder of a model is known, whose vocabulary is a text file, too."""
 
 
-def text_sources(names: Iterable[str], file_format: str | None = None) -> list[Source]:
+def text_sources(names: Iterable[str], file_format: str | None = None, *, pages: bool = False) -> list[Source]:
     """Find inputs of texts.
 
     Args:
         names: as for `open_source`, and patterns, as for `input_files`; also directories that `encode` wrote, here or
             in a store, whose texts are taken, and folders of text files and tables.
         file_format: as for `open_source`.
+        pages: take a Markdown file, and each Markdown or text file of a folder, for one document.
 
     Raises:
         InputError: if there is no such file, or a folder holds no texts.
@@ -36,9 +38,13 @@ def text_sources(names: Iterable[str], file_format: str | None = None) -> list[S
     """
     sources: list[Source] = []
     for name in input_files(names):
-        sources.extend(open_source(file, file_format) for file in _files(name))
+        for file in _files(name, pages=pages):
+            source = open_source(file, file_format)
+            if pages and file_format is None:
+                source = _page(source, name)
+            sources.append(source)
     for source in sources:
-        if source.path.suffix.lower() in MARKDOWN_SUFFIXES:
+        if source.format != "page" and is_markdown(source.path):
             say_once(
                 f"{source.name}: Markdown is read line by line here, headings and blank lines included; 'sentcli data "
                 "make-set FOLDER -o SET' reads its sections, whose texts are in SET/corpus.jsonl then"
@@ -46,7 +52,16 @@ def text_sources(names: Iterable[str], file_format: str | None = None) -> list[S
     return sources
 
 
-def _files(name: str) -> list[str]:
+def _page(source: Source, name: str) -> Source:
+    """Return a Markdown file, or a text file of a folder, as one document whose id is its path in the folder."""
+    is_of_folder = Path(name).is_dir()
+    if source.packed or source.format != "txt" or not (is_markdown(source.path) or is_of_folder):
+        return source
+    page = source.path.relative_to(name).as_posix() if is_of_folder else source.path.name
+    return replace(source, format="page", page=page)
+
+
+def _files(name: str, *, pages: bool) -> list[str]:
     """Return the files of texts of a folder, or the name itself if it is none."""
     if name == "-" or not (is_remote(name) or Path(name).is_dir()):
         return [name]
@@ -58,7 +73,7 @@ def _files(name: str) -> list[str]:
     if is_table(Path(name)):
         return [name]
     folder = open_folder(name)
-    return _of_shards(folder) if holds_manifest(folder.names()) else _of_folder(Path(name))
+    return _of_shards(folder) if holds_manifest(folder.names()) else _of_folder(Path(name), pages=pages)
 
 
 def _of_shards(folder: Folder) -> list[str]:
@@ -85,19 +100,27 @@ def _columns(source: Source) -> list[str]:
     return list(pq.read_schema(source.path).names)
 
 
-def _of_folder(folder: Path) -> list[str]:
+def _of_folder(folder: Path, *, pages: bool) -> list[str]:
     """Return the text files and tables of a folder, and say what is no such file.
+
+    Args:
+        folder: it is searched with the folders in it.
+        pages: where it has Markdown or text files, take these alone; of a set in BEIR layout take the documents.
 
     Raises:
         InputError: if there are none, or it is the folder of a model or a retrieval set.
     """
     if any((folder / name).is_file() for name in OF_MODELS):
         raise InputError(f"{folder} is the folder of a model, not of texts; -m takes models")
+    if pages and (folder / "corpus.jsonl").is_file():
+        return [str(folder / "corpus.jsonl")]
     if (folder / "queries.jsonl").is_file():
         raise InputError(f"{folder} is a retrieval set: name its documents, {folder}/corpus.jsonl")
     read_suffixes = (*FORMATS, *MARKDOWN_SUFFIXES)
     files = visible_files(folder)
-    texts = [str(path) for path in files if _suffix(path) in read_suffixes]
+    texts = [str(path) for path in files if path.suffix.lower() in PAGE_SUFFIXES] if pages else []
+    if not texts:
+        texts = [str(path) for path in files if _suffix(path) in read_suffixes]
     if not texts:
         not_encoded = "'sentcli encode' did not write it (it has no manifest.json)"
         raise InputError(f"{folder} holds no texts: {not_encoded}, and it has no files {', '.join(read_suffixes)}")

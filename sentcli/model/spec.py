@@ -109,6 +109,12 @@ class ModelSpec:
         """Whether it is a cross-encoder, which makes no vectors of texts."""
         return False
 
+    def chosen_prompt(self, name: str | None, text: str | None) -> str:
+        """Return a prompt that was given as text, or by its name; else the default prompt, also for an unknown name."""
+        if text is not None:
+            return text
+        return self.prompts.get(name or "", self.usual_prompt)
+
     def role_prompt(self, role: str) -> str:
         """Return the model's prompt for the role ``query`` or ``document``, else its default prompt, else ``""``.
 

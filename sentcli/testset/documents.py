@@ -13,8 +13,9 @@ from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.formats import header, id_of, kind_of, records, say_quoted, without_broken_lines
+from sentcli.io.pages import MARKDOWN_SUFFIXES
 from sentcli.io.sources import Source
-from sentcli.io.text_inputs import MARKDOWN_SUFFIXES, text_sources, visible_files
+from sentcli.io.text_inputs import text_sources, visible_files
 from sentcli.search.words import MARKS
 from sentcli.testset.markdown import PageAnchor, link_target, sections
 

@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.bounds import Holds
-from sentcli.bulk.options import InputOptions, VectorOptions, WriteOptions
+from sentcli.bulk.options import InputOptions, PassageOptions, VectorOptions, WriteOptions
 from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.in_memory import encoded_in_memory
@@ -50,12 +50,16 @@ def encode(
     options: Annotated[LoadOptions, Group("Model")] = LoadOptions(),
     devices: Annotated[str | None, Flag(metavar="A,B", panel="Model", excludes="device ray")] = None,
     batch_tokens: Annotated[int | None, Ge(1), Flag(panel="Model")] = None,
+    passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
     check: Annotated[str | None, Flag(metavar="DIR|FILE", panel="Output")] = None,
     estimate: Annotated[
         bool,
-        Flag(panel="Output", excludes="output devices batch_tokens ray shard resume append overwrite check on_long"),
+        Flag(
+            panel="Output",
+            excludes="output devices batch_tokens ray shard resume append overwrite check on_long passages",
+        ),
     ] = False,
     cluster: Annotated[ClusterOptions, Group("Cluster")] = ClusterOptions(),
 ) -> Result:
@@ -84,6 +88,7 @@ def encode(
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
       sentcli encode corpus-vectors -o new-vectors -m my-model
+      sentcli encode handbook/ -o handbook-vectors -m minilm --passages --context headings
       sentcli encode --check corpus-vectors -m minilm
       sentcli encode corpus.jsonl --estimate -m minilm -m my-model
       sentcli encode "s3://bucket/*.jsonl" -o s3://bucket/vectors -m minilm
@@ -110,7 +115,9 @@ def encode(
     names = [] if devices is None else bulk.parse_devices(devices)
     share = ShardShare() if writing.shard is None else ShardShare.parse(writing.shard)
     bulk.check_target(output, overwrite=writing.overwrite, resume=writing.resume, append=writing.append, part=share)
-    files, shard_rows = bulk.read_checked(inputs, output, reading, writing)
+
+    cut = bulk.passage_rows(name, options, passages, lambda spec: spec.chosen_prompt(prompt_name, prompt))
+    files, shard_rows = bulk.read_checked(inputs, output, reading, writing, cut)
     rows = files.survey.rows
     clock = Clock()
     load = replace(options, device=names[0]) if names else options
@@ -123,6 +130,7 @@ def encode(
             batch_tokens=batch_tokens,
             on_long=reading.on_long,
             compression=compression,
+            passages=bulk.facts_of(cut),
             devices=names,
             load=encoder.same_choices(options),
             encode=_cached_encode(encoder, options),
@@ -149,7 +157,12 @@ def encode(
         results["repeated_ids"] = files.survey.repeated_ids + summary.repeated_ids
         protocol = {**encoder.describe(), **encoder.provenance(), "prompt": prompt}
         protocol |= {"text_field": reading.text_field, "on_null": reading.on_null, "on_long": reading.on_long}
-        protocol |= {"devices": names or None, "ray": cluster.ray, **compression.protocol()}
+        protocol |= {
+            **passages.protocol(settings.passages),
+            "devices": names or None,
+            "ray": cluster.ray,
+            **compression.protocol(),
+        }
         record = Record("encode", name, protocol, results, encoder.environment(), clock.seconds)
     return Result.of(record, overview=_overview(results))
 

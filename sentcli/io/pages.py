@@ -1,0 +1,147 @@
+"""Pages: files of Markdown or text that are one document each, with what their front matter says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+MARKDOWN_SUFFIXES = (".md", ".markdown")
+PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
+FRONT_MATTER = re.compile(r"---\n(.{,65536}?)\n---(\n|$)", re.DOTALL)
+"""YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
+RESERVED = ("id", "text", "embedding", "document", "passage", "start", "end", "heading")
+"""The columns that `encode` writes itself, with passages."""
+HEADING_SIGN = re.compile(r"^ {0,3}#{1,6}(?=\s|$)|^ {0,3}(=+|-+)\s*$", re.MULTILINE)
+"""What every heading of Markdown has: without it a text is not parsed for headings."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of a page."""
+
+    start: int
+    """The character at which its line begins."""
+    level: int
+    """1 for the highest."""
+    words: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """The text of a file without its front matter, and the facts that this states."""
+
+    text: str
+    facts: dict[str, Any]
+    """Values by their names; of those that are lists or objects the text."""
+
+    @classmethod
+    def parse(cls, content: str, path: Path) -> Page:
+        """Read the content of a file, whose lines end with line feeds.
+
+        A page without a title in its front matter has its first heading for one, a text its file's name.
+        """
+        if not is_markdown(path):
+            return cls(content, {"title": words_of_name(path)})
+        stated, text = _front_matter(content)
+        facts: dict[str, Any] = {}
+        for name, value in stated.items():
+            facts[free_name(str(name))] = _cell(value)
+        if not isinstance(facts.get("title"), str):
+            first = next(iter(headings(text)), None)
+            facts["title"] = "" if first is None else first.words
+        return cls(text, facts)
+
+
+def _front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
+    """Return what the front matter of a Markdown file says, if it has one, and the text behind it."""
+    found = FRONT_MATTER.match(content)
+    if found is None:
+        return {}, content
+    try:
+        stated = yaml_value(found[1])
+    except ValueError:  # a rule above a text
+        return {}, content
+    return stated if isinstance(stated, Mapping) else {}, content[found.end() :]
+
+
+def free_name(name: str) -> str:
+    """Return the name of a column for a fact of front matter; those that `encode` writes itself end in ``_`` then."""
+    return f"{name}_" if name in RESERVED else name
+
+
+def words_of_name(path: Path) -> str:
+    """Return the words of a file's name, which may be joined by signs or capitals."""
+    return re.sub(r"[^\w]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value of YAML as one of a table, in which a column has one type: lists and objects become text."""
+    if value is None or isinstance(value, str | bool | int | float | date | datetime):
+        return value
+    if isinstance(value, list | tuple | set) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return str(value)
+
+
+def is_markdown(name: str | Path) -> bool:
+    """Tell whether a file is Markdown, by its suffix."""
+    return Path(name).suffix.lower() in MARKDOWN_SUFFIXES
+
+
+def headings(text: str) -> list[Heading]:
+    """Return the headings of a Markdown text, in order; those inside of lists and quotations are no headings of it."""
+    if not HEADING_SIGN.search(text):
+        return []
+    from markdown_it import MarkdownIt
+
+    starts = [0]
+    for line in text.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    found: list[Heading] = []
+    tokens = MarkdownIt("commonmark").parse(text)
+    for place, token in enumerate(tokens):
+        if token.type != "heading_open" or token.level or token.map is None:
+            continue
+        words = plain_words(tokens[place + 1].children or [])
+        found.append(Heading(starts[token.map[0]], int(token.tag[1:]), words))
+    return found
+
+
+def path_at(headings_of_page: Sequence[Heading], position: int) -> list[Heading]:
+    """Return the headings above a character of a page, the highest first; one that begins there is the last."""
+    path: list[Heading] = []
+    for heading in headings_of_page:
+        if heading.start > position:
+            break
+        while path and path[-1].level >= heading.level:
+            path.pop()
+        path.append(heading)
+    return path
+
+
+def plain_words(tokens: Sequence[Any]) -> str:
+    """Return the text of a line of Markdown without its markup."""
+    parts = [token.content if token.type in ("text", "code_inline") else " " for token in tokens]
+    return " ".join("".join(parts).split())
+
+
+def yaml_value(text: str) -> Any:
+    """Return the value of a YAML text; its values are texts where one is not what its tag says, or no date.
+
+    Raises:
+        ValueError: if it is no YAML.
+    """
+    import yaml
+
+    for loader in (yaml.SafeLoader, yaml.BaseLoader):
+        try:
+            return yaml.load(text, loader)
+        except (yaml.reader.ReaderError, yaml.scanner.ScannerError, yaml.parser.ParserError, RecursionError) as error:
+            raise ValueError("no YAML") from error
+        except Exception as error:  # of what makes a value: KeyError, IndexError, AttributeError, ValueError and others
+            failed = error
+    raise ValueError("no YAML") from failed
