@@ -17,21 +17,23 @@ MOST_TOKENS = 512
 
 
 def passage_rows(
-    model: str, options: LoadOptions, passages: PassageOptions, prompt_of: Callable[[EncoderSpec], str]
+    model: str | None, options: LoadOptions, passages: PassageOptions, prompt_of: Callable[[EncoderSpec], str]
 ) -> PassageRows | None:
     """Return what cuts documents into passages for a model, or None if each row is a document.
 
     Args:
-        model: its name; its weights are not loaded.
+        model: its name; its weights are not loaded. None if none is given.
         options: how it will be loaded.
         passages: how documents are cut.
         prompt_of: returns the prompt that will be put in front of each passage, whose tokens count.
 
     Raises:
-        InputError: if the model does not read so many tokens, or is served.
+        InputError: if the model does not read so many tokens, is served, or is not given.
     """
     if not passages.passages:
         return None
+    if model is None:
+        raise InputError("--passages cuts documents by a model's tokenizer: give the model with -m")
     tokenizer = read_text_tokenizer(model, options)
     spec = read_model(model, options)
     cutter = Cutter(tokenizer, tokenizer.max_length)

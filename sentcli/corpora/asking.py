@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.search import fusion
-from sentcli.search.corpus import Corpus, Hit
+from sentcli.search.corpus import Corpus, Hit, has_passages, search_documents
 from sentcli.search.corpus import search as search_rows
-from sentcli.search.options import SearchOptions
+from sentcli.search.exact import Vectors
+from sentcli.search.options import SearchMode, SearchOptions
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -42,6 +43,8 @@ class CorpusSearch:
     """Orders the first hits anew."""
     alike: bool = False
     """Whether the queries are rows of the corpus, which are no hits of their own."""
+    per_document: int | None = None
+    """The most hits of a document, of a corpus of passages; None where each row is a document."""
 
     @property
     def top_k(self) -> int:
@@ -57,6 +60,8 @@ class CorpusSearch:
             if options.query_length is not None:
                 protocol["query_length"] = options.query_length
         protocol |= self.facts
+        if self.per_document is not None:
+            protocol["per_document"] = self.per_document
         for mode in options.modes:
             protocol |= fusion.protocol(mode, self.top_k, options.weight)
         if self.reranker is not None:
@@ -74,7 +79,7 @@ class CorpusSearch:
             count += 1
         lists = []
         for mode in self.options.modes:
-            of_mode = search_rows(self.corpus, mode, texts, vectors, count, self.options.weight)
+            of_mode = self._of_mode(mode, texts, vectors, count)
             if self.alike:
                 of_mode = _without_themselves(queries, of_mode)
             if self.reranker is not None:
@@ -83,6 +88,14 @@ class CorpusSearch:
         for query, *of_query in zip(queries, *lists, strict=True):
             ranked = [_ranked(hits[: self.top_k]) for hits in of_query]
             yield query, dict(zip(self.options.modes, ranked, strict=True))
+
+    def _of_mode(self, mode: SearchMode, texts: Sequence[str], vectors: Vectors | None, count: int) -> list[list[Hit]]:
+        """Return the best hits of each query in one way of searching."""
+        if self.per_document is None:
+            return search_rows(self.corpus, mode, texts, vectors, count, self.options.weight)
+        return search_documents(
+            self.corpus, mode, texts, vectors, count, self.options.weight, per_document=self.per_document
+        )
 
 
 def rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:
@@ -96,6 +109,19 @@ def rows_as_queries(corpus: Corpus, keys: Sequence[str]) -> list[Query]:
     if missing:
         raise InputError(f"--like {missing[0]}: {corpus.title} has no row with this id")
     return [(key, rows[key].text) for key in dict.fromkeys(keys)]
+
+
+def most_per_document(corpus: Corpus, chosen: int | None) -> int | None:
+    """Return how many hits of a document are shown: one of a corpus of passages unless the user says otherwise.
+
+    Raises:
+        InputError: if the user does, and the rows of the corpus are no passages.
+    """
+    if has_passages(corpus.schema):
+        return chosen or 1
+    if chosen is not None:
+        raise InputError(f"--per-document {chosen}: the rows of {corpus.title} are no passages of documents")
+    return None
 
 
 def read_queries(source: Source) -> list[tuple[str, str]]:

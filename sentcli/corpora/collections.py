@@ -19,7 +19,7 @@ from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
-    from sentcli.bulk.options import TextOptions
+    from sentcli.bulk.options import PassageOptions, TextOptions
     from sentcli.search.milvus import MilvusCollection
     from sentcli.search.milvus_rows import Record
     from sentcli.search.options import DatabaseOptions, IndexOptions
@@ -50,6 +50,7 @@ class CollectionInput:
     index: IndexOptions
     model: str | None
     text: TextOptions
+    passages: PassageOptions
     doc_prompt: str | None
     load: LoadOptions
 
@@ -265,7 +266,11 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
 
     if corpus.model is None:
         raise InputError("files of text are encoded first: give the model with -m")
-    files = bulk.read_inputs(corpus.names, ReadOptions(corpus.text.text_field, corpus.text.id_field), output="-")
+    cut = bulk.passage_rows(
+        corpus.model, corpus.load, corpus.passages, lambda spec: spec.prompt_of_documents(corpus.doc_prompt)
+    )
+    read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field, cut=cut)
+    files = bulk.read_inputs(corpus.names, read_options, output="-")
     encoder = load_encoder(corpus.model, corpus.load)
     prompt = encoder.role_prompt("document") if corpus.doc_prompt is None else corpus.doc_prompt
     columns, casts = list(files.survey.column_types), files.survey.casts
@@ -283,14 +288,16 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
 
             def encode(rows: Sequence[int], block: Block = block) -> npt.NDArray[np.generic]:
                 nonlocal cut, lost
-                vectors, stats = encoder.encode_counted([block.texts[i] for i in rows], prompt=prompt)
+                texts = block.encoded_texts
+                vectors, stats = encoder.encode_counted([texts[i] for i in rows], prompt=prompt)
                 cut, lost = cut + stats.truncated, lost + stats.tokens_lost
                 return vectors
 
             yield block, encode
         warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
 
-    record = corpus.record(VectorFacts.of(encoder, prompt), encoder.dimension, dict(files.survey.column_types))
+    facts = VectorFacts.of(encoder, prompt, passages=bulk.facts_of(cut))
+    record = corpus.record(facts, encoder.dimension, dict(files.survey.column_types))
     return CollectionRows(files.survey.rows, record, ids, blocks)
 
 

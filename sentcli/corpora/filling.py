@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sentcli.bulk.files import Inputs
     from sentcli.cluster.pool import Pool
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.model.passages import PassageRows
     from sentcli.search.index import IndexRequest
     from sentcli.search.vector_file import VectorFile
 
@@ -133,13 +134,16 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
     console.note(f"{summary.counts.rows} vectors of {given.origin.name} -> {texts.folder}, which has {summary.rows}")
 
 
-def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwrite: bool) -> TextInput:
+def read_texts(
+    files: Sequence[str], folder: Path, text: TextOptions, cut: PassageRows | None = None, *, overwrite: bool
+) -> TextInput:
     """Read and check files of text as `encode` does; an interrupted directory is resumed.
 
     Args:
         files: of text.
         folder: the directory of vectors that is written.
         text: how the files are read.
+        cut: cuts documents into passages, which are the rows then.
         overwrite: make the vectors in the directory's successor, if it exists.
     """
     from sentcli import bulk
@@ -147,7 +151,7 @@ def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwri
     from sentcli.io.readers import ReadOptions
     from sentcli.io.vector_columns import EMBEDDING
 
-    given = _open_given(files, text)
+    given = None if cut is not None else _open_given(files, text)
     output, resume = str(folder), not text.append
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
     manifest = None if overwrite else bulk.manifest_of(output)
@@ -155,12 +159,18 @@ def read_texts(files: Sequence[str], folder: Path, text: TextOptions, *, overwri
     shard_rows = manifest.shard_rows if manifest else bulk.EncodeSettings.shard_rows
     names = files if given is None else given.text_files()
     left_out = () if given is None or given.column is None else (given.column, EMBEDDING)
-    options = ReadOptions(text.text_field, text.id_field, types=types)
-    inputs = bulk.read_inputs(names, options, output=output, without=left_out)
+    options = ReadOptions(text.text_field, text.id_field, types=types, cut=cut)
+    first_number = sum(group.read for group in manifest.groups) if manifest and text.append else 0
+    inputs = bulk.read_inputs(names, options, output=output, without=left_out, first_number=first_number)
     if given is not None:
         inputs = replace(inputs, vectors=given.column or file_digest(given.place.path))
     settings = bulk.EncodeSettings(
-        shard_rows=shard_rows, overwrite=overwrite, stays_beside=True, resume=resume, append=text.append
+        shard_rows=shard_rows,
+        overwrite=overwrite,
+        stays_beside=True,
+        resume=resume,
+        append=text.append,
+        passages=bulk.facts_of(cut),
     )
     return TextInput(folder, inputs, settings, given)
 

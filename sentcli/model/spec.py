@@ -126,6 +126,10 @@ class ModelSpec:
                 return self.prompts[name]
         return self.usual_prompt
 
+    def prompt_of_documents(self, text: str | None) -> str:
+        """Return the prompt for documents: a text that was given, else the model's own."""
+        return self.role_prompt("document") if text is None else text
+
     @property
     def role_prompts(self) -> dict[str, str]:
         """The prompts of both roles, as protocols have them."""

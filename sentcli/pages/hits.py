@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from sentcli.console import escaped, safe
 from sentcli.io.atomic import replacing
 from sentcli.redaction import without_secrets
+from sentcli.search.corpus import PLACE_COLUMNS, has_passages
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -89,7 +90,11 @@ def _text_of(hit: Hit, shown: Shown) -> Text:
 
 def _add_columns(text: Text, hit: Hit) -> None:
     """Add the other columns of a hit that hold something."""
-    for name, value in hit.row.columns.items():
+    columns = dict(hit.row.columns)
+    if has_passages(columns):
+        document, _, start, end = (columns.pop(name) for name in PLACE_COLUMNS)
+        text.append(f"\n{safe(str(document))}, characters {start:,} to {end:,}", "dim not bold")
+    for name, value in columns.items():
         if name != "title" and value is not None and value != "":
             text.append(f"\n{safe(name)}: {_beginning(str(value))}", "dim not bold")
 

@@ -6,7 +6,8 @@ A kind of corpus is a class with the members of `Corpus`. Conditions, counts, fu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +24,9 @@ from sentcli.search.rows import Document
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.provenance import Provenance
+
+PLACE_COLUMNS = ("document", "passage", "start", "end")
+"""The columns that say where a passage is from; see `sentcli.model.passages`."""
 
 
 class Corpus(Protocol):
@@ -108,9 +112,63 @@ class Hit:
         if self.rerank_score is not None:
             hit["rerank_score"] = self.rerank_score
         hit["text"] = self.row.text
-        if self.row.columns:
-            hit["columns"] = json.loads(json.dumps(finite(self.row.columns), default=str))
+        columns = dict(self.row.columns)
+        if has_passages(columns):
+            for name in PLACE_COLUMNS:
+                hit[name] = columns.pop(name)
+        if columns:
+            hit["columns"] = json.loads(json.dumps(finite(columns), default=str))
         return hit
+
+
+def has_passages(columns: Container[str]) -> bool:
+    """Tell by the columns of rows whether they are passages of documents."""
+    return all(name in columns for name in PLACE_COLUMNS)
+
+
+def search_documents(
+    corpus: Corpus,
+    mode: SearchMode,
+    queries: Sequence[str],
+    vectors: Vectors | None,
+    k: int,
+    dense_weight: float = 0.5,
+    *,
+    per_document: int,
+) -> list[list[Hit]]:
+    """Return the best passages of each query, at most so many of a document, which is ranked by its best passage.
+
+    Passages are asked for until each query has `k`, or the corpus has no more.
+
+    Args:
+        corpus: passages; the other arguments are those of `search`.
+        mode: how they are searched.
+        queries: the texts of the queries.
+        vectors: the vectors of the queries.
+        k: the number of hits of each query.
+        dense_weight: the share of the dense score in ``weighted``.
+        per_document: the most hits of a document.
+    """
+    most = min(len(corpus), corpus.max_top_k)
+    asked = k
+    while True:
+        asked = min(asked * 4, max(most, k))
+        found = search(corpus, mode, queries, vectors, asked, dense_weight)
+        kept = [_of_documents(hits, per_document)[:k] for hits in found]
+        if asked >= most or all(len(hits) == k for hits in kept):
+            return kept
+
+
+def _of_documents(hits: Sequence[Hit], most: int) -> list[Hit]:
+    """Return the first hits of each document."""
+    counts: Counter[str] = Counter()
+    kept = []
+    for hit in hits:
+        document = hit.row.columns["document"]
+        counts[document] += 1
+        if counts[document] <= most:
+            kept.append(hit)
+    return kept
 
 
 def search(

@@ -131,6 +131,7 @@ class CorpusOptions:
             (docs/retrieve.md). In csv an empty cell of a
             column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
+        per_document: Most hits of a document, of a corpus of passages: 1.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 
@@ -151,6 +152,7 @@ class CorpusOptions:
     vector_field: Annotated[str | None, Flag(metavar="NAME", needs="corpus", excludes="collection")] = None
     where: Annotated[str | None, Holds.WORDS, Flag(metavar="CONDITION", needs="corpus")] = None
     count_by: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", needs="corpus")] = None
+    per_document: Annotated[int | None, Ge(1), Flag(needs="corpus")] = None
     hits: Annotated[str | None, Holds.OUTPUT, Flag(metavar="FILE", needs="corpus")] = None
 
     @property

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from sentcli import console
 from sentcli.bounds import Holds
 from sentcli.bulk.encode import open_encoder
-from sentcli.bulk.options import TextOptions
+from sentcli.bulk.options import PassageOptions, TextOptions
+from sentcli.bulk.passages import passage_rows
 from sentcli.cluster.options import ClusterOptions
 from sentcli.cluster.pool import open_cluster
 from sentcli.command.declaration import Flag, Group, verb
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sentcli.cluster.pool import Pool
     from sentcli.corpora.collections import CollectionUpdating
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+    from sentcli.io.places import Place
     from sentcli.search.index import IndexRequest
     from sentcli.search.vector_directory import VectorDirectory
 
@@ -40,6 +42,7 @@ def index(
     model: OptionalModel = None,
     check: Annotated[bool, Flag(excludes="output")] = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
+    passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
     database: Annotated[DatabaseOptions, Group("Database")] = DatabaseOptions(),
     query_prompt: QueryPrompt = None,
     doc_prompt: DocPrompt = None,
@@ -66,13 +69,13 @@ def index(
       sentcli index more.jsonl -o documents -m minilm --type hnsw --append
       sentcli index documents --type ivfpq --recall 0.98 --queries questions.txt -m minilm
       sentcli index documents --type bm25
+      sentcli index handbook/ -o handbook-vectors -m minilm --passages
       sentcli index chunks.parquet -o chunks --vector-field vector --type hnsw
       sentcli index documents --to milvus:reviews.db --collection reviews
     """  # noqa: D301
     from sentcli.io.copies import FolderCopy
-    from sentcli.io.folder import local_place, rows_so_far
+    from sentcli.io.folder import rows_so_far
     from sentcli.io.sources import open_source
-    from sentcli.io.table_folders import is_table
     from sentcli.search.bm25 import LANGUAGE
     from sentcli.search.index_files import INDEX
     from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
@@ -80,13 +83,10 @@ def index(
     if database.to is not None:
         from sentcli.corpora.collections import CollectionInput, CollectionUpdating
 
-        corpus = CollectionInput(inputs, index_options, model, text, doc_prompt, options)
+        corpus = CollectionInput(inputs, index_options, model, text, passages, doc_prompt, options)
         return write_collection(CollectionUpdating(corpus, database, overwrite=overwrite))
-    place = local_place(inputs[0]) if len(inputs) == 1 else None
-    is_directory = place is not None and place.path.is_dir() and not is_table(place.path)
-    folder = place.path if place is not None and is_directory else None
-    if (folder is None) == (output is None):
-        raise InputError("give a directory that encode wrote, or files of text or of vectors with -o DIR")
+    place = _directory(inputs, output, passages)
+    folder = None if place is None else place.path
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
@@ -101,7 +101,8 @@ def index(
     ):
         texts = None
         if output is not None:
-            texts = read_texts(inputs, output, text, overwrite=overwrite)
+            cut = passage_rows(model, options, passages, lambda spec: spec.prompt_of_documents(doc_prompt))
+            texts = read_texts(inputs, output, text, cut, overwrite=overwrite)
             texts.check_model(model)
         with _loading(model, texts, request, options, cluster) as (encoder, pool):
             if texts is not None:
@@ -122,6 +123,28 @@ def index(
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
     return result
+
+
+def _directory(inputs: list[str], output: Path | None, passages: PassageOptions) -> Place | None:
+    """Return the directory that is indexed, or None if files are encoded into the output first.
+
+    Raises:
+        InputError: if there is neither or both, or passages are to be cut of what is encoded already.
+    """
+    from sentcli.io.dataset import holds_manifest
+    from sentcli.io.folder import local_place
+    from sentcli.io.table_folders import is_table
+
+    place = local_place(inputs[0]) if len(inputs) == 1 else None
+    if place is None or not place.path.is_dir() or is_table(place.path):
+        place = None
+    elif output is not None and not holds_manifest(path.name for path in place.path.iterdir()):
+        place = None  # a folder of texts
+    if (place is None) == (output is None):
+        raise InputError("give a directory that encode wrote, or files of text or of vectors with -o DIR")
+    if place is not None and passages.passages:
+        raise InputError(f"--passages cuts documents before they are encoded, and {inputs[0]} is: name them, with -o")
+    return place
 
 
 def write_collection(updating: CollectionUpdating) -> Result:

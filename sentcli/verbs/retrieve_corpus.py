@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.command.result import Clock, Record, Result
-from sentcli.corpora.asking import CorpusSearch, Query, read_queries, rows_as_queries
+from sentcli.corpora.asking import CorpusSearch, Query, most_per_document, read_queries, rows_as_queries
 from sentcli.corpora.opening import load_query_encoder, open_corpus
 from sentcli.errors import InputError
 from sentcli.machine import environment
@@ -112,7 +112,17 @@ def _prepared(
     corpus, facts = corpus.prepare(search, encoder, options.rescore)
     role = "document" if options.like else "query"
     prompt = facts.get(f"{role}_prompt", "")
-    searching = CorpusSearch(corpus, search, encoder, asking, facts, prompt, reranker, alike=bool(options.like))
+    searching = CorpusSearch(
+        corpus,
+        search,
+        encoder,
+        asking,
+        facts,
+        prompt,
+        reranker,
+        alike=bool(options.like),
+        per_document=most_per_document(corpus, options.per_document),
+    )
     if searching.top_k > len(corpus):
         console.detail(f"--top-k {searching.top_k}: there are {len(corpus)} rows")
     return searching
