@@ -150,6 +150,10 @@ def encode(
     allow_cpu_fallback: bool = False,
     devices: str | None = None,
     batch_tokens: int | None = None,
+    passages: bool = False,
+    passage_tokens: int | None = None,
+    overlap: int = 0,
+    context: Literal['title', 'headings', 'none'] = 'none',
     output_dtype: Literal['float32', 'float16', 'int8', 'binary'] = 'float32',
     truncate_dim: int | None = None,
     shard_rows: int | None = None,
@@ -191,6 +195,10 @@ def encode(
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         devices: A process on each of these, such as cuda:0,cuda:1 or cpu,cpu; the order of rows stays.
         batch_tokens: Token budget of one forward pass (512 or 1,024 on a CPU, 32,768 on a GPU, more in half precision).
+        passages: Cut each document at headings, else paragraphs, else sentences; a folder's Markdown and text files are one document each. Every passage is a row.
+        passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
+        overlap: Tokens at the end of a passage that the next one begins with.
+        context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         output_dtype: Elements of the vectors; binary packs eight signs into a byte.
         truncate_dim: Keep the first dimensions only.
         shard_rows: Rows in a shard of a directory output: 100,000, or as many as the directory that is continued has.
@@ -428,6 +436,7 @@ def retrieve(
     vector_field: str | None = None,
     where: str | None = None,
     count_by: str | None = None,
+    per_document: int | None = None,
     hits: str | None = None,
     beir: list[Path] | Path | str | list[str] | None = None,
     split: str | None = None,
@@ -479,6 +488,7 @@ def retrieve(
         vector_field: Column of a table that holds vectors; default: embedding, else the first of a fixed size.
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md). In csv an empty cell of a column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
+        per_document: Most hits of a document, of a corpus of passages: 1.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.
         split: Split of the qrels; default: test, but dev of msmarco.
@@ -532,6 +542,10 @@ def index(
     id_field: str | None = None,
     vector_field: str | None = None,
     append: bool = False,
+    passages: bool = False,
+    passage_tokens: int | None = None,
+    overlap: int = 0,
+    context: Literal['title', 'headings', 'none'] = 'none',
     to: str | None = None,
     collection: str | None = None,
     prune: bool = False,
@@ -570,6 +584,10 @@ def index(
         id_field: Column that holds the id: id, else _id, else the row number.
         vector_field: Column of a table INPUT that holds vectors, which are taken as they are; default: embedding, else the first of a fixed size.
         append: Add the rows of INPUT to the directory and its index.
+        passages: Cut each document at headings, else paragraphs, else sentences; a folder's Markdown and text files are one document each. Every passage is a row.
+        passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
+        overlap: Tokens at the end of a passage that the next one begins with.
+        context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
         collection: The name of the collection.
         prune: Delete rows of the collection that are not in INPUT.

@@ -32,14 +32,14 @@ class Block:
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     columns: dict[str, list[Any]] = field(default_factory=dict)
-    contexts: list[str] = field(default_factory=list)
-    """What is put in front of each text when it is encoded; nothing if the list is empty."""
     shard: int = 0
     """The number of the shard that the rows belong to."""
     first_row: int = 0
     """The number of the first row among all rows with a text, from 0."""
     places: list[tuple[str, int]] = field(default_factory=list)
     """The input of each row, and the number of the row in it, from 1."""
+    contexts: list[str] = field(default_factory=list)
+    """What is put in front of each text when it is encoded; nothing if the list is empty."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -124,10 +124,9 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
         surveyed.records += batch.read
         if batch.ids is not None:
             id_hashes.extend(hash(row_id) for row_id in batch.ids if row_id is not None)
-        source = batch.source
-        untyped = source.format in ("csv", "tsv")
         for name in batch.names():
-            columns.extend(name, batch.column(name), source.name, batch.lines, untyped=untyped)
+            values, untyped = batch.column(name), batch.is_untyped(name)
+            columns.extend(name, values, batch.source.name, batch.lines, untyped=untyped)
     _add_types(surveyed, columns)
     if id_hashes:
         surveyed.id_hashes = np.unique(np.array(id_hashes, np.int64))

@@ -107,6 +107,7 @@ class Cutter:
         starts = self._token_starts(text)
         if len(starts) <= most:
             return [Span(0, len(text))]
+        starts = _behind_blanks(text, starts)
         boundaries = [np.array(headings, np.int64)]
         boundaries += [_ends(pattern, text) for pattern in (PARAGRAPH, SENTENCE, LINE, WORD)]
         places = _Places(starts, boundaries, most, self.overlap)
@@ -114,7 +115,8 @@ class Cutter:
         for first, end in places.runs():
             begins = int(starts[first]) if first else 0
             ends = int(starts[end]) if end < len(starts) else len(text)
-            spans.extend(self._fitting(text, Span(begins, ends), most))
+            for span in self._fitting(text, Span(begins, ends), most):
+                _add(spans, span)
         return spans
 
     def length(self, text: str) -> int:
@@ -210,6 +212,7 @@ class PassageRows:
             without_text=frozenset(),
             contexts=contexts,
             cut_from=documents,
+            made=frozenset(COLUMNS),
         )
 
     def _titles(self, documents: RowBatch) -> list[str]:
@@ -240,7 +243,8 @@ class _Places:
     def __init__(self, starts: Integers, boundaries: Sequence[Integers], most: int, overlap: int) -> None:
         self.count, self.most, self.overlap = len(starts), most, overlap
         self.kinds = [np.unique(np.searchsorted(starts, characters)) for characters in boundaries]
-        self.kinds.append(np.arange(self.count))
+        characters = np.unique(starts, return_index=True)[1]  # several tokens may be of one character
+        self.kinds.append(np.append(characters, self.count))
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield the first token of each passage, and the one behind its last."""
@@ -249,9 +253,7 @@ class _Places:
             least = max(end, first + int(self.most * FULL))
             end = self._last(least, first + self.most)
             yield first, end
-            first = end
-            if self.overlap and end < self.count:
-                first = self._first(end)
+            first = self._first(first, end)
 
     def _last(self, least: int, most: int) -> int:
         """Return the last of the best places behind one and not behind another."""
@@ -261,16 +263,38 @@ class _Places:
             number = int(np.searchsorted(kind, most, "right")) - 1
             if number >= 0 and kind[number] > least:
                 return int(kind[number])
-        return most
+        characters = self.kinds[-1]
+        return int(characters[np.searchsorted(characters, least, "right")])
 
-    def _first(self, end: int) -> int:
-        """Return the start of the word at which the overlap with the passage before begins."""
-        words = self.kinds[-2]
-        place = end - self.overlap
-        number = int(np.searchsorted(words, place))
-        if number < len(words) and words[number] < end:
-            return int(words[number])
-        return place
+    def _first(self, before: int, end: int) -> int:
+        """Return where the next passage begins: at its end, or at a word or character that both have."""
+        if not self.overlap or end == self.count:
+            return end
+        for kind in self.kinds[-2:]:
+            number = int(np.searchsorted(kind, max(end - self.overlap, before + 1)))
+            if number < len(kind) and kind[number] < end:
+                return int(kind[number])
+        return end
+
+
+def _add(spans: list[Span], span: Span) -> None:
+    """Append a passage, unless the last one holds it; one that it holds is left out."""
+    if spans and span.end <= spans[-1].end:
+        return
+    if spans and span.start <= spans[-1].start:
+        spans.pop()
+    spans.append(span)
+
+
+def _behind_blanks(text: str, starts: Integers) -> Integers:
+    """Return where tokens begin ``[tokens]`` without the blanks in front, which some tokenizers count to the word."""
+    blanks = [match.span() for match in WORD.finditer(text)]
+    if not blanks:
+        return starts
+    begins, ends = np.array(blanks, np.int64).T
+    blank = np.searchsorted(begins, starts, "right") - 1
+    is_in_blank = (blank >= 0) & (starts < ends[blank])
+    return np.where(is_in_blank, ends[blank], starts)
 
 
 def _ends(pattern: re.Pattern[str], text: str) -> Integers:

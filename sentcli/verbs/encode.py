@@ -87,7 +87,6 @@ def encode(
       sentcli encode a.csv b.csv.gz --text-field body -o vectors.parquet -m minilm
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
-      sentcli encode corpus-vectors -o new-vectors -m my-model
       sentcli encode handbook/ -o handbook-vectors -m minilm --passages --context headings
       sentcli encode --check corpus-vectors -m minilm
       sentcli encode corpus.jsonl --estimate -m minilm -m my-model

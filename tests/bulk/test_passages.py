@@ -1,0 +1,199 @@
+"""Passages from the command line: folders and tables in, rows that know their place, documents found by their best."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
+
+from sentcli import SentenceEncoder
+
+ANIMALS = ["cat", "dog", "bird", "fish"]
+SENTENCES = {animal: f"the {animal} sat on the mat. " for animal in ANIMALS}
+PAGE = "---\ntitle: Big {animal}\nyear: {year}\n---\n# {animal}\n\n{sentences}\n\n## tree\n\n{sentences}\n"
+
+
+@pytest.fixture
+def model(tiny_bert):
+    return ("-m", tiny_bert, "--backend", "torch")
+
+
+@pytest.fixture
+def pages(tmp_path):
+    """A folder of Markdown files, one for each animal, a text and a file that is neither."""
+    folder = tmp_path / "pages"
+    (folder / "more").mkdir(parents=True)
+    for year, animal in enumerate(ANIMALS, 2020):
+        text = PAGE.format(animal=animal, year=year, sentences=SENTENCES[animal] * 4)
+        (folder / "more" / f"{animal}.md").write_text(text)
+    (folder / "river_house.txt").write_text("the woman plays near the river. " * 5)
+    (folder / "picture.svg").write_text("<svg/>")
+    return folder
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Documents in JSON Lines, with a title."""
+    file = tmp_path / "documents.jsonl"
+    rows = [{"id": f"d{animal}", "title": f"big {animal}", "text": SENTENCES[animal] * 6, "n": 1} for animal in ANIMALS]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def rows_of(folder):
+    tables = [pq.read_table(path) for path in sorted(folder.glob("rows-*.parquet"))]
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def vectors_of(folder):
+    return np.concatenate([np.load(path) for path in sorted(folder.glob("vectors-*.npy"))])
+
+
+def test_a_folder_of_pages_becomes_passages_that_know_their_place(pages, model, tmp_path, invoke):
+    out = tmp_path / "v"
+    invoke("encode", pages, "-o", out, *model, "--passages", "--passage-tokens", 16, "--context", "headings", check=0)
+    rows = rows_of(out)
+    texts = {
+        f"more/{animal}.md": (pages / "more" / f"{animal}.md").read_text().partition("\n---\n")[2]
+        for animal in sorted(ANIMALS)
+    }
+    texts["river_house.txt"] = (pages / "river_house.txt").read_text()
+    assert list(dict.fromkeys(row["document"] for row in rows)) == list(texts)
+    for document, text in texts.items():
+        passages = [row for row in rows if row["document"] == document]
+        assert "".join(row["text"] for row in passages) == text.removesuffix("\n")
+        for number, row in enumerate(passages):
+            assert (row["id"], row["passage"]) == (f"{document}#{number}", number)
+            assert row["text"] == text[row["start"] : row["end"]]
+    cat = [row for row in rows if row["document"] == "more/cat.md"]
+    assert {row["title"] for row in cat} == {"Big cat"}
+    assert {row["year"] for row in cat} == {2020}
+    assert (cat[0]["heading"], cat[-1]["heading"]) == ("cat", "cat > tree")
+    assert rows[-1]["title"] == "river house"
+    settings = json.loads((out / "manifest.json").read_text())["settings"]
+    assert settings["passages"] == {"tokens": 16, "overlap": 0, "context": "headings"}
+
+
+@pytest.mark.parametrize(
+    ("context", "before"), [("none", ""), ("title", "big {animal}\n"), ("headings", "big {animal}\n")]
+)
+def test_vectors_are_those_of_context_and_passage(context, before, table, model, tiny_bert, tmp_path, invoke):
+    out = tmp_path / "v"
+    invoke("encode", table, "-o", out, *model, "--passages", "--passage-tokens", 14, "--context", context, check=0)
+    rows = rows_of(out)
+    assert len(rows) > 2 * len(ANIMALS)
+    texts = [before.format(animal=row["document"][1:]) + row["text"] for row in rows]
+    expected = SentenceEncoder.load(tiny_bert, backend="torch").encode(texts)
+    np.testing.assert_allclose(vectors_of(out), expected, atol=1e-5)
+    assert all(row["n"] == 1 for row in rows)
+
+
+def test_every_output_has_the_same_passages(table, model, tmp_path, invoke):
+    cut = ("--passages", "--passage-tokens", 14, "--context", "title")
+    invoke("encode", table, "-o", tmp_path / "v", *model, *cut, "--shard-rows", 3, check=0)
+    rows, vectors = rows_of(tmp_path / "v"), vectors_of(tmp_path / "v")
+    for name in ("v.npy", "v.parquet", "v.jsonl"):
+        invoke("encode", table, "-o", tmp_path / name, *model, *cut, check=0)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), vectors, atol=1e-5)
+    in_parquet = pq.read_table(tmp_path / "v.parquet").to_pylist()
+    in_lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    for row, *others in zip(rows, in_parquet, in_lines, strict=True):
+        for other in others:
+            assert {name: other[name] for name in row} == row
+
+
+def test_overlap_repeats_the_end_of_a_passage(table, model, tmp_path, invoke):
+    cut = ("--passages", "--passage-tokens", 16, "--overlap", 6)
+    invoke("encode", table, "-o", tmp_path / "v", *model, *cut, check=0)
+    first, second, *_ = rows_of(tmp_path / "v")
+    assert first["document"] == second["document"]
+    assert first["start"] < second["start"] < first["end"]
+
+
+def test_an_interrupted_directory_is_resumed_and_grows_by_documents(table, model, tmp_path, invoke):
+    cut = ("--passages", "--passage-tokens", 14, "--shard-rows", 3)
+    invoke("encode", table, "-o", tmp_path / "whole", *model, *cut, check=0)
+    invoke("encode", table, "-o", tmp_path / "torn", *model, *cut, check=0)
+    torn = tmp_path / "torn"
+    (torn / "vectors-00001.npy").unlink()
+    invoke("encode", table, "-o", torn, *model, *cut, "--resume", check=0)
+    assert rows_of(torn) == rows_of(tmp_path / "whole")
+    assert "passages" in invoke("encode", table, "-o", torn, *model, "--resume", check=2).stderr
+    texts = tmp_path / "more.csv"
+    texts.write_text("text\n" + "".join(f"{SENTENCES[animal] * 4}\n" for animal in ANIMALS))
+    invoke("encode", texts, "-o", tmp_path / "numbered", *model, *cut, check=0)
+    texts.write_text(texts.read_text() + "the river\n")
+    invoke("encode", texts, "-o", tmp_path / "numbered", *model, *cut, "--append", check=0)
+    assert {row["document"] for row in rows_of(tmp_path / "numbered")} == {str(number) for number in range(9)}
+
+
+@pytest.mark.parametrize("to", ["directory", "hnsw", "milvus"])
+def test_a_document_is_found_by_its_best_passage(to, pages, model, tmp_path, invoke, request):
+    cut = ("--passages", "--passage-tokens", 16)
+    if to == "milvus":
+        request.getfixturevalue("soon_indexed")
+        corpus = (f"milvus:{tmp_path}/m.db", "--collection", "pages")
+        invoke("index", pages, "--to", *corpus, *model, *cut, check=0)
+    else:
+        corpus = (tmp_path / "v",)
+        kind = "flat" if to == "directory" else to
+        invoke("index", pages, "-o", *corpus, *model, *cut, "--type", kind, check=0)
+
+    def hits(*arguments):
+        ask = ("retrieve", "--corpus", *corpus, *model, "--query", "the dog sat on the mat", "--json", "-")
+        return json.loads(invoke(*ask, *arguments, check=0).stdout)["results"][0]["hits"]
+
+    for mode in ("dense", "bm25", "rrf") if to == "directory" else ("dense", "rrf"):
+        model_of_mode = ("--search", mode)
+        if mode == "bm25":
+            continue
+        found = hits(*model_of_mode, "--top-k", 5)
+        assert len({hit["document"] for hit in found}) == len(found) == 5
+        assert [hit["rank"] for hit in found] == [1, 2, 3, 4, 5]
+        several = hits(*model_of_mode, "--top-k", 50, "--per-document", 50)
+        assert len({hit["document"] for hit in several}) == 5 < len(several)
+        best = {}
+        for hit in several:
+            best.setdefault(hit["document"], hit["id"])
+        assert [hit["id"] for hit in found] == list(best.values())
+    (only,) = hits("--where", "year = 2021")
+    assert only["document"] == "more/dog.md"
+    text = (pages / only["document"]).read_text().partition("\n---\n")[2]
+    assert text[only["start"] : only["end"]] == only["text"]
+    assert only["columns"]["title"] == "Big dog"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("--passages", "--passage-tokens", 31), "--passage-tokens"),
+        (("--passages", "--passage-tokens", 10, "--overlap", 8), "--overlap"),
+        (("--passages", "--passage-tokens", 8, "--overlap", 4, "--context", "title"), "--context"),
+        (("--passage-tokens", 8), "--passages"),
+        (("--context", "title"), "--passages"),
+    ],
+)
+def test_passages_that_cannot_be_are_refused_before_anything_is_written(
+    arguments, names, table, model, tmp_path, invoke
+):
+    result = invoke("encode", table, "-o", tmp_path / "v", *model, *arguments, check=2)
+    assert names in result.stderr
+    assert not (tmp_path / "v").exists()
+
+
+def test_what_does_not_go_with_passages_is_refused_by_name(table, pages, model, tmp_path, invoke):
+    passage = ("--passages", "--passage-tokens", 14)
+    taken = tmp_path / "taken.jsonl"
+    taken.write_text('{"id": "a", "text": "the cat", "start": 1}\n')
+    assert "start" in invoke("encode", taken, "-o", tmp_path / "v", *model, *passage, check=2).stderr
+    assert "-m" in invoke("index", table, "-o", tmp_path / "v", *passage, check=2).stderr
+    invoke("encode", table, "-o", tmp_path / "plain", *model, check=0)
+    assert "--passages" in invoke("index", tmp_path / "plain", *passage, check=2).stderr
+    ask = ("retrieve", "--corpus", tmp_path / "plain", *model, "--query", "dog", "--per-document", 2)
+    assert "--per-document" in invoke(*ask, check=2).stderr
+    served = invoke("encode", table, "-o", tmp_path / "w", "-m", "https://localhost:9/v1#name", *passage, check=2)
+    assert "served" in served.stderr
+    (tmp_path / "null.jsonl").write_text('{"id": "a", "text": null}\n')
+    assert "null" in invoke("encode", tmp_path / "null.jsonl", "-o", tmp_path / "w", *model, *passage, check=2).stderr
