@@ -29,16 +29,19 @@ that is what `--resume`, `--shard` and the repair of torn shards rest on. Whatev
 into `settings` of the manifest; `_settings_of` in `bulk/encode.py` collects it.
 """
 
-from sentcli.bulk.encode import EncodeSummary, encode_files, open_encoder, store_files
+from sentcli.bulk.encode import EncodeSummary, changes_of, encode_files, open_encoder, store_files
 from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
 from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs
 from sentcli.bulk.passages import facts_of, passage_rows
+from sentcli.bulk.update import Changes, stored_texts
 
 __all__ = [
+    "Changes",
     "EncodeSettings",
     "EncodeSummary",
     "EncodeTexts",
     "Inputs",
+    "changes_of",
     "check_target",
     "encode_files",
     "facts_of",
@@ -49,4 +52,5 @@ __all__ = [
     "read_checked",
     "read_inputs",
     "store_files",
+    "stored_texts",
 ]

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
 from sentcli.bulk.files import Inputs
+from sentcli.bulk.update import Changes, changes, require_same_vectors
 from sentcli.cluster.options import ClusterOptions
 from sentcli.encoder.announce import announce, load_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -57,6 +58,8 @@ class EncodeSummary:
     seconds: float
     repeated_ids: int = 0
     """The number of ids that rows of earlier inputs have, to which these were appended."""
+    changes: Changes | None = None
+    """What has changed in a directory that was updated."""
 
     @property
     def output_file(self) -> str | None:
@@ -71,6 +74,8 @@ class EncodeSummary:
     def say(self, encoder: SentenceEncoder, on_long: OnLong) -> None:
         """Say what was encoded, and warn of rows that were left out or cut."""
         counts = self.counts
+        if self.changes is not None:
+            console.note(f"{self.output}: {self.changes}")
         for problem in self.damaged:
             console.warn(f"{problem}: its shard was made again")
         before = f", {self.rows_before} were there" if self.rows_before else ""
@@ -110,6 +115,8 @@ class EncodeSummary:
         }
         if encoder.sent is not None:
             results["sent"] = asdict(encoder.sent)
+        if self.changes is not None:
+            results |= self.changes.to_dict()
         return results
 
 
@@ -175,6 +182,9 @@ def encode_files(
         settings=_settings_of(encoder, inputs, settings, block_rows, form) if form.keeps_settings else {},
         dtype=settings.compression.dtype,
     )
+    changed = None
+    if settings.stored is not None:
+        changed = changes_of(encoder, inputs, output, settings, plan.settings)
     with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
         repeated = 0
@@ -203,8 +213,32 @@ def encode_files(
             raise SentcliError(f"the input has changed while it was read: {writer.expected} rows, then {counts.rows}")
     rows_before, nulls = writer.first_row + writer.rows_before, inputs.survey.nulls
     rows, seconds = rows_before + counts.rows, time.perf_counter() - began
-    facts = (output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds, repeated)
+    facts = (output, rows, plan.dimension, rows_before, nulls, counts, writer.damaged, seconds, repeated, changed)
     return EncodeSummary(*facts)
+
+
+def changes_of(
+    encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings, facts: dict[str, Any] | None = None
+) -> Changes:
+    """Return what an update of a directory would change.
+
+    Args:
+        encoder: the model.
+        inputs: the inputs that `read_inputs` returned.
+        output: the directory.
+        settings: how the rows are encoded and written, with the texts of the directory.
+        facts: the settings of the manifest that would be written, if they were made already.
+
+    Raises:
+        InputError: if the directory was made otherwise, or the rows have no ids by which they can be compared.
+    """
+    assert settings.stored is not None
+    before = settings.stored.manifest.settings
+    facts = facts or _settings_of(encoder, inputs, settings, BLOCK_ROWS, DIRECTORY)
+    require_same_vectors(output, before, facts, encoder.identity)
+    _check_same_model(output, before, facts)
+    columns, casts = list(inputs.survey.column_types), inputs.survey.casts
+    return changes(settings.stored, inputs.survey, blocks(inputs.sources, inputs.options, columns=columns, casts=casts))
 
 
 def store_files(

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.bulk.update import Pending, StoredTexts
 from sentcli.compression import Compression
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import Passages
@@ -80,6 +81,8 @@ class EncodeSettings:
     """How these processes load the model, each on a device of its own."""
     encode: EncodeTexts | None = None
     """Encodes texts in this process, instead of `SentenceEncoder.encode_distinct`, whose arguments it takes."""
+    stored: StoredTexts | None = None
+    """A directory whose texts keep their vectors, if it is updated."""
     pool: Pool | None = None
     """Workers on a cluster that make the shards, if not this process; for the output of a directory."""
 
@@ -93,7 +96,7 @@ class EncodeSettings:
 class Engine:
     """Encodes the texts of blocks in the background."""
 
-    submit: Callable[[Sequence[str]], Future[Encoded]]
+    submit: Callable[[Sequence[str]], Pending]
     ahead: int
     """The number of submitted blocks that keep the engine busy."""
 
@@ -253,7 +256,7 @@ class _Underway:
     """The number of the first new text."""
     new: list[int]
     """The row that each new text is from."""
-    future: Future[Encoded]
+    future: Pending
 
 
 def advice_on_room(output: str) -> str:
@@ -394,8 +397,15 @@ def write_blocks(
         The counts over all blocks.
     """
     counts = Counts()
+    stored = settings.stored
+    if stored is not None:
+        submit = engine.submit
+        engine = replace(engine, submit=lambda texts: stored.encode(submit, texts, progress))
     for block, vectors, block_counts in encode_blocks(reader, engine, output, settings.on_long):
-        writer.write(block, settings.compression.apply(vectors), block_counts)
+        written = settings.compression.apply(vectors)
+        if stored is not None:
+            stored.put_back(block, written)
+        writer.write(block, written, block_counts)
         counts += block_counts
         progress(EncodeStats(texts=block_counts.duplicates))
     return counts

@@ -90,6 +90,8 @@ def read_checked(
     reading: InputOptions,
     writing: WriteOptions,
     cut: PassageRows | None = None,
+    *,
+    update: bool = False,
 ) -> tuple[Inputs, int]:
     """Read and check input files as the options say, and return them with the rows of a shard.
 
@@ -101,6 +103,7 @@ def read_checked(
         reading: how they are read.
         writing: how the output is written.
         cut: cuts documents into passages, which are the rows then.
+        update: whether the output is brought up to date, so that its shards keep their number of rows.
 
     Raises:
         InputError: for a row that is refused, or if ``--types`` names a column that the output does not have.
@@ -125,6 +128,8 @@ def read_checked(
     console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
     _check_types(types, inputs.survey)
     _say_types(inputs.survey)
+    if update:
+        manifest = manifest_of(output)
     default = EncodeSettings.shard_rows if manifest is None else manifest.shard_rows
     return inputs, writing.shard_rows or default
 

@@ -91,6 +91,19 @@ class WriteOptions:
 
 
 @dataclass(frozen=True)
+class UpdateOptions:
+    """How a directory is brought up to date.
+
+    Attributes:
+        update: Make a directory what encoding INPUT anew would make of it; texts that it has keep their vectors.
+        dry_run: With --update: say what has changed and how long it takes, and write nothing.
+    """
+
+    update: Annotated[bool, Flag(excludes="overwrite append shard")] = False
+    dry_run: Annotated[bool, Flag(needs="update")] = False
+
+
+@dataclass(frozen=True)
 class TextOptions:
     """How files of text are read, which are encoded before they are indexed.
 

@@ -7,7 +7,7 @@ before that, and every character of the document is in one of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -39,6 +39,12 @@ SEGMENT = 100_000
 """Characters that are tokenised at a time; the tokenizer would take minutes for a text of many megabytes."""
 FULL = 0.5
 """A passage that is not the last is at least this full, if a word ends in the rest of it."""
+
+
+def title_column(names: Iterable[str]) -> str | None:
+    """Return the column that holds the titles of documents, or None."""
+    by_name = {name.lower(): name for name in names}
+    return next((by_name[title] for title in TITLES if title in by_name), None)
 
 
 def context_of(title: str, path: str, context: Context) -> str:
@@ -217,8 +223,7 @@ class PassageRows:
 
     def _titles(self, documents: RowBatch) -> list[str]:
         """Return the title of each document; empty where it has none."""
-        by_name = {name.lower(): name for name in documents.names()}
-        name = next((by_name[title] for title in TITLES if title in by_name), None)
+        name = title_column(documents.names())
         if name is None or self.context == "none":
             return [""] * len(documents)
         return [value.strip() if isinstance(value, str) else "" for value in documents.column(name)]

@@ -11,7 +11,7 @@ from annotated_types import Ge
 
 from sentcli import console
 from sentcli.bounds import Holds
-from sentcli.bulk.options import InputOptions, PassageOptions, VectorOptions, WriteOptions
+from sentcli.bulk.options import InputOptions, PassageOptions, UpdateOptions, VectorOptions, WriteOptions
 from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.in_memory import encoded_in_memory
@@ -24,7 +24,7 @@ from sentcli.model.options import SERVED_HELP, LoadOptions
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
-    from sentcli.bulk import EncodeTexts
+    from sentcli.bulk import EncodeSettings, EncodeTexts, Inputs
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
@@ -53,6 +53,7 @@ def encode(
     passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
     vectors: Annotated[VectorOptions, Group("Output")] = VectorOptions(),
     writing: Annotated[WriteOptions, Group("Output")] = WriteOptions(),
+    updating: Annotated[UpdateOptions, Group("Output")] = UpdateOptions(),
     check: Annotated[str | None, Flag(metavar="DIR|FILE", panel="Output")] = None,
     estimate: Annotated[
         bool,
@@ -86,7 +87,7 @@ def encode(
       sentcli encode sentences.txt -o vectors.npy -m minilm
       sentcli encode a.csv b.csv.gz --text-field body -o vectors.parquet -m minilm
       sentcli encode corpus.jsonl -o corpus-vectors -m minilm --resume
-      sentcli encode corpus.jsonl -o corpus-vectors -m minilm --shard 2/8
+      sentcli encode corpus.jsonl -o corpus-vectors -m minilm --update
       sentcli encode handbook/ -o handbook-vectors -m minilm --passages --context headings
       sentcli encode --check corpus-vectors -m minilm
       sentcli encode corpus.jsonl --estimate -m minilm -m my-model
@@ -113,10 +114,12 @@ def encode(
     _check_ray(cluster, is_directory=is_directory)
     names = [] if devices is None else bulk.parse_devices(devices)
     share = ShardShare() if writing.shard is None else ShardShare.parse(writing.shard)
-    bulk.check_target(output, overwrite=writing.overwrite, resume=writing.resume, append=writing.append, part=share)
+    replaces = writing.overwrite or updating.update
+    bulk.check_target(output, overwrite=replaces, resume=writing.resume, append=writing.append, part=share)
+    _check_update(updating, is_directory=is_directory)
 
     cut = bulk.passage_rows(name, options, passages, lambda spec: spec.chosen_prompt(prompt_name, prompt))
-    files, shard_rows = bulk.read_checked(inputs, output, reading, writing, cut)
+    files, shard_rows = bulk.read_checked(inputs, output, reading, writing, cut, update=updating.update)
     rows = files.survey.rows
     clock = Clock()
     load = replace(options, device=names[0]) if names else options
@@ -134,7 +137,8 @@ def encode(
             load=encoder.same_choices(options),
             encode=_cached_encode(encoder, options),
             pool=pool,
-            overwrite=writing.overwrite,
+            stored=bulk.stored_texts(output, encoder, prompt, reading.on_long) if updating.update else None,
+            overwrite=replaces,
             resume=writing.resume,
             append=writing.append,
             part=share,
@@ -143,7 +147,9 @@ def encode(
         busy = busy_note(threads()) if takes_long else None
         if busy is not None:
             console.note(busy)
-        place, replaces = str(output), writing.overwrite
+        if updating.dry_run:
+            return _dry_run(name, encoder, files, output, settings, clock)
+        place = str(output)
 
         def so_far() -> dict[str, Any]:
             return rows_so_far(place, overwrite=replaces) if is_directory else {}
@@ -228,6 +234,28 @@ def _check_ray(cluster: ClusterOptions, *, is_directory: bool) -> None:
     from sentcli.cluster.joining import check_address
 
     check_address(cluster.ray)
+
+
+def _check_update(updating: UpdateOptions, *, is_directory: bool) -> None:
+    """Refuse an update of what is no directory."""
+    if updating.update and not is_directory:
+        raise InputError("--update brings a directory up to date (-o without a suffix); a single file is made anew")
+
+
+def _dry_run(
+    name: str, encoder: SentenceEncoder, files: Inputs, output: str, settings: EncodeSettings, clock: Clock
+) -> Result:
+    """Say what an update would change and how long it would take; nothing is written."""
+    from sentcli import bulk
+
+    if settings.stored is None:
+        raise InputError(f"{output} is not there yet: --update would encode all {files.survey.rows:,} rows")
+    changed = bulk.changes_of(encoder, files, output, settings)
+    seconds = changed.seconds(encoder, settings.prompt)
+    console.note(f"{output}: {changed}, in about {seconds:,.0f} s; nothing was written (--dry-run)")
+    results = {**changed.to_dict(), "seconds_estimated": seconds}
+    record = Record("encode", name, {"dry_run": True}, results, encoder.environment(), clock.seconds)
+    return Result.of(record)
 
 
 def _overview(results: Mapping[str, Any]) -> dict[str, Any]:

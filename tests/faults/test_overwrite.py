@@ -60,6 +60,7 @@ RUN = f"train -m M --data old.txt -o old.run {STEPS}"
 CASES = {
     "encode DIR": Case(ENCODE, resume="--resume"),
     "encode DIR --append": Case(ENCODE, "--append", grows=True),
+    "encode DIR --update": Case(ENCODE, "--update", resume="--resume"),
     "encode FILE": Case("encode old.txt -m M -o out.parquet"),
     "encode FILE.safetensors": Case("encode old.txt -m M -o out.safetensors"),
     "train": Case(f"{TRAIN} {STEPS}", "", "--resume"),

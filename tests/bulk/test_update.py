@@ -1,0 +1,200 @@
+"""After any history of changes an updated directory is what a fresh one would be, and texts keep their vectors."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+WORDS = "the a cat dog bird fish sat ran flew swam on under mat house river tree".split()
+texts = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
+SHARD_ROWS = 4
+
+
+@pytest.fixture(scope="module")
+def model(tiny_bert):
+    return ("-m", tiny_bert, "--backend", "torch")
+
+
+def with_row(rows, place, **changes):
+    """Rows of which one has other values."""
+    return [{**row, **changes} if number == place else row for number, row in enumerate(rows)]
+
+
+CHANGES = {
+    "text": lambda rows, place, draw: with_row(rows, place, text=draw(texts)),
+    "year": lambda rows, place, draw: with_row(rows, place, year=draw(st.integers(1990, 1993))),
+    "delete": lambda rows, place, draw: rows[:place] + rows[place + 1 :],
+    "reverse": lambda rows, place, draw: rows[::-1],
+    "rename": lambda rows, place, draw: [{**row, "then": row.pop("year", 0)} for row in map(dict, rows)],
+    "empty": lambda rows, place, draw: with_row(rows, place, text=""),
+}
+
+
+@st.composite
+def histories(draw):
+    """Rows, and the steps that change them: each step is the rows after it."""
+    numbers = iter(range(1000))
+    rows = []
+    steps = []
+    for _ in range(draw(st.integers(2, 4))):
+        for _ in range(draw(st.integers(0, 8))):
+            row = {"id": f"r{next(numbers)}", "text": draw(texts), "year": draw(st.integers(2000, 2003))}
+            place = draw(st.integers(0, len(rows)))
+            rows = [*rows[:place], row, *rows[place:]]
+        for change in draw(st.lists(st.sampled_from(sorted(CHANGES)), max_size=4)):
+            if rows:
+                rows = CHANGES[change](rows, draw(st.integers(0, len(rows) - 1)), draw)
+        if rows:
+            steps.append(rows)
+    return steps
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def read(folder):
+    """The rows of a directory, its vectors, and its manifest without the checksums of the vectors."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    vectors = []
+    for shard in manifest["shards"]:
+        vectors.append(np.load(folder / shard["vectors"]))
+        del shard["sha256"][shard["vectors"]]
+    rows = [(folder / shard["rows"]).read_bytes() for shard in manifest["shards"]]
+    return rows, np.concatenate(vectors), manifest
+
+
+def vector_of_text(folder):
+    """The vector of each text of a directory, with the title that may stand in front of it."""
+    found = {}
+    for file in sorted(folder.glob("rows-*.parquet")):
+        vectors = np.load(folder / file.name.replace("rows", "vectors").replace("parquet", "npy"))
+        for row, vector in zip(pq.read_table(file).to_pylist(), vectors, strict=True):
+            found.setdefault((row.get("title"), row["text"]), vector)
+    return found
+
+
+def check_history(steps, model, folder, invoke, *options):
+    """Update a directory step by step, and compare it with a fresh one after each."""
+    corpus, out, fresh = folder / "corpus.jsonl", folder / "out", folder / "fresh"
+    encode = ("encode", corpus, *model, "--shard-rows", SHARD_ROWS, *options)
+    for rows in steps:
+        write(corpus, rows)
+        before = vector_of_text(out) if out.exists() else {}
+        invoke(*encode, "-o", out, "--update", check=0)
+        invoke(*encode, "-o", fresh, "--overwrite", check=0)
+        assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in fresh.iterdir())
+        found, expected = read(out), read(fresh)
+        assert found[0] == expected[0]
+        np.testing.assert_allclose(found[1].astype(float), expected[1].astype(float), atol=1e-6)
+        assert found[2] == expected[2]
+        for text, vector in vector_of_text(out).items():
+            if text in before:
+                assert np.array_equal(vector, before[text])
+    shutil.rmtree(out, ignore_errors=True)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=histories())
+def test_a_history_of_updates_ends_as_a_fresh_directory(steps, model, tmp_path, invoke):
+    check_history(steps, model, tmp_path, invoke)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=histories(),
+    options=st.sampled_from(
+        [(), ("--output-dtype", "float16"), ("--truncate-dim", 8), ("--passages", "--passage-tokens", 8)]
+    ),
+)
+def test_many_histories_of_updates_end_as_fresh_directories(steps, options, model, tmp_path, invoke):
+    check_history(steps, model, tmp_path, invoke, *options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--output-dtype", "float16"),
+        ("--output-dtype", "int8"),
+        ("--output-dtype", "binary"),
+        ("--truncate-dim", 8),
+        ("--passages", "--passage-tokens", 8, "--context", "title"),
+        ("--prompt", "cat "),
+        ("--max-length", 8, "--on-long", "chunk-mean"),
+    ],
+)
+def test_vectors_are_kept_in_every_form(options, model, tmp_path, invoke):
+    rows = [{"id": f"r{i}", "title": f"the {WORDS[i]}", "text": " ".join(WORDS[i:] * 2)} for i in range(10)]
+    changed = [{**row, "text": row["text"] + " tree"} if i == 2 else row for i, row in enumerate(rows)]
+    check_history([rows, [{**rows[5], "id": "copy"}, *changed]], model, tmp_path, invoke, *options)
+
+
+def test_what_has_changed_is_counted_and_a_dry_run_writes_nothing(model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    rows = [{"id": f"r{i}", "text": f"the {WORDS[i]} sat"} for i in range(10)]
+    write(corpus, rows)
+    encode = ("encode", corpus, "-o", out, *model)
+    invoke(*encode, check=0)
+    changed = [*rows[3:], {"id": "new", "text": "a new river"}, {"id": "copy", "text": rows[0]["text"]}]
+    changed[0] = {"id": "r3", "text": "another text"}
+    write(corpus, changed)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    expected = {"kept": 6, "changed": 1, "new": 2, "gone": 3, "encoded": 2}
+    dry = json.loads(invoke(*encode, "--update", "--dry-run", "--json", "-", check=0).stdout)["results"]
+    assert {key: dry[key] for key in expected} == expected
+    assert dry["seconds_estimated"] > 0
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    done = json.loads(invoke(*encode, "--update", "--json", "-", check=0).stdout)["results"]
+    assert {key: done[key] for key in expected} == expected
+    assert done["rows"] == 9
+
+
+def test_a_directory_that_was_made_otherwise_is_refused(model, tiny_roberta, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": "a", "text": "the cat"}, {"id": "b", "text": "the dog"}])
+    encode = ("encode", corpus, "-o", out, "--update")
+    invoke(*encode, *model, check=0)
+    before = (out / "manifest.json").read_bytes()
+    for options, name in [
+        (("--prompt", "x "), "prompt"),
+        (("--pooling", "cls"), "pooling"),
+        (("--max-length", 8), "max_length"),
+        (("--output-dtype", "float16"), "output_dtype"),
+        (("--passages",), "passages"),
+    ]:
+        assert name in invoke(*encode, *model, *options, check=2).stderr
+    assert "model_fingerprint" in invoke(*encode, "-m", tiny_roberta, "--backend", "torch", check=2).stderr
+    assert (out / "manifest.json").read_bytes() == before
+
+
+def test_rows_that_cannot_be_told_apart_are_refused(model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": "a", "text": "the cat"}, {"id": "b", "text": "the dog"}])
+    encode = ("encode", corpus, "-o", out, *model, "--update")
+    invoke(*encode, check=0)
+    before = (out / "manifest.json").read_bytes()
+    write(corpus, [{"id": "a", "text": "the cat"}, {"id": "a", "text": "the bird"}])
+    assert "'a'" in invoke(*encode, check=2).stderr
+    write(corpus, [{"text": "the cat"}, {"text": "the bird"}])
+    assert "--id-field" in invoke(*encode, check=2).stderr
+    write(corpus, [{"id": "a", "body": "the cat"}])
+    assert "text" in invoke(*encode, check=2).stderr
+    assert "directory" in invoke("encode", corpus, "-o", tmp_path / "v.npy", *model, "--update", check=2).stderr
+    assert (out / "manifest.json").read_bytes() == before
+
+
+def test_an_unfinished_directory_is_finished_first(model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": f"r{i}", "text": f"the {word}"} for i, word in enumerate(WORDS)])
+    encode = ("encode", corpus, "-o", out, *model, "--shard-rows", SHARD_ROWS)
+    invoke(*encode, check=0)
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["shards"].pop()
+    manifest["rows_done"] -= SHARD_ROWS
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    assert "--resume" in invoke(*encode, "--update", check=2).stderr
