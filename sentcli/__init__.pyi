@@ -161,6 +161,8 @@ def encode(
     resume: bool = False,
     append: bool = False,
     overwrite: bool = False,
+    update: bool = False,
+    dry_run: bool = False,
     check: str | None = None,
     estimate: bool = False,
     ray: str | None = None,
@@ -206,6 +208,8 @@ def encode(
         resume: Continue a directory output where it stopped.
         append: Add the rows of INPUT to a finished directory.
         overwrite: Replace an output that exists.
+        update: Make a directory what encoding INPUT anew would make of it; texts that it has keep their vectors.
+        dry_run: With --update: say what has changed and how long it takes, and write nothing.
         check: Encode nothing: verify what encode or export wrote; with -m also that model.
         estimate: Write nothing: measure 500 rows, and say what all of them take with each model, in fp32 and int8.
         ray: Work on Ray (docs/scaling.md): local starts one on this machine, auto is the cluster that this machine belongs to; or its address.
