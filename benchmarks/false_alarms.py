@@ -64,8 +64,8 @@ def main():
         chosen = generator.permutation(len(first))[: 3 * len(first) // 4]
         before, after = first[chosen], second[chosen]
         greatest = max(greatest, float(np.abs(after - before).max()))
-        draws = [significance.mean_draws(values) for values in (after, before)]
-        found = significance.compare_draws(after.mean(), before.mean(), *draws)
+        draws = [significance.mean_replicates(values) for values in (after, before)]
+        found = significance.paired_bootstrap(after.mean(), before.mean(), *draws)
         alarms.update(allow for allow in ALLOWED if found.low < -allow)
     for allow in ALLOWED:
         print(f"allow {allow:g}: {alarms[allow]} alarms in {arguments.runs} runs")

@@ -96,7 +96,7 @@ def duplicates(
     clock = Clock()
     evaluated = None
     if model is not None:
-        evaluated = named_models([model], load, rerun=rerun, kept=[corpus])[0]
+        evaluated = named_models([model], load, rerun=rerun, reused=[corpus])[0]
     rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated, search_device(load))
     count = len(rows)
     if count < LEAST_ITEMS:
@@ -156,7 +156,7 @@ def _rows_and_searcher(
     from sentcli.search.rows import read_rows
     from sentcli.search.searcher import build
 
-    own = model is None or model.made(corpus)
+    own = model is None or model.has_made(corpus)
     if own and stored is not None:
         return stored.rows, stored.open_index(index, "cosine", device=device)[0]
     assert model is not None

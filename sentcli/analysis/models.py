@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def named_models(
-    names: Sequence[str], load: LoadOptions, *, rerun: bool = False, kept: Iterable[str | None] = ()
+    names: Sequence[str], load: LoadOptions, *, rerun: bool = False, reused: Iterable[str | None] = ()
 ) -> list[EvaluatedModel]:
     """Return models, each of which is loaded when something has to be encoded with it.
 
@@ -29,7 +29,7 @@ def named_models(
         names: of the models.
         load: how they are loaded.
         rerun: encode again what was encoded before and is kept.
-        kept: the files of texts, whose own vectors are taken where a model has made them.
+        reused: the files of texts, whose own vectors are taken where a model has made them.
 
     Raises:
         InputError: if a model does not exist or is named twice.
@@ -37,8 +37,8 @@ def named_models(
     from sentcli.evaluation.evaluated import EvaluatedModel
 
     check_distinct(names)
-    files = [file for file in kept if file is not None]
-    return [EvaluatedModel(name, load, rerun=rerun, kept=files) for name in names]
+    files = [file for file in reused if file is not None]
+    return [EvaluatedModel(name, load, rerun=rerun, reused=files) for name in names]
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -137,5 +137,5 @@ def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float |
     from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.evaluation.scores import average
 
-    scored_tasks = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    scored_tasks = [sts.SimilarityTask(name, subsets, significance.RESAMPLES) for name, subsets in tasks.items()]
     return average(model.measure(scored_tasks), SIMILARITY, least=1)

@@ -20,8 +20,8 @@ from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation.cache import ScoreCache, VectorCache, digest, library_key, model_key
-from sentcli.evaluation.kept import KeptVectors
-from sentcli.evaluation.score_files import record_of, score_of
+from sentcli.evaluation.reused_vectors import ReusedVectors
+from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.evaluation.significance import require_finite
@@ -145,7 +145,7 @@ class EvaluatedModel:
         options: for loading it.
         rerun: encode and score again instead of reading the cache.
         encoder: the model, if it is loaded; see `of`.
-        kept: files and directories of texts, whose own vectors are taken where the model has made them.
+        reused: files and directories of texts, whose own vectors are taken where the model has made them.
         pairs: take a cross-encoder, too, which is scored on similarity tasks alone.
     """
 
@@ -156,14 +156,14 @@ class EvaluatedModel:
         *,
         rerun: bool = False,
         encoder: SentenceEncoder | None = None,
-        kept: Iterable[str] = (),
+        reused: Iterable[str] = (),
         pairs: bool = False,
     ) -> None:
         self.name = name
         self.options = options or LoadOptions()
         self.rerun = rerun
         self.pairs = pairs
-        self.kept = [] if rerun else [KeptVectors(file) for file in kept]
+        self.reused = [] if rerun else [ReusedVectors(file) for file in reused]
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
         self.was_loaded = False
@@ -267,7 +267,7 @@ class EvaluatedModel:
         prompt = encoder.prompt_text(prompt=prompt)
         missing = list(dict.fromkeys(texts))
         parts: list[tuple[Sequence[str], Encoded]] = []
-        for kept in self.kept:
+        for kept in self.reused:
             if not kept.are_of(encoder, prompt):
                 continue
             texts_there, encoded = kept.encoded(encoder, missing, prompt)
@@ -286,10 +286,10 @@ class EvaluatedModel:
             parts.append((missing, encoded))
         return TextVectors.joined(parts)
 
-    def made(self, file: str) -> bool:
-        """Tell whether the model has made the vectors of a file of `kept`."""
+    def has_made(self, file: str) -> bool:
+        """Tell whether the model has made the vectors of a file of `reused`."""
         usual = self.spec.usual_prompt
-        return any(kept.name == file and kept.are_of(self.load(), usual) for kept in self.kept)
+        return any(kept.name == file and kept.are_of(self.load(), usual) for kept in self.reused)
 
     def _vectors(self, encoder: SentenceEncoder) -> VectorCache | None:
         """Return the cache of the vectors of `encoder`, or None if they are not kept."""

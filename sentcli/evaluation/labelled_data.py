@@ -40,7 +40,7 @@ def load_tasks(
     kind: Kind | None = None,
     fields: str | None = None,
     score_range: tuple[float, float] | None = None,
-    draws: int = significance.DRAWS,
+    resamples: int = significance.RESAMPLES,
     skip_empty: bool = False,
     group_by: str | None = None,
 ) -> list[OwnTask]:
@@ -51,7 +51,7 @@ def load_tasks(
         kind: of the tables; None tells it from the columns.
         fields: the columns of the tables, as for `labelled.read_table`.
         score_range: the lowest and the highest score that a table may have; None takes any, and tells the range.
-        draws: samples of the items, for intervals and comparisons; 0 leaves them out.
+        resamples: samples of the items, for intervals and comparisons; 0 leaves them out.
         skip_empty: leave out rows with an empty cell, which are an error otherwise.
         group_by: a column of texts with a class: rows with one value are in one fold.
 
@@ -74,10 +74,10 @@ def load_tasks(
         if name == AVERAGE:
             raise InputError(f"{path}: a data set cannot be called {AVERAGE}; rename it")
         if path in sets:
-            tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), draws))
+            tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), resamples))
         else:
             table, caveats = _read(path, kind, fields, group_by, skip_empty=skip_empty)
-            tasks.append(_task(table, name, draws, score_range, caveats))
+            tasks.append(_task(table, name, resamples, score_range, caveats))
     return tasks
 
 
@@ -172,7 +172,7 @@ def _enough(file: str, count: int, items: str) -> None:
 
 
 def _task(
-    table: LabelledTable, name: str, draws: int, score_range: tuple[float, float] | None, caveats: Mapping[str, Any]
+    table: LabelledTable, name: str, resamples: int, score_range: tuple[float, float] | None, caveats: Mapping[str, Any]
 ) -> OwnTask:
     """Return the task of a table, after checking that its labels tell something of a model."""
     if table.kind == "scored":
@@ -181,21 +181,21 @@ def _task(
         for row, score in enumerate(pairs.gold):
             if not low <= score <= high:
                 raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
-        return sts.SimilarityTask(name, [pairs], draws, ends=(low, high), caveats=caveats)
+        return sts.SimilarityTask(name, [pairs], resamples, ends=(low, high), caveats=caveats)
     if table.kind == "binary":
         _check_labels(table)
-        return BinaryTask(name, table, draws, caveats)
+        return BinaryTask(name, table, resamples, caveats)
     if table.kind == "labels":
         _check_labels(table)
-        return _labels_task(table, name, draws, caveats)
+        return _labels_task(table, name, resamples, caveats)
     if table.kind == "pairs":
         anchors, positives, *_ = table.texts
         _enough(table.name, len(set(anchors)), "different anchors")
         if len(set(positives)) == 1:
             raise DataError(table.name, "all positives are equal: there are no others to search")
-        return PairsTask(name, table, draws, caveats)
+        return PairsTask(name, table, resamples, caveats)
     _check_negatives(table)
-    return TripletsTask(name, table, draws, caveats)
+    return TripletsTask(name, table, resamples, caveats)
 
 
 def _check_negatives(table: LabelledTable) -> None:
@@ -220,9 +220,9 @@ def not_numbers(labels: Mapping[str, int]) -> list[str]:
     return others
 
 
-def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[str, Any]) -> LabelsTask:
+def _labels_task(table: LabelledTable, name: str, resamples: int, caveats: Mapping[str, Any]) -> LabelsTask:
     """Return the task of texts with a class, and say how many of them stand in another fold as well."""
-    task = LabelsTask(name, table, draws)
+    task = LabelsTask(name, table, resamples)
     odd = not_numbers(Counter(map(str, table.values or [])))
     if odd:
         names = ", ".join(map(repr, odd[:NAMED_ROWS]))

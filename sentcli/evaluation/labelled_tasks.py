@@ -45,7 +45,7 @@ class TableTask(ABC):
 
     name: str
     table: LabelledTable
-    draws: int = significance.DRAWS
+    resamples: int = significance.RESAMPLES
     """Samples of the items, for intervals and comparisons; 0 leaves them out."""
     caveats: Mapping[str, Any] = field(default_factory=dict)
     similarity: Similarity = "cosine"
@@ -79,7 +79,7 @@ class TableTask(ABC):
         content: list[Any] = [self.table.texts, self.table.values]
         if self.table.groups is not None:
             content.append(self.table.groups)
-        return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, digest(content)]
+        return ["evaluate", self.table.kind, self.name, self.resamples, self.protocol, digest(content)]
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class TableTask(ABC):
     def accuracy_score(
         self, correct: npt.NDArray[np.bool_], metrics: dict[str, float], details: dict[str, Any]
     ) -> TaskScore:
-        """Return a score whose main metric is an accuracy between 0 and 1, with its interval unless `draws` is 0.
+        """Return a score whose main metric is an accuracy between 0 and 1, with its interval unless `resamples` is 0.
 
         Args:
             correct: whether each item is right ``[items]``.
@@ -120,7 +120,7 @@ class TableTask(ABC):
             details: further entries of the JSON.
         """
         score = TaskScore(self.name, self.kind.name, metrics, ("accuracy",), details)
-        if self.draws:
+        if self.resamples:
             low, high = significance.accuracy_interval(correct)
             score = replace(score, correct=correct, intervals={"accuracy": (low / 100, high / 100)})
         return score.of_own_data(len(correct))
@@ -172,15 +172,17 @@ class BinaryTask(TableTask):
             "zero_vectors": vectors.zero(self.texts),
         }
         score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details)
-        if self.draws:
-            draws = average_precision_draws(predicted, positive, self.draws, stream=self.stream)
-            ends = average_precision_interval(predicted, positive, draws)
+        if self.resamples:
+            replicates = average_precision_replicates(predicted, positive, self.resamples, stream=self.stream)
+            ends = average_precision_interval(predicted, positive, replicates)
             if ends is None:  # without samples nothing is compared
                 details["interval"] = None
                 few = f"fewer than {LEAST_OF_EITHER_LABEL} pairs with a label"
                 console.note(f"{self.name}: {few}, so its score has no interval")
             else:
-                score = replace(score, draws={"average_precision": draws}, intervals={"average_precision": ends})
+                score = replace(
+                    score, replicates={"average_precision": replicates}, intervals={"average_precision": ends}
+                )
         return score.of_own_data(len(predicted))
 
 
@@ -215,10 +217,10 @@ def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, 
 # because the score is biased where positive pairs are few: quantiles of plain samples hold it in 84 to 93 of 100 cases.
 
 
-def average_precision_draws(
-    predicted: Floats, positive: npt.NDArray[np.bool_], draws: int = significance.DRAWS, *, stream: int = 0
+def average_precision_replicates(
+    predicted: Floats, positive: npt.NDArray[np.bool_], resamples: int = significance.RESAMPLES, *, stream: int = 0
 ) -> Floats:
-    """Return the average precision on samples of pairs ``[draws]``, which are drawn as for `spearman_draws`.
+    """Return the average precision on samples of pairs ``[replicates]``, which are drawn as for `spearman_replicates`.
 
     It is the mean, over the positive pairs that were drawn, of the precision at their similarity, as scikit-learn
     computes it, but a pair counts once at its own place however often it was drawn. Otherwise its copies would tie with
@@ -228,13 +230,13 @@ def average_precision_draws(
     Args:
         predicted: similarities ``[n]``.
         positive: whether each pair is positive ``[n]``.
-        draws: number of samples.
+        resamples: number of samples.
         stream: arguments of the same length get independent samples under another stream.
     """
     order, ends = _ranked(predicted)
     right = positive[order]
     values = []
-    for counts in significance.drawn_counts(len(predicted), draws, stream):
+    for counts in significance.resampled_counts(len(predicted), resamples, stream):
         drawn = counts[:, order]
         # of each positive pair, with those of equal similarity
         above = np.cumsum(drawn, axis=1)[:, ends][:, right]
@@ -249,7 +251,7 @@ def average_precision_draws(
 
 
 def average_precision_interval(
-    predicted: Floats, positive: npt.NDArray[np.bool_], draws: Floats
+    predicted: Floats, positive: npt.NDArray[np.bool_], replicates: Floats
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of an average precision.
 
@@ -262,7 +264,7 @@ def average_precision_interval(
     Args:
         predicted: similarities ``[n]``.
         positive: whether each pair is positive ``[n]``.
-        draws: values of `average_precision_draws`.
+        replicates: values of `average_precision_replicates`.
 
     Returns:
         The ends, or None with fewer than `LEAST_OF_EITHER_LABEL` positive or negative pairs.
@@ -273,16 +275,16 @@ def average_precision_interval(
     if rarer < LEAST_OF_EITHER_LABEL:
         return None
     tails = [(1 - significance.LEVEL) / 2, (1 + significance.LEVEL) / 2]
-    if draws.min() == 1:
+    if replicates.min() == 1:
         return float(tails[0] ** (1 / positive.sum())), 1.0
     value, without = _average_precisions(predicted, positive)
     influence = without.mean() - without
     skewness = (influence**3).sum() / (6 * max((influence**2).sum(), 1e-300) ** 1.5)
-    below = ((draws < value).mean() + (draws <= value).mean()) / 2
-    bias = norm.ppf(np.clip(below, 1 / len(draws), 1 - 1 / len(draws)))
+    below = ((replicates < value).mean() + (replicates <= value).mean()) / 2
+    bias = norm.ppf(np.clip(below, 1 / len(replicates), 1 - 1 / len(replicates)))
     ends = bias + t.ppf(tails, rarer - 1)
     levels = norm.cdf(bias + ends / np.maximum(1 - skewness * ends, 0.1))
-    low, high = np.quantile(draws, levels)
+    low, high = np.quantile(replicates, levels)
     return float(low), float(high)
 
 

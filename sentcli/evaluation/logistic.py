@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.evaluation.probe import TOOLKIT_SEED, Fitted, Floats, Fold, Grid, Rows, Step, with_ones
+from sentcli.evaluation.probe import TOOLKIT_SEED, Floats, Fold, Grid, Rows, Step, TrainedClassifiers, with_ones
 
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
 TEST_PENALTIES = tuple(2.0**power for power in range(-1, 6))
@@ -54,7 +54,7 @@ class LbfgsTrainer:
             "seed": TOOLKIT_SEED,
         }
 
-    def train(self, grid: Grid, finished: Step) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
         """Train as many at a time as fit into memory."""
         weights = grid.empty_weights()
         scores_of_a_fold = len(grid.x) * grid.classes * grid.runs
@@ -68,7 +68,7 @@ class LbfgsTrainer:
                 scores = grid.x[fold.dev] @ weights[number, :, :-1] + weights[number, :, -1:]
                 predicted = scores.argmax(axis=2)
                 accuracy[number] = (predicted == grid.y[fold.dev]).mean(axis=1)
-        return Fitted(weights, accuracy)
+        return TrainedClassifiers(weights, accuracy)
 
 
 def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:

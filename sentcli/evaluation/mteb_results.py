@@ -180,7 +180,7 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
     revision = None if model.revision in NO_REVISION else model.revision
     if revision is not None:
         protocol["revision"] = revision
-    task = TaskScore(task=name, kind=kind.name, metrics=metrics, headline=(kind.main,))
+    task = TaskScore(task=name, kind=kind.name, metrics=metrics, shown_metrics=(kind.main,))
     facts = {"mteb": result.mteb_version, "revision": revision}
     return ModelScores(kind.command, model.name or file.stem, protocol, (task,), facts, source=str(file))
 

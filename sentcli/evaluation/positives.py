@@ -142,8 +142,8 @@ class PairsTask(TableTask):
             metrics[f"recall@{k}"] = float(np.mean(shares))
         details = {"corpus": len(corpus), "pairs": len(self.table), **role_counts(queries, documents)}
         score = TaskScore(self.name, PAIRS.name, metrics, ("mrr@10",), details)
-        if self.draws:
-            score = score.with_samples(significance.mean_draws(reciprocal, self.draws, stream=self.stream))
+        if self.resamples:
+            score = score.with_replicates(significance.mean_replicates(reciprocal, self.resamples, stream=self.stream))
         return score.of_own_data(len(anchors))
 
 
@@ -222,19 +222,19 @@ class InDomainTask:
         metrics: dict[str, float] = {}
         bounds: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
-        draws: dict[str, significance.Floats] = {}
+        replicates: dict[str, significance.Floats] = {}
         for k in self.cutoffs:
             metric = f"recall@{k}"
             hits = _among(ranks, k)
             metrics[metric] = 100 * float(hits.mean())
             bounds[metric] = 100 * float(_among(best, k).mean())
             intervals[metric] = significance.accuracy_interval(hits)
-            draws[metric] = 100 * significance.mean_draws(hits.astype(np.float64))
+            replicates[metric] = 100 * significance.mean_replicates(hits.astype(np.float64))
         return TaskScore(
             task=self.name,
             kind=IN_DOMAIN.name,
             metrics=metrics,
-            headline=tuple(metrics),
+            shown_metrics=tuple(metrics),
             details={
                 "queries": len(ranks),
                 "corpus": len(corpus),
@@ -245,7 +245,7 @@ class InDomainTask:
                 "zero_vectors": vectors.zero(list(set(self.texts))),
             },
             intervals=intervals,
-            draws=draws,
+            replicates=replicates,
         )
 
 

@@ -65,12 +65,12 @@ class Grid:
         return replace(self, folds=chosen, penalties=penalties)
 
     def empty_weights(self) -> Floats:
-        """Return zeros in the shape of `Fitted.weights`."""
+        """Return zeros in the shape of `TrainedClassifiers.weights`."""
         return np.zeros((len(self.folds), self.runs, self.x.shape[1] + 1, self.classes), np.float32)
 
 
 @dataclass(frozen=True)
-class Fitted:
+class TrainedClassifiers:
     """Classifiers of some folds and penalties."""
 
     weights: Floats
@@ -101,7 +101,7 @@ class Trainer(Protocol):
     def last_fold(self, rows: Rows) -> Fold:
         """Split the training rows for the final classifier of a task without a development set."""
 
-    def train(self, grid: Grid, finished: Step) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
         """Train all classifiers of a grid, and call `finished` as they are done."""
 
     def describe(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class GradientTrainer:
             "seed": TOOLKIT_SEED,
         }
 
-    def train(self, grid: Grid, finished: Step) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
         """Train the classifiers with the same number of examples together."""
         weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
@@ -209,7 +209,7 @@ class GradientTrainer:
             shapes[len(fold.train), fold.drawn].append(number)
         for numbers in shapes.values():
             weights[numbers], accuracy[numbers] = _Together(self, grid.of(numbers)).run(finished)
-        return Fitted(weights, accuracy)
+        return TrainedClassifiers(weights, accuracy)
 
 
 class _Together:

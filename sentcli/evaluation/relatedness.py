@@ -53,7 +53,7 @@ class GradedTask:
     name: str
     splits: dict[str, sts.Pairs]
     """``train``, ``dev`` and ``test``."""
-    draws: int = 0
+    resamples: int = 0
     """Samples of the test pairs, for intervals and comparisons."""
     kind: ScoreKind = TRAINED_HEAD
 
@@ -66,7 +66,7 @@ class GradedTask:
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
         content = digest(sts.content(list(self.splits.values())))
-        return ["head", HEAD_PROTOCOL, self.draws, self.name, self.kind.name, content]
+        return ["head", HEAD_PROTOCOL, self.resamples, self.name, self.kind.name, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train the head on pooled vectors that are not normalised, and score its expected grades of the test pairs.
@@ -83,7 +83,7 @@ class GradedTask:
                 features["train"], gold["train"], features["dev"], gold["dev"], features["test"], finished
             )
         test = self.splits["test"]
-        score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.draws)
+        score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.resamples)
         details = {
             "truncated": vectors.truncated(self.texts),
             "zero_vectors": vectors.zero(test.texts),

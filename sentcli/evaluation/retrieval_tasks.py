@@ -22,7 +22,7 @@ from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
-from sentcli.evaluation.scores import TaskScore, average_draws
+from sentcli.evaluation.scores import TaskScore, average_replicates
 from sentcli.io.atomic import check_output
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.model.spec import ModelSpec
@@ -193,7 +193,7 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
     full = ranked(run, data.qrels)
     main = main_metric(top_k)
     values = each_query(full, data.qrels, top_k)
-    draws = significance.mean_draws(values[main], stream=zlib.crc32(data.name.encode()))
+    replicates = significance.mean_replicates(values[main], stream=zlib.crc32(data.name.encode()))
     entries: dict[str, Any] = {"queries": len(data.qrels), "documents": len(data.ids)}
     without_hits = sum(not hits for hits in full.values())
     if without_hits:
@@ -205,12 +205,12 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
         task=data.name,
         kind=RETRIEVAL.name,
         metrics=score(full, data.qrels, top_k),
-        headline=(main,),
+        shown_metrics=(main,),
         details=entries,
         items=tuple(data.qrels),
         item_values=values,
     )
-    return task_score.with_samples(draws)
+    return task_score.with_replicates(replicates)
 
 
 def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
@@ -227,10 +227,10 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     recalls = [part.details["index_recall@10"] for part in parts if "index_recall@10" in part.details]
     if recalls:
         details["index_recall@10"] = float(np.mean(recalls))
-    draws = average_draws(parts)
-    assert draws is not None
-    mean = TaskScore(name, RETRIEVAL.name, metrics, parts[0].headline, details, parts=tuple(parts))
-    return mean.with_samples(draws)
+    replicates = average_replicates(parts)
+    assert replicates is not None
+    mean = TaskScore(name, RETRIEVAL.name, metrics, parts[0].shown_metrics, details, parts=tuple(parts))
+    return mean.with_replicates(replicates)
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class RetrievalTask:
     """The TREC run that is written when the set is scored."""
     own: bool = False
     """Whether the set is the user's own data, which `evaluate` scores."""
-    draws: int = significance.DRAWS
+    resamples: int = significance.RESAMPLES
     """Samples of the queries of one's own set; 0 leaves out intervals and samples."""
     reranker: EvaluatedReranker | None = None
     """Orders the first hits anew."""
@@ -254,11 +254,11 @@ class RetrievalTask:
     kind: ClassVar[ScoreKind] = RETRIEVAL
 
     @classmethod
-    def of_own(cls, name: str, data: RetrievalSet, draws: int) -> RetrievalTask:
+    def of_own(cls, name: str, data: RetrievalSet, resamples: int) -> RetrievalTask:
         """Return the task of the user's own set, which is searched by vectors."""
         own = "left out" if data.facts.self_hits == "removed" else "kept"
         protocol = {"similarity": "cosine", "top_k": TOP_K, "split": data.split, "own_document": own}
-        return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, draws=draws)
+        return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, resamples=resamples)
 
     def for_model(self, spec: ModelSpec) -> RetrievalTask:
         """Return the task as a model takes it: one's own set is searched by the similarity that its folder names."""
@@ -301,7 +301,7 @@ class RetrievalTask:
         if self.reranker is not None:
             how_read.append(self.reranker.key)
         if self.own:
-            return ["evaluate", self.name, self.draws, data.digest, [*how_read, facts.join_title], self.protocol]
+            return ["evaluate", self.name, self.resamples, data.digest, [*how_read, facts.join_title], self.protocol]
         of_set = [data.digest, data.split, facts.self_hits, facts.join_title]
         return ["retrieve", of_set, how_read, self.protocol]
 
@@ -326,8 +326,8 @@ class RetrievalTask:
             return score
         shown = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
         score = replace(score, task=self.name, hits=shown).of_own_data(len(self.data.queries))
-        if not self.draws:
-            score = replace(score, draws={}, intervals={})
+        if not self.resamples:
+            score = replace(score, replicates={}, intervals={})
         return score
 
 

@@ -41,13 +41,13 @@ def slices_of(score: TaskScore, column: Mapping[str, str], baseline: Baseline | 
     Returns:
         ``items``, ``value`` and its 95 % ``interval`` by the value of the column.
     """
-    values = score.item_values[score.headline[0]]
+    values = score.item_values[score.main_metric]
     of_query = np.array([column[item] for item in score.items])
     stream = zlib.crc32(score.task.encode())
 
     def mean(part: Any) -> dict[str, Any]:
-        draws = significance.mean_draws(part, stream=stream)
-        return {"value": float(part.mean()), "interval": significance.interval(draws)}
+        replicates = significance.mean_replicates(part, stream=stream)
+        return {"value": float(part.mean()), "interval": significance.interval(replicates)}
 
     slices: dict[str, dict[str, Any]] = {}
     for value, count in Counter(of_query.tolist()).most_common():

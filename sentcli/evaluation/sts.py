@@ -174,7 +174,7 @@ def scored_table(table: LabelledTable, name: str) -> Pairs:
     return _pairs(Path(table.name), name, first, second, [float(value) for value in table.values or []])
 
 
-def scored(source: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:
+def pairs_of_rows(source: str, rows: Sequence[tuple[str, str, float]]) -> Pairs:
     """Return rows of two sentences and a score as pairs, which are named after their source, mostly a file.
 
     Raises:
@@ -235,15 +235,15 @@ def similarities(first: Floats, second: Floats, similarity: Similarity) -> npt.N
 
 
 def correlations(
-    task: str, subsets: Sequence[tuple[str, Floats, Floats]], draws: int = 0, aggregation: str = "all"
+    task: str, subsets: Sequence[tuple[str, Floats, Floats]], resamples: int = 0, aggregation: str = "all"
 ) -> TaskScore:
     """Correlate predicted with gold scores.
 
     Args:
         task: its name.
         subsets: name, predicted similarity ``[n]`` and gold score ``[n]`` of each subset.
-        draws: samples of the pairs, for intervals and comparisons.
-        aggregation: a key of `AGGREGATIONS`, for the headline.
+        resamples: samples of the pairs, for intervals and comparisons.
+        aggregation: a key of `AGGREGATIONS`, for the shown metric.
 
     Raises:
         SentcliError: if a correlation is undefined, because all predictions or all gold scores are equal.
@@ -267,19 +267,19 @@ def correlations(
             "spearman_mean": float(np.mean(list(by_subset.values()))),
             "spearman_wmean": float(np.average(list(by_subset.values()), weights=sizes)),
         },
-        headline=(AGGREGATIONS[aggregation].metric,),
+        shown_metrics=(AGGREGATIONS[aggregation].metric,),
         details={"pairs": len(all_gold), "subsets": by_subset},
     )
-    if not draws:
+    if not resamples:
         return score
     if aggregation == "all":
-        samples = significance.spearman_draws(all_predicted, all_gold, draws)
+        samples = significance.spearman_replicates(all_predicted, all_gold, resamples)
     else:
         of_subsets = []
         for stream, (_, predicted, gold) in enumerate(subsets):
-            of_subsets.append(significance.spearman_draws(predicted, gold, draws, stream=stream))
+            of_subsets.append(significance.spearman_replicates(predicted, gold, resamples, stream=stream))
         samples = np.average(of_subsets, axis=0, weights=sizes if aggregation == "wmean" else None)
-    return score.with_samples(samples)
+    return score.with_replicates(samples)
 
 
 def _varies(values: Floats) -> bool:
@@ -295,7 +295,7 @@ class SimilarityTask:
 
     name: str
     subsets: Sequence[Pairs]
-    draws: int = 0
+    resamples: int = 0
     """Samples of the pairs, for intervals and comparisons."""
     aggregation: str = "all"
     """A key of `AGGREGATIONS`."""
@@ -338,7 +338,13 @@ class SimilarityTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        identity: list[Any] = [self.similarity, self.draws, self.aggregation, self.name, digest(content(self.subsets))]
+        identity: list[Any] = [
+            self.similarity,
+            self.resamples,
+            self.aggregation,
+            self.name,
+            digest(content(self.subsets)),
+        ]
         if self.ends is None:
             return identity
         return ["evaluate", self.ends, *identity]
@@ -364,7 +370,7 @@ class SimilarityTask:
             else:
                 values = similarities(vectors.of(subset.first), vectors.of(subset.second), self.similarity)
             predicted.append((subset.name, values, subset.gold))
-        score = correlations(self.name, predicted, self.draws, self.aggregation)
+        score = correlations(self.name, predicted, self.resamples, self.aggregation)
         details = score.details | {"truncated": vectors.truncated(self.texts)}
         if not self.joint:
             details["zero_vectors"] = vectors.zero(self.all_texts)

@@ -320,7 +320,7 @@ def score(trainer: Trainer, task: Examples, vectors: TextVectors, finished: Step
         task=task.name,
         kind=TRANSFER.name,
         metrics=metrics,
-        headline=("accuracy",),
+        shown_metrics=("accuracy",),
         details={
             "penalties": penalties,
             "train": len(y[train]),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sentcli.methods.views import BatchTexts
-from sentcli.model.ahead import sent
+from sentcli.model.ahead import queued_to
 from sentcli.model.encoding import one_ahead
 from sentcli.model.tokenizing import Tokens, pad
 
@@ -170,9 +170,9 @@ def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> d
     repeats = views // len(batch.views)
     tensors = {}
     for name, array in pad(tokens, range(len(tokens.ids)), pad_id).items():
-        tensors[name] = sent(torch.from_numpy(array), device).repeat(repeats, 1)
+        tensors[name] = queued_to(torch.from_numpy(array), device).repeat(repeats, 1)
     if batch.texts.labels is not None:
-        tensors["labels"] = sent(torch.from_numpy(batch.texts.labels), device)
+        tensors["labels"] = queued_to(torch.from_numpy(batch.texts.labels), device)
     if batch.texts.matched is not None:
-        tensors["matched"] = sent(torch.from_numpy(batch.texts.matched), device)
+        tensors["matched"] = queued_to(torch.from_numpy(batch.texts.matched), device)
     return tensors

@@ -68,7 +68,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     tasks: list[OwnTask] = []
     for file in evaluation.dev or []:
         fields = _fields(request.data.pair_fields, file)
-        tasks += load_tasks([file], kind=evaluation.kind, fields=fields, draws=0)
+        tasks += load_tasks([file], kind=evaluation.kind, fields=fields, resamples=0)
     if evaluation.eval_data is not None:
         name, _ = STSB_DEV
         tasks.append(sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name]))

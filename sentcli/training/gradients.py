@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.devices import device_errors
-from sentcli.model.ahead import Later, runs_ahead
+from sentcli.model.ahead import PendingCopy, runs_ahead
 from sentcli.model.kernels import dense_gradients
 from sentcli.processes import average_gradients, gather
 from sentcli.training.training_model import TrainingModel, in_order, model_inputs
@@ -35,7 +35,7 @@ class StepNumbers:
 
     names: tuple[str, ...]
     """The names of the loss and its terms, in the order of the numbers."""
-    numbers: Later
+    numbers: PendingCopy
     """The loss, its terms and the norm, a row for each process."""
     shares: dict[str, float]
     """Each term's share of the gradient on the encoder, if it was measured."""
@@ -120,7 +120,7 @@ class Gradients:
         if self.behind and not self.scaler.is_enabled():
             # a fused optimiser leaves out its step where this is 1, as it does for a scaler of half precision
             self.optimizer.found_inf = 1 - numbers.isfinite().all().float()  # type: ignore[attr-defined]
-        return StepNumbers(tuple(names), Later(numbers), shares)
+        return StepNumbers(tuple(names), PendingCopy(numbers), shares)
 
     def apply(self, rate: float) -> None:
         """Make the optimiser's step at a learning rate, unless half precision has overflowed.

@@ -115,7 +115,7 @@ def read_pairs(
     if hold_out is None:
         return corpus, None
     scaled = _all_rows(parts)
-    return corpus, sts.scored(hold_out, [scaled[i] for i in held_out])
+    return corpus, sts.pairs_of_rows(hold_out, [scaled[i] for i in held_out])
 
 
 def _told_range(parts: Sequence[_Rows]) -> tuple[float, float]:

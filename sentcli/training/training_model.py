@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sentcli.errors import InputError
 from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
-from sentcli.model.ahead import runs_ahead, sent
+from sentcli.model.ahead import queued_to, runs_ahead
 from sentcli.model.kernels import CpuKernels
 from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.base import CPU_ROWS, by_length
@@ -210,7 +210,7 @@ class TrainingModel(nn.Module):
         """
         mask = batch["attention_mask"]
         views = torch.arange(self.views, device=mask.device).repeat_interleave(len(mask) // self.views)
-        before, after = sent(torch.tensor(self.template_tokens), mask.device)[views].T
+        before, after = queued_to(torch.tensor(self.template_tokens), mask.device)[views].T
         lengths = mask.sum(dim=1)
         places = torch.arange(mask.shape[1], device=mask.device)
         hidden = (places >= before[:, None]) & (places < (lengths - after)[:, None])

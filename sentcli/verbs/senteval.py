@@ -51,7 +51,9 @@ def senteval(
     data = dataset_path(data)
     task_names = names(tasks) or list(transfer.AVERAGED)
     examples = transfer.load_tasks(data, [name for name in task_names if name not in sts.SPLITS])
-    graded = relatedness.load_tasks(data, [name for name in task_names if name in sts.SPLITS], draws=significance.DRAWS)
+    graded = relatedness.load_tasks(
+        data, [name for name in task_names if name in sts.SPLITS], resamples=significance.RESAMPLES
+    )
     published = scoring.published(TRANSFER, [task.name for task in examples])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")

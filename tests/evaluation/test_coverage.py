@@ -119,7 +119,7 @@ def covered_precision(pairs, share, strength, cases, draws=400):
     truth = true_average_precision(share, strength)
     for _ in range(cases):
         predicted, positive = binormal(random, pairs, share, strength)
-        samples = labelled_tasks.average_precision_draws(predicted, positive, draws)
+        samples = labelled_tasks.average_precision_replicates(predicted, positive, draws)
         ends = labelled_tasks.average_precision_interval(predicted, positive, samples)
         held += [] if ends is None else [ends[0] <= truth <= ends[1]]
     return float(np.mean(held or [np.nan])), len(held) / cases
@@ -147,7 +147,7 @@ def test_samples_of_average_precision_lie_around_it():
         predicted, positive = binormal(random, 50, 0.1, 1.5)
         if positive.sum() == 5:
             value, _ = labelled_tasks._average_precisions(predicted, positive)
-            samples = labelled_tasks.average_precision_draws(predicted, positive, 300)
+            samples = labelled_tasks.average_precision_replicates(predicted, positive, 300)
             over.append(samples[samples > 0].mean() - value)
     assert abs(np.mean(over)) < 0.01
 
@@ -167,7 +167,7 @@ def test_intervals_of_spearmans_correlation_hold_it(pairs, correlation, gold):
 
     truth, held = 100 * spearmanr(*drawn(1_000_000)).statistic, 0
     for _ in range(1000):
-        low, high = significance.interval(significance.spearman_draws(*drawn(pairs), 400))
+        low, high = significance.interval(significance.spearman_replicates(*drawn(pairs), 400))
         held += low <= truth <= high
     assert 0.93 <= held / 1000 <= (0.975 if pairs == 50 else 0.97)
 

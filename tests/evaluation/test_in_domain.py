@@ -16,7 +16,7 @@ from sentcli.evaluation import positives
 from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.positives import positive_choice, positive_pairs
-from sentcli.evaluation.score_files import record_of, score_of, task_json
+from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.scores import ModelScores
 from sentcli.io.labelled import LabelledTable
 from sentcli.io.sources import open_source

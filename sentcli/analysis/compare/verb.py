@@ -72,7 +72,7 @@ def compare(
     check_distinct(names)
     on_disk = [name for name in names if (Path(name) / "manifest.json").is_file() or holds_vectors(name)]
     model_names = [name for name in names if name not in on_disk]
-    models = {evaluated.name: evaluated for evaluated in named_models(model_names, load, rerun=rerun, kept=[texts])}
+    models = {evaluated.name: evaluated for evaluated in named_models(model_names, load, rerun=rerun, reused=[texts])}
     stored = {name: stored_vectors(Path(name)) for name in on_disk}
     rows = read_rows(texts, text_field, limit, seed=seed)
     for name, vectors in stored.items():

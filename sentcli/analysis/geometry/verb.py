@@ -98,7 +98,7 @@ def geometry(
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
-    models = named_models(names, load, rerun=rerun, kept=[texts])
+    models = named_models(names, load, rerun=rerun, reused=[texts])
     of_average = sts_tasks(data) if data and sts and names else {}
     inputs = GeometryInputs(tasks, rows, above, neighbours, of_average)
     records = [inputs.of_model(evaluated) for evaluated in models]

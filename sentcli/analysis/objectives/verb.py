@@ -79,7 +79,7 @@ def objectives(
     records = {name: Record("analyze", name, kind, run.to_dict()) for name, run in terms.items()}
     groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
     spectra = {}
-    for evaluated in named_models(names if texts else [], load, rerun=rerun, kept=[texts]):
+    for evaluated in named_models(names if texts else [], load, rerun=rerun, reused=[texts]):
         assert rows is not None
         clock = Clock()
         vectors = vectors_of(evaluated, rows.texts).of(rows.texts)
