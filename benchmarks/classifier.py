@@ -18,7 +18,7 @@ from common import data_folder, machine
 
 from sentcli import SentenceEncoder
 from sentcli.evaluation import logistic, transfer
-from sentcli.evaluation.evaluated import TextVectors
+from sentcli.evaluation.text_vectors import TextVectors
 
 
 def scored(module: Any, task: transfer.Examples, vectors: TextVectors) -> str:

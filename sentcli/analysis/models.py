@@ -15,8 +15,9 @@ from sentcli.model.options import LoadOptions
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.text_vectors import TextVectors
     from sentcli.search.exact import Blocks
 
 
@@ -112,23 +113,23 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, lis
         InputError: unless exactly one of `data` and `pairs` is given; DataError for a file that cannot be read.
     """
     from sentcli.data import dataset_path
-    from sentcli.evaluation import sts
+    from sentcli.evaluation import sts_pairs
 
     if (data is None) == (pairs is None):
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if pairs is not None:
-        by_name = sts.read_pairs(pairs)
+        by_name = sts_pairs.read_pairs(pairs)
         return {Path(pairs).stem: list(chain.from_iterable(by_name.values()))}
     assert data is not None
-    return sts.load_tasks(dataset_path(data), ["STSBenchmark"], split)
+    return sts_pairs.load_tasks(dataset_path(data), ["STSBenchmark"], split)
 
 
 def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
     """Return the seven STS tasks of a SentEval folder."""
     from sentcli.data import dataset_path
-    from sentcli.evaluation import sts
+    from sentcli.evaluation import sts_pairs
 
-    return sts.load_tasks(dataset_path(data), None, "test")
+    return sts_pairs.load_tasks(dataset_path(data), None, "test")
 
 
 def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:

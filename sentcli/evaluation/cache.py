@@ -125,7 +125,7 @@ class VectorCache:
         self,
         encoder: SentenceEncoder,
         texts: Sequence[str],
-        progress: Progress | None,
+        progress: Progress | None = None,
         prompt: str | None = None,
         *,
         keep: bool = True,

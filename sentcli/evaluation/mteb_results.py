@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sentcli import console
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.retrieval import canonical
+from sentcli.evaluation.known_sets import canonical
 from sentcli.evaluation.score_kinds import AGGREGATIONS, FULL_NAMES, RETRIEVAL, SIMILARITY
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.io.forms import LARGEST_NUMBER, Number, checked, read_json

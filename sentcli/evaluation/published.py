@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sentcli.errors import InputError, nearest
-from sentcli.evaluation import retrieval, sts, transfer
+from sentcli.evaluation import known_sets, sts_pairs, transfer
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
 from sentcli.evaluation.score_kinds import (
     FULL_NAMES,
@@ -31,10 +31,10 @@ from sentcli.zoo import models_folder
 AFS = frozenset({"ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"})
 """The topics of the corpus of argument facet similarity, by the names of its files."""
 AVERAGES = {
-    "STS average": (SIMILARITY.name, frozenset(sts.TASKS)),
+    "STS average": (SIMILARITY.name, frozenset(sts_pairs.TASKS)),
     "AFS average": (SIMILARITY.name, AFS),
     "transfer average": (TRANSFER.name, frozenset(transfer.AVERAGED)),
-    "BEIR average": (RETRIEVAL.name, retrieval.averaged()),
+    "BEIR average": (RETRIEVAL.name, known_sets.averaged()),
 }
 """The kind and the tasks of a published average, by its key."""
 PREFIXES = {RETRIEVAL.name: "BEIR ", IN_DOMAIN.name: "in-domain "}
@@ -82,7 +82,7 @@ def _key(task: str, kind: ScoreKind, tasks: Iterable[str]) -> str:
 
 
 def _task(task: str, kind: ScoreKind) -> str:
-    return retrieval.canonical(task) if kind is RETRIEVAL else task
+    return known_sets.canonical(task) if kind is RETRIEVAL else task
 
 
 def published() -> dict[str, Published]:

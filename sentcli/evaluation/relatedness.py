@@ -19,12 +19,13 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError, nearest
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.cache import digest
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.evaluation.transfer import pair_features
 
 Floats = npt.NDArray[np.float32]
@@ -51,7 +52,7 @@ class GradedTask:
     """Scored pairs in three splits, for training and testing a head."""
 
     name: str
-    splits: dict[str, sts.Pairs]
+    splits: dict[str, sts_pairs.Pairs]
     """``train``, ``dev`` and ``test``."""
     resamples: int = 0
     """Samples of the test pairs, for intervals and comparisons."""
@@ -65,7 +66,7 @@ class GradedTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        content = digest(sts.content(list(self.splits.values())))
+        content = digest(sts_pairs.content(list(self.splits.values())))
         return ["head", HEAD_PROTOCOL, self.resamples, self.name, self.kind.name, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
@@ -96,22 +97,22 @@ def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedT
     """Read tasks, their pairs in the toolkit's order: by tokens, then by score; `options` are those of `GradedTask`.
 
     Raises:
-        InputError: if a task has no training split; as `sts.load_task`.
+        InputError: if a task has no training split; as `sts_pairs.load_task`.
     """
     tasks = []
     for name in dict.fromkeys(names):
-        if name not in sts.SPLITS:
-            hint = f"{nearest(name, list(sts.SPLITS))}; one of: {', '.join(sts.SPLITS)}"
+        if name not in sts_pairs.SPLITS:
+            hint = f"{nearest(name, list(sts_pairs.SPLITS))}; one of: {', '.join(sts_pairs.SPLITS)}"
             raise InputError(f"{name} has no training split for a head{hint}")
         splits = {}
         for split in ("train", "dev", "test"):
-            (pairs,) = sts.load_task(data, name, split)
+            (pairs,) = sts_pairs.load_task(data, name, split)
             splits[split] = _sorted(pairs)
         tasks.append(GradedTask(name, splits, **options))
     return tasks
 
 
-def _sorted(pairs: sts.Pairs) -> sts.Pairs:
+def _sorted(pairs: sts_pairs.Pairs) -> sts_pairs.Pairs:
     """Return pairs ordered by the numbers of tokens of both sentences, and by the score."""
 
     def order(row: int) -> tuple[int, int, float]:

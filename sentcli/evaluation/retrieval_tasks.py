@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,12 +18,13 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.cache import digest
-from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
 from sentcli.evaluation.scores import TaskScore, average_replicates
+from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.atomic import check_output
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.model.spec import ModelSpec
@@ -105,7 +107,9 @@ class SetSearch:
     def _by_vectors(self, model: EvaluatedModel, encoder: SentenceEncoder, progress: Progress) -> DenseSearch:
         facts = self.data.facts
         truncated = 0
-        options = replace(self.options, search="dense", index=None if self.finds_all else self.options.index)
+        options = replace(self.options, search="dense")
+        if self.finds_all:
+            options = replace(options, index=None)
 
         def encode(length: int | None, prompt: str, texts: Sequence[str]) -> Vectors:
             nonlocal truncated
@@ -149,8 +153,10 @@ class SetSearch:
         ids = self.data.ids
         best = _first(hits, self.top_k)
         run: Run = {}
-        for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True):
-            run[query] = {ids[row]: float(score) for row, score in zip(positions, scores, strict=True) if row >= 0}
+        rows = zip(best.positions.tolist(), best.scores.tolist(), strict=True)
+        for query, (positions, scores) in zip(self.data.queries, rows, strict=True):
+            hits_of_query = zip(positions, scores, strict=True)
+            run[query] = {ids[row]: score for row, score in hits_of_query if row >= 0}
         return run
 
     @property
@@ -170,10 +176,11 @@ class SetSearch:
 
     def found(self, hits: Neighbours) -> Neighbours:
         """Return the hits that count among `count` of each query, without those that are the query itself."""
-        removed = (hits.positions == self.own[:, None]) | (hits.positions < 0)
-        order = np.argsort(removed, axis=1, kind="stable")
-        positions = np.take_along_axis(np.where(removed, -1, hits.positions), order, 1)
-        scores = np.take_along_axis(hits.scores, order, 1)
+        is_removed = (hits.positions == self.own[:, None]) | (hits.positions < 0)
+        positions = np.where(is_removed, -1, hits.positions)
+        removed_last = np.argsort(is_removed, axis=1, kind="stable")
+        positions = np.take_along_axis(positions, removed_last, 1)
+        scores = np.take_along_axis(hits.scores, removed_last, 1)
         return _first(Neighbours(positions, scores), self.depth)
 
 
@@ -190,12 +197,11 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
         top_k: hits that each query was to have.
         details: further ones of the search for the JSON; those that are None are left out.
     """
-    full = ranked(run, data.qrels)
+    ranked_run = ranked(run, data.qrels)
     main = main_metric(top_k)
-    values = each_query(full, data.qrels, top_k)
-    replicates = significance.mean_replicates(values[main], stream=zlib.crc32(data.name.encode()))
+    values = each_query(ranked_run, data.qrels, top_k)
     entries: dict[str, Any] = {"queries": len(data.qrels), "documents": len(data.ids)}
-    without_hits = sum(not hits for hits in full.values())
+    without_hits = sum(not hits for hits in ranked_run.values())
     if without_hits:
         entries["queries_without_hits"] = without_hits
     for key, value in (details or {}).items():
@@ -204,13 +210,14 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
     task_score = TaskScore(
         task=data.name,
         kind=RETRIEVAL.name,
-        metrics=score(full, data.qrels, top_k),
+        metrics=score(ranked_run, data.qrels, top_k),
         shown_metrics=(main,),
         details=entries,
         items=tuple(data.qrels),
         item_values=values,
     )
-    return task_score.with_replicates(replicates)
+    stream = zlib.crc32(data.name.encode())
+    return task_score.with_replicates(significance.mean_replicates(values[main], stream=stream))
 
 
 def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
@@ -219,17 +226,28 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     for metric in parts[0].metrics:
         values = [part.metrics[metric] for part in parts]
         metrics[metric] = float(np.mean(values))
-    details: dict[str, Any] = {}
-    for key in ("queries", "documents", "queries_without_hits", "truncated"):
-        count = sum(part.details.get(key, 0) for part in parts)
-        if count or key != "queries_without_hits":
-            details[key] = count
-    recalls = [part.details["index_recall@10"] for part in parts if "index_recall@10" in part.details]
+    counts: Counter[str] = Counter(queries=0, documents=0, queries_without_hits=0, truncated=0)
+    recalls = []
+    for part in parts:
+        for key in counts:
+            counts[key] += part.details.get(key, 0)
+        if "index_recall@10" in part.details:
+            recalls.append(part.details["index_recall@10"])
+    details: dict[str, Any] = dict(counts)
+    if not counts["queries_without_hits"]:
+        del details["queries_without_hits"]
     if recalls:
         details["index_recall@10"] = float(np.mean(recalls))
+    mean = TaskScore(
+        task=name,
+        kind=RETRIEVAL.name,
+        metrics=metrics,
+        shown_metrics=parts[0].shown_metrics,
+        details=details,
+        parts=tuple(parts),
+    )
     replicates = average_replicates(parts)
     assert replicates is not None
-    mean = TaskScore(name, RETRIEVAL.name, metrics, parts[0].shown_metrics, details, parts=tuple(parts))
     return mean.with_replicates(replicates)
 
 
@@ -297,13 +315,14 @@ class RetrievalTask:
         """Everything besides the model that decides the score."""
         data = self.data
         facts = self.data.facts
-        how_read: list[Any] = [facts.query_length, facts.document_length]
+        reading: list[Any] = [facts.query_length, facts.document_length]
         if self.reranker is not None:
-            how_read.append(self.reranker.key)
+            reading.append(self.reranker.key)
         if self.own:
-            return ["evaluate", self.name, self.resamples, data.digest, [*how_read, facts.join_title], self.protocol]
+            reading.append(facts.join_title)
+            return ["evaluate", self.name, self.resamples, data.digest, reading, self.protocol]
         of_set = [data.digest, data.split, facts.self_hits, facts.join_title]
-        return ["retrieve", of_set, how_read, self.protocol]
+        return ["retrieve", of_set, reading, self.protocol]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
@@ -324,11 +343,11 @@ class RetrievalTask:
         score = score_run(self.data, run, search.top_k, details)
         if not self.own:
             return score
-        shown = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
-        score = replace(score, task=self.name, hits=shown).of_own_data(len(self.data.queries))
+        first_hits = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
+        score = replace(score, task=self.name, hits=first_hits)
         if not self.resamples:
             score = replace(score, replicates={}, intervals={})
-        return score
+        return score.of_own_data(len(self.data.queries))
 
 
 def retrieval_tasks(tasks: Sequence[OwnTask], option: str) -> list[RetrievalTask]:
@@ -367,18 +386,27 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
         rows: the positions of the queries.
         model: its name.
     """
-    every_query = list(data.queries.items())
-    queries = dict(every_query[row] for row in rows)
-    qrels = {query: data.qrels[query] for query in queries}
+    all_ids = list(data.queries)
+    queries = {}
+    qrels = {}
+    judged: set[str] = set()
+    for row in rows:
+        query = all_ids[row]
+        queries[query] = data.queries[query]
+        qrels[query] = data.qrels[query]
+        judged.update(qrels[query])
     part = replace(data, queries=queries, qrels=qrels)
     search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=20))
-    judged = set(chain.from_iterable(qrels.values()))
     document_rows = {row for row, document in enumerate(data.ids) if document in judged}
     for hits in (search.by_words, search.by_vectors(EvaluatedModel(model)).hits):
         document_rows.update(hits.positions[hits.positions >= 0].tolist())
-    chosen = sorted(document_rows)
-    texts = list(data.texts())
-    fields = {name: value for name, value in vars(part).items() if name in RetrievalSet.__dataclass_fields__}
-    fields["ids"] = [data.ids[row] for row in chosen]
-    fields["digest"] = digest([data.digest, list(queries), fields["ids"]])
-    return SampledSet(**fields, documents=tuple(texts[row] for row in chosen))
+    ids = []
+    texts = []
+    for row, text in enumerate(data.texts()):
+        if row in document_rows:
+            ids.append(data.ids[row])
+            texts.append(text)
+    values = {each.name: getattr(part, each.name) for each in fields(RetrievalSet)}
+    values["ids"] = ids
+    values["digest"] = digest([data.digest, list(queries), ids])
+    return SampledSet(**values, documents=tuple(texts))

@@ -18,12 +18,13 @@ from sentcli import console
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.evaluation import significance
 from sentcli.evaluation.cache import digest
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.files import detokenised, fields, read_lines
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.probe import Fold, GradientTrainer, Grid, Step, Trainer, stratified
 from sentcli.evaluation.score_kinds import TRANSFER, ScoreKind
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.text_vectors import TextVectors
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]

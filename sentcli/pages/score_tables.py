@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sentcli.evaluation.retrieval import canonical, known_sets
+from sentcli.evaluation.known_sets import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_model
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
@@ -71,7 +71,7 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
         tasks += load_tasks([file], kind=evaluation.kind, fields=fields, resamples=0)
     if evaluation.eval_data is not None:
         name, _ = STSB_DEV
-        tasks.append(sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name]))
+        tasks.append(sts.SimilarityTask(name, sts_pairs.load_tasks(evaluation.eval_data, [name], "dev")[name]))
     sets: dict[str, DevSet] = {}
     for task in tasks:
         if task.name in sets:
@@ -152,7 +152,7 @@ def identity(sets: Sequence[DevSet]) -> str | None:
     if len(sets) == 1 and sets[0].name == STSB_DEV[0]:
         task = sets[0].task
         if isinstance(task, sts.SimilarityTask) and task.ends is None:
-            return digest(sts.content(task.subsets))
+            return digest(sts_pairs.content(task.subsets))
     return digest([dev.task.identity for dev in sets])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.transfer import AVERAGED, TransferTask, load_tasks
 from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.training.request import TrainRequest
 
-Tasks: TypeAlias = dict[str, list[sts.Pairs]]
+Tasks: TypeAlias = dict[str, list[sts_pairs.Pairs]]
 """Similarity tasks by name, each with its subsets."""
 
 
@@ -34,7 +34,7 @@ class RunInputs:
     corpus: TrainingSentences
     subset: Subset
     """Which rows of the data the corpus has."""
-    held_out: sts.Pairs | None
+    held_out: sts_pairs.Pairs | None
     """Pairs that are not trained on and scored at the end."""
     dev: tuple[DevSet, ...]
     """The dev sets, of which the first decides which weights are kept."""
@@ -73,7 +73,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
         method.settings.check(len(corpus.sentences), launched())
     test = None
     if evaluation.sts and evaluation.eval_data:
-        test = sts.load_tasks(evaluation.eval_data, None, "test")
+        test = sts_pairs.load_tasks(evaluation.eval_data, None, "test")
     dev = read_dev(request)
     transfer = read_transfer(request)
     leaked: list[int] = []
@@ -82,7 +82,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
         for dev_set in dev:
             tested += dev_set.texts
         for subsets in (test or {}).values():
-            tested += sts.sentences(subsets)
+            tested += sts_pairs.sentences(subsets)
         leaked = leaked_rows(corpus, tested)
     if request.data.no_leak:
         corpus = without_rows(corpus, leaked)
@@ -181,7 +181,9 @@ def _check_data_options(request: TrainRequest, method: Method) -> None:
         raise InputError(f"--pair-fields names the columns of pairs, and {method.name} takes single texts here")
 
 
-def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[TrainingSentences, sts.Pairs | None]:
+def _read_data(
+    request: TrainRequest, method: Method, subset: Subset
+) -> tuple[TrainingSentences, sts_pairs.Pairs | None]:
     """Return the training data, and the pairs that are held out."""
     if method.fit is not None and not method.fit.needs_data:
         if request.files:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
 from sentcli.io.labelled import LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import Kind, Layout, layouts
@@ -75,7 +75,7 @@ def read_pairs(
     hold_out: str | None = None,
     score_range: tuple[float, float] | None = None,
     kind: Kind | None = None,
-) -> tuple[TrainingSentences, sts.Pairs | None]:
+) -> tuple[TrainingSentences, sts_pairs.Pairs | None]:
     """Read scored pairs of sentences, or pairs with the labels 0 and 1.
 
     Args:
@@ -115,12 +115,12 @@ def read_pairs(
     if hold_out is None:
         return corpus, None
     scaled = _all_rows(parts)
-    return corpus, sts.pairs_of_rows(hold_out, [scaled[i] for i in held_out])
+    return corpus, sts_pairs.pairs_of_rows(hold_out, task_name(hold_out), [scaled[i] for i in held_out])
 
 
 def _told_range(parts: Sequence[_Rows]) -> tuple[float, float]:
     """Return the range of the scores: that of STS-B for its own files, else the one that the scores tell."""
-    if all(Path(part.name).name == sts.STSB_TRAIN.name for part in parts):
+    if all(Path(part.name).name == sts_pairs.STSB_TRAIN.name for part in parts):
         return STSB_RANGE
     return range_of([row[-1] for row in _all_rows(parts)])
 
@@ -331,7 +331,7 @@ def _all_tables(files: Sequence[str]) -> list[str]:
     """Return the tables that names stand for: each of a SentEval folder, a folder of tables, or one table."""
     tables: list[str] = []
     for name in files:
-        stsb = Path(name) / sts.STSB_TRAIN
+        stsb = Path(name) / sts_pairs.STSB_TRAIN
         if stsb.parent.is_dir():
             tables.append(str(stsb))
         else:
@@ -342,7 +342,7 @@ def _all_tables(files: Sequence[str]) -> list[str]:
 def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | None) -> _Rows:
     """Return the first pairs of a table with their scores, or with their labels 0 and 1."""
     source = open_source(name)
-    if source.path.name == sts.STSB_TRAIN.name:
+    if source.path.name == sts_pairs.STSB_TRAIN.name:
         table, reading = read_stsb_layout(source), ""
     else:
         layout = layout_of([name], fields, kind)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.pair_surface import surface
 from sentcli.machine import environment
@@ -82,7 +82,7 @@ def check_start(request: TrainRequest) -> StartCheck:
     """
     assert request.evaluation.eval_data is not None  # the flag needs it
     name = STSB_DEV[0]
-    subsets = sts.load_tasks(request.evaluation.eval_data, [name], "dev")[name]
+    subsets = sts_pairs.load_tasks(request.evaluation.eval_data, [name], "dev")[name]
     (pairs,) = subsets
     with tempfile.TemporaryDirectory(prefix="sentcli-check-") as folder:
         prepared = prepare(_few_steps(request, Path(folder) / "run"))

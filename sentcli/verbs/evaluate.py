@@ -176,7 +176,7 @@ def score_models(
 ) -> list[ModelScores]:
     """Score models on tasks and measure what they cost; behind each model comes the same with reranked hits."""
     from sentcli.evaluation import costs
-    from sentcli.evaluation.evaluated import score_model
+    from sentcli.evaluation.measuring import score_model
 
     sample = costs.sample([task.all_texts for task in tasks])
     with scores_if_interrupted() as done:

@@ -44,15 +44,16 @@ def senteval(
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
     from sentcli.data import dataset_path
-    from sentcli.evaluation import probe, relatedness, significance, sts, transfer
-    from sentcli.evaluation.evaluated import Task, score_model
+    from sentcli.evaluation import probe, relatedness, significance, sts_pairs, transfer
+    from sentcli.evaluation.evaluated import Task
+    from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import TRANSFER
 
     data = dataset_path(data)
     task_names = names(tasks) or list(transfer.AVERAGED)
-    examples = transfer.load_tasks(data, [name for name in task_names if name not in sts.SPLITS])
+    examples = transfer.load_tasks(data, [name for name in task_names if name not in sts_pairs.SPLITS])
     graded = relatedness.load_tasks(
-        data, [name for name in task_names if name in sts.SPLITS], resamples=significance.RESAMPLES
+        data, [name for name in task_names if name in sts_pairs.SPLITS], resamples=significance.RESAMPLES
     )
     published = scoring.published(TRANSFER, [task.name for task in examples])
     if published is not None and protocol != "full":

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from sentcli.evaluation.retrieval import facts_of
+from sentcli.evaluation.known_sets import facts_of
 from sentcli.search.options import SearchOptions
 from tests.evaluation.conftest import CORPUS, QRELS, write_set
 
@@ -517,11 +517,11 @@ def test_a_run_against_print(make_set, make_random, invoke, tiny_bert):
 
 
 def test_a_printed_average_is_of_the_fourteen_sets():
-    from sentcli.evaluation import published, retrieval
+    from sentcli.evaluation import known_sets, published
     from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY
 
     system = published.find("infocse-bert-base")
-    scores = {name: [0.5] for name in retrieval.averaged()}
+    scores = {name: [0.5] for name in known_sets.averaged()}
     found = published.compare_with_published(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
     assert len(found) == 15 and found["average"]["published"] == pytest.approx(0.2509)
     scores["dbpedia"] = scores.pop("dbpedia-entity")

@@ -8,14 +8,15 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.evaluation import labelled_tasks, significance
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation import average_precision, significance
+from sentcli.evaluation.average_precision import best_f1
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_data import load_tasks
-from sentcli.evaluation.labelled_tasks import best_f1
 from sentcli.evaluation.positives import positive_ranks
 from sentcli.evaluation.retrieval_metrics import ranked
 from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.sts import cosine
+from sentcli.evaluation.text_vectors import TextVectors
 
 NOUNS = "cat dog bird fish man woman child river house tree mat".split()
 VERBS = "sat ran flew swam plays eats sees finds".split()
@@ -135,12 +136,12 @@ def test_samples_of_average_precision_take_a_pair_once_at_its_own_place(ties):
     predicted, positive = random.random(40), random.random(40) < 0.4
     predicted = np.round(predicted, 1) if ties else predicted
     expected = average_precision_score(positive, predicted)
-    value, without = labelled_tasks._average_precisions(predicted, positive)
+    value, without = average_precision._average_precisions(predicted, positive)
     assert value == pytest.approx(expected, abs=1e-12)
     for i in range(40):
         rest = np.arange(40) != i
         assert without[i] == pytest.approx(average_precision_score(positive[rest], predicted[rest]), abs=1e-12)
-    draws = labelled_tasks.average_precision_replicates(predicted, positive, 20)
+    draws = average_precision.precision_replicates(predicted, positive, 20)
     for draw, counts in zip(draws, np.concatenate(list(significance.resampled_counts(40, 20, 0))), strict=True):
         precisions = []
         for i in np.flatnonzero(positive & (counts > 0)):
@@ -168,7 +169,7 @@ def test_numbers_that_are_not_finite_have_no_score(bad):
         lambda: positive_ranks(vectors, vectors[::-1], [[0], [1], [2]], [-1, -1, -1]),
         lambda: cosine(vectors, vectors),
         lambda: of_vectors(["a", "b", "c"], vectors),
-        lambda: labelled_tasks.average_precision_replicates(scores, labels, 5),
+        lambda: average_precision.precision_replicates(scores, labels, 5),
         lambda: significance.spearman_replicates(scores, labels.astype(float), 5),
         lambda: ranked({"q": {"a": bad, "b": 0.5}}, {"q": {"a": 1}}),
     ):

@@ -8,7 +8,8 @@ import pytest
 
 from sentcli.errors import InputError
 from sentcli.evaluation import transfer
-from sentcli.evaluation.evaluated import TextVectors, encode
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.evaluation.transfer import AVERAGED, Example, load_tasks
 from tests.evaluation.conftest import write_downstream
 
@@ -172,7 +173,7 @@ def test_a_text_is_encoded_once(folder, tiny_bert):
     given = []
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     texts = [text for task in tasks for text in task.texts]
-    encoded = encode(encoder, texts, progress=lambda added: given.append(added.texts))
+    encoded = EvaluatedModel.of(encoder).encode(texts, progress=lambda added: given.append(added.texts))
     assert sum(given) == len(encoded.rows) == len(encoded.vectors) == 82
 
 

@@ -37,7 +37,7 @@ from sentcli.pages.page import Section
 
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.sts_pairs import Pairs
 
 
 @verb("geometry", common="paths output model positives_above sts pooling data pairs split texts limit overwrite json")
@@ -169,12 +169,12 @@ class GeometryInputs:
 
     def of_model(self, model: EvaluatedModel) -> Record:
         """Measure a model."""
-        from sentcli.evaluation import sts
+        from sentcli.evaluation import sts_pairs
         from sentcli.evaluation.pair_geometry import pair_geometry
 
         clock = Clock()
         subsets = list(chain.from_iterable(self.pairs.values()))
-        sentences = sts.sentences(subsets)
+        sentences = sts_pairs.sentences(subsets)
         texts = [*sentences, *self.texts]
         with console.encoding("encoding", len(set(texts))) as progress:
             vectors = model.encode(texts, progress)

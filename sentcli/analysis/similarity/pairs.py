@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.sts_pairs import Pairs
 
     Values = npt.NDArray[np.float64]
 
