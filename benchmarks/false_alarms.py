@@ -17,8 +17,9 @@ from common import data_folder, machine
 from sentcli import SentenceEncoder
 from sentcli.evaluation import significance
 from sentcli.evaluation.retrieval import load_set
-from sentcli.evaluation.retrieval_tasks import SetSearch
-from sentcli.evaluation.variants import HITS, EncodedSet, Encoding, Storage, score
+from sentcli.evaluation.set_search import SetSearch
+from sentcli.evaluation.variant_grid import Encoding, Storage
+from sentcli.evaluation.variants import HITS, EncodedSet, score
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.search.options import SearchOptions
 

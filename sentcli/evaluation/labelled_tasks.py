@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.evaluation import significance, transfer
+from sentcli.evaluation import significance, transfer, transfer_data
 from sentcli.evaluation.average_precision import (
     LEAST_OF_EITHER_LABEL,
     best_f1,
@@ -267,15 +267,15 @@ class LabelsTask(TableTask):
         return [numbers.setdefault(name, len(numbers)) for name in names]
 
     @cached_property
-    def _examples(self) -> transfer.Examples:
+    def _examples(self) -> transfer_data.Examples:
         """The texts with the numbers of their classes, in the toolkit's order."""
         numbers = {label: number for number, label in enumerate(self._classes)}
         labels = map(str, self.table.values or [])
         examples = []
         for text, label, group in zip(self.table.texts[0], labels, self._groups, strict=True):
-            examples.append(transfer.Example((text,), numbers[label], group))
+            examples.append(transfer_data.Example((text,), numbers[label], group))
         examples.sort(key=lambda example: example.order)
-        return transfer.Examples(self.name, len(numbers), "folds", {"all": examples})
+        return transfer_data.Examples(self.name, len(numbers), "folds", {"all": examples})
 
     def copies_across_folds(self) -> dict[str, int]:
         """Count the texts that stand in another fold as well: equal, or equal but for case, digits and signs.

@@ -22,8 +22,9 @@ from sentcli.evaluation.measuring import score_model, score_without_model
 from sentcli.evaluation.reranking import EvaluatedReranker
 from sentcli.evaluation.retrieval import Collection, RetrievalSet, load_collection
 from sentcli.evaluation.retrieval_metrics import Run, check_ids, read_run
-from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, mean_of, protocol, score_run
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, mean_of, score_run
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.set_search import SetSearch, protocol
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions

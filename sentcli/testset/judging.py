@@ -16,7 +16,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.known_sets import SetFacts
 from sentcli.evaluation.retrieval import RetrievalSet
-from sentcli.evaluation.retrieval_tasks import SetSearch
+from sentcli.evaluation.set_search import SetSearch
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source

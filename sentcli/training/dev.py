@@ -19,7 +19,8 @@ from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_mode
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
-from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, sampled
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, sampled
+from sentcli.evaluation.set_search import SetSearch
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sentcli.errors import InputError
 from sentcli.evaluation import sts_pairs
-from sentcli.evaluation.transfer import AVERAGED, TransferTask, load_tasks
+from sentcli.evaluation.transfer import TransferTask
+from sentcli.evaluation.transfer_data import AVERAGED, load_tasks
 from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows

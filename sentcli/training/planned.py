@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.evaluation.transfer import AVERAGED
+from sentcli.evaluation.transfer_data import AVERAGED
 from sentcli.training import sweep
 from sentcli.training.inputs import EACH
 from sentcli.training.options import DataOptions, SweepOptions

@@ -13,9 +13,9 @@ from sentcli.errors import InputError
 from sentcli.evaluation import positives, searched_sets
 from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.measuring import score_model
-from sentcli.evaluation.retrieval_tasks import TOP_K
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.searched_sets import SearchedSets
+from sentcli.evaluation.set_search import TOP_K
 from sentcli.io.atomic import check_output
 from sentcli.io.sources import open_source
 from sentcli.model.options import LoadOptions

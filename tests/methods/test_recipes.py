@@ -8,7 +8,7 @@ import pytest
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.known_sets import averaged
-from sentcli.evaluation.transfer import AVERAGED
+from sentcli.evaluation.transfer_data import AVERAGED
 from sentcli.methods import configure, get_method
 from sentcli.methods.method import changed
 from sentcli.methods.recipes import load_recipe, recipe_names

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.transfer import AVERAGED
+from sentcli.evaluation.transfer_data import AVERAGED
 from sentcli.training import sweep
 from sentcli.training import view as training_view
 from sentcli.training.data import Subset, read_corpus
