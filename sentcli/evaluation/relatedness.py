@@ -78,19 +78,26 @@ class GradedTask:
         features = {}
         for split, pairs in self.splits.items():
             features[split] = pair_features(vectors.of(pairs.first), vectors.of(pairs.second))
-        gold = {split: pairs.gold for split, pairs in self.splits.items()}
+        test = self.splits["test"]
         with console.counting(f"{self.name}: epochs", MAX_EPOCHS + EPOCHS_OF_A_ROUND) as finished:
             predicted, dev_pearson = train(
-                features["train"], gold["train"], features["dev"], gold["dev"], features["test"], finished
+                x=features["train"],
+                gold=self.splits["train"].gold,
+                dev_x=features["dev"],
+                dev_gold=self.splits["dev"].gold,
+                test_x=features["test"],
+                finished=finished,
             )
-        test = self.splits["test"]
         score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.resamples)
-        details = {
-            "truncated": vectors.truncated(self.texts),
-            "zero_vectors": vectors.zero(test.texts),
-        }
-        metrics = {"dev_pearson": dev_pearson, "mse": float(np.mean((predicted - test.gold) ** 2))}
-        return replace(score, kind=self.kind.name, metrics=score.metrics | metrics, details=score.details | details)
+        squared_error = float(np.mean((predicted - test.gold) ** 2))
+        metrics = {"dev_pearson": dev_pearson, "mse": squared_error}
+        details = {"truncated": vectors.truncated(self.texts), "zero_vectors": vectors.zero(test.texts)}
+        return replace(
+            score,
+            kind=self.kind.name,
+            metrics=score.metrics | metrics,
+            details=score.details | details,
+        )
 
 
 def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedTask]:
@@ -123,10 +130,11 @@ def _sorted(pairs: sts_pairs.Pairs) -> sts_pairs.Pairs:
 
 def grades(scores: npt.NDArray[np.float64]) -> Floats:
     """Return scores as distributions over the grades 1 to 5 ``[n, 5]``; those of scores below 1 sum to less than 1."""
+    scores = scores[:, None]
     floor = np.floor(scores)
     all_grades = np.arange(1, GRADES + 1)
-    above = np.where(all_grades == floor[:, None] + 1, (scores - floor)[:, None], 0)
-    return np.where(all_grades == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
+    above = np.where(all_grades == floor + 1, scores - floor, 0)
+    return np.where(all_grades == floor, floor - scores + 1, above).astype(np.float32)
 
 
 def train(
