@@ -24,7 +24,7 @@ LOGGED = {
     "held_out_perplexity": PERPLEXITY,
 }
 UNDRAWN = ("step", "best", "fitted")
-"""What else stands in the lines of evaluations."""
+"""Keys in the lines of evaluations that are no scores."""
 
 
 def training_curves(runs: dict[str, RunMetrics]) -> Figure:

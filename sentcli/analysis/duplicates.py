@@ -78,11 +78,9 @@ def duplicates(
       sentcli analyze duplicates documents.parquet --least 0.8 --index hnsw -o paraphrases
       sentcli analyze duplicates notes.txt -m minilm -o duplicates --write kept.txt
     """  # noqa: D301
-    import numpy as np
-
     from sentcli.io.readers import ReadOptions
-    from sentcli.search.pairs import pairs_above, recall_of, rows_left
-    from sentcli.search.rows import check_written, write_rows
+    from sentcli.search.pairs import pairs_above, recall_of
+    from sentcli.search.rows import check_written
     from sentcli.search.vector_file import open_stored
 
     check_folder(output, overwrite=overwrite)
@@ -121,11 +119,9 @@ def duplicates(
         how = f"through the index {searcher.protocol()['kind']}, recall {recall:.3f} of {sample:,} rows"
     note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
     if write is not None:
-        left = np.flatnonzero(rows_left(pairs, count)).tolist()
-        write_rows(rows, left, Path(write))
-        results["written"] = {"file": write, "rows": len(left)}
-        note += f" {len(left):,} rows are left, in {write}."
-        console.note(f"{len(left):,} of {count:,} rows are left -> {write}")
+        left = _write_rows_left(rows, pairs, write)
+        results["written"] = {"file": write, "rows": left}
+        note += f" {left:,} rows are left, in {write}."
     if pairs.crowded:
         note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
     made_by = model
@@ -135,6 +131,19 @@ def duplicates(
     record = analysis_record(made_by, protocol, results, clock, evaluated)
     sections = near_duplicates.sections(note, recall if sample else None)
     return write_folder("duplicates", output, sections, [record], make_frame=near_duplicates.listed.copy)
+
+
+def _write_rows_left(rows: Rows, pairs: SimilarPairs, file: str) -> int:
+    """Write the rows that are left when near duplicates of an earlier row go, and return their number."""
+    import numpy as np
+
+    from sentcli.search.pairs import rows_left
+    from sentcli.search.rows import write_rows
+
+    left = np.flatnonzero(rows_left(pairs, len(rows))).tolist()
+    write_rows(rows, left, Path(file))
+    console.note(f"{len(left):,} of {len(rows):,} rows are left -> {file}")
+    return len(left)
 
 
 def _check_number(searcher: Searcher, least: float) -> None:

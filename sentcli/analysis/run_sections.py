@@ -16,7 +16,7 @@ from sentcli.pages.score_page import choices_table
 from sentcli.table import Table, flat
 from sentcli.training.observer import STSB_DEV, score_text, with_dev_scores
 from sentcli.training.records import Summary, summarize
-from sentcli.training.view import sweep_table
+from sentcli.training.sweep_view import sweep_table
 
 RESULTS = {
     "start": "dev at the start",

@@ -69,13 +69,13 @@ def read_metrics(folder: Path) -> RunMetrics:
 
 
 class RunMethod(BaseModel):
-    """What is read of a run that has not finished."""
+    """The part of the identity of an unfinished run that is read."""
 
     method: dict[str, Plain] = {}
 
 
 class RunConfig(RunMethod):
-    """What is read of the configuration of a run; each is a table of values by name."""
+    """The parts of the configuration of a run that are read; each is a table of values by name."""
 
     settings: dict[str, Plain] = {}
     results: dict[str, Plain] = {}

@@ -34,7 +34,8 @@ DEFAULT_MEGABYTES = 2048
 TEXTS_AT_A_TIME = 8192
 """Texts that are encoded before their vectors are written."""
 SERVED_AT_A_TIME = 512
-"""The same for a model that is served, whose answers may have cost money: an error loses no more."""
+"""Texts that are encoded before their vectors are written, by a model that is served: its answers may have cost money,
+and an error loses no more of them."""
 LOOKED_UP = 500
 """Texts that are looked up in one query of the database."""
 

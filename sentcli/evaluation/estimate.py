@@ -1,4 +1,4 @@
-"""What encoding a corpus will take: measured on a sample of its rows, before anything is written."""
+"""The time and the space that encoding a corpus will take, measured on a sample before anything is written."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CorpusSample:
     """Some texts and the sizes of a corpus, from reading it once."""
 
     texts: list[str]
-    """Some of the texts that are encoded, at random."""
+    """A random sample of the texts that are encoded."""
     distinct: int
     """The number of all texts that are encoded; texts that are equal within a shard are encoded once."""
     rows_bytes: int

@@ -61,7 +61,7 @@ class OwnTask(Task, Protocol):
 
     @property
     def description(self) -> str:
-        """What the data holds, in words."""
+        """The content of the data in words."""
 
     @property
     def protocol(self) -> dict[str, Any]:

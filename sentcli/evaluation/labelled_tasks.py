@@ -42,12 +42,12 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 
 TRAINER = LbfgsTrainer()
-"""What trains the classifiers of texts with a class."""
+"""The trainer of the classifiers of texts with a class."""
 
 
 @dataclass(frozen=True)
 class TableTask(ABC):
-    """What tasks of tables have in common."""
+    """A task on a table of labelled text."""
 
     name: str
     table: LabelledTable

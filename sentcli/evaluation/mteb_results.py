@@ -63,7 +63,7 @@ class NotShownError(DataError):
 
 
 NO_REVISION = ("", "no_revision_available", "no_revision", "external")
-"""What mteb writes where it does not know the commit of a model."""
+"""The texts that mteb writes where it does not know the commit of a model."""
 
 
 def is_mteb(value: Any) -> bool:
@@ -90,8 +90,8 @@ def read_mteb(value: Any, file: Path) -> list[ModelScores]:
         DataError: if it is damaged, or none of its tasks can be shown.
     """
     if "task_name" in value:
-        beside = file.with_name(META)
-        model = checked(MtebModel, read_json(beside, default={}), beside)
+        meta_file = file.with_name(META)
+        model = checked(MtebModel, read_json(meta_file, default={}), meta_file)
         return [_task_scores(value, file, model)]
     if "model_results" in value:
         models = checked(MtebBenchmark, value, file).model_results
@@ -114,9 +114,9 @@ def read_mteb_folder(folder: Path) -> list[ModelScores]:
         InputError: if there are none, or one is damaged.
     """
     tasks = []
-    for beside in sorted(folder.rglob(META)):
-        model = checked(MtebModel, read_json(beside), beside)
-        for file in sorted(set(beside.parent.glob("*.json")) - {beside}):
+    for meta_file in sorted(folder.rglob(META)):
+        model = checked(MtebModel, read_json(meta_file), meta_file)
+        for file in sorted(set(meta_file.parent.glob("*.json")) - {meta_file}):
             value = read_json(file)
             if is_mteb(value):
                 tasks.append((value, file, model))

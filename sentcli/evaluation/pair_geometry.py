@@ -120,7 +120,7 @@ class AllPairs:
     neighbours: npt.NDArray[np.int64]
     """The k nearest other rows of each row, nearest first ``[n, k]``."""
     cosines: Floats
-    """Their cosines ``[n, k]``."""
+    """The cosines of these neighbours ``[n, k]``."""
 
 
 def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:

@@ -1,4 +1,4 @@
-"""What pairs of sentences have in common on their surface, and which scores follow it."""
+"""Features of the surface of sentence pairs, such as common words, and how far scores follow them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ A corpus is read once to check it and then block by block, so that it may be lar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -238,47 +238,39 @@ def load_set(folder: Path, split: str | None = None) -> RetrievalSet:
     qrels_file = required_file(folder, f"qrels/{split}.tsv")
     qrels, contradictory = read_qrels(qrels_file)
     all_queries = {key: str(record["text"]) for key, record in records_by_id(queries_file)}
-    titled = False
     ids: dict[str, None] = {}
+    titles = 0
     empty = 0
     for key, record in records_by_id(corpus_file):
         ids[key] = None
-        titled |= facts.join_title and bool(record.get("title"))
+        titles += bool(record.get("title"))
         empty += not document_text(record)
     if not ids:
         raise DataError(corpus_file, "the file is empty")
     if not all_queries:
         raise DataError(queries_file, "the file is empty")
-    queries: dict[str, str] = {}
-    judged: Qrels = {}
-    unknown_documents = 0
-    for query, judgements in qrels.items():
-        if query in all_queries:
-            queries[query] = all_queries[query]
-            judged[query] = judgements
-            unknown_documents += len(judgements.keys() - ids.keys())
+    judged = {query: judgements for query, judgements in qrels.items() if query in all_queries}
     if not judged:
         raise InputError(f"{folder}: no query of qrels/{split}.tsv is in queries.jsonl")
-    data = RetrievalSet(
+    manifest = SetManifest.read(folder)
+    return RetrievalSet(
         name=name,
         split=split,
         facts=facts,
         corpus=corpus_file,
         digest=" ".join(map(file_digest, (corpus_file, queries_file, qrels_file))),
         ids=list(ids),
-        queries=queries,
+        queries={query: all_queries[query] for query in judged},
         qrels=judged,
         unjudged_queries=len(all_queries) - len(judged),
-        unknown_documents=unknown_documents,
+        unknown_documents=sum(len(judgements.keys() - ids.keys()) for judgements in judged.values()),
         unknown_queries=len(qrels) - len(judged),
         contradictory=contradictory,
         empty_documents=empty,
-        titled=titled,
+        titled=facts.join_title and titles > 0,
+        trust="" if manifest is None else manifest.trust,
+        changed=() if manifest is None else tuple(manifest.changed(folder)),
     )
-    manifest = SetManifest.read(folder)
-    if manifest is None:
-        return data
-    return replace(data, trust=manifest.trust, changed=tuple(manifest.changed(folder)))
 
 
 def query_column(data: RetrievalSet, name: str) -> dict[str, str]:

@@ -141,7 +141,7 @@ class ModelScores:
 
     @property
     def cost(self) -> Mapping[str, Any]:
-        """What the model costs on this machine; empty where that was not measured."""
+        """The speed and the size of the model on this machine; empty where they were not measured."""
         return self.entries.get("cost", {})
 
     @property

@@ -37,7 +37,7 @@ DIMENSIONS = (64, 384, 768)
 
 
 class Retriever(NamedTuple):
-    """What finds documents: a model and a way of searching with it, and what orders its hits anew."""
+    """A model with a way of searching, and perhaps a reranker: what finds the documents of a query."""
 
     model: EvaluatedModel | None
     """None for BM25."""

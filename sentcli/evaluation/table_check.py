@@ -1,4 +1,4 @@
-"""What a table of labelled text holds, and what may be wrong with it, before it trains or scores a model."""
+"""A check of a table of labelled text, before it trains or scores a model: its kind, its labels and its problems."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NOT_SCORED = "classed-pairs"
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What was found in a table."""
+    """The facts of a table, and the problems in it."""
 
     table: LabelledTable
     broken_lines: Sequence[InputError]
     wrong_values: Sequence[InputError]
     id_column: str | None
     checks: Mapping[str, Occurrences]
-    """What may be wrong with rows, how often, and where first: line and column, or two lines."""
+    """How often each possible problem of rows occurs, and where first: line and column, or two lines."""
     lengths: Mapping[str, Any]
     """Median and greatest length of the texts, with their unit."""
     commands: Sequence[str]

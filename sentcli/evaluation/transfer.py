@@ -139,11 +139,11 @@ class _Tested(NamedTuple):
     predicted: Rows
     """The classes of the test examples, in the toolkit's order."""
     accuracy: float
-    """On the test examples, times 100."""
+    """The accuracy on the test examples, times 100."""
     dev_accuracy: float
-    """That by which the penalties were chosen, times 100."""
+    """The accuracy by which the penalties were chosen, times 100."""
     penalties: list[float]
-    """The chosen one of each outer fold: the weight of L2, or scikit-learn's C, which is stronger if smaller."""
+    """The chosen penalty of each outer fold: the weight of L2, or scikit-learn's C, which is stronger if smaller."""
 
 
 def _stratified(task: Examples, y: Rows, folds: int, groups: Rows | None = None) -> list[tuple[Rows, Rows]]:

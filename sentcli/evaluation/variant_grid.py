@@ -37,7 +37,7 @@ def _known(pooling: str) -> str:
 
 
 class VariantGrid(BaseModel):
-    """What is tried, as ``--variants FILE.toml`` says it."""
+    """The ways that are tried: the content of the file of ``--variants FILE.toml``."""
 
     model_config = ConfigDict(extra="forbid")
 

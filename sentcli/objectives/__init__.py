@@ -4,7 +4,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from sentcli.objectives.auxiliary_mlm import AuxiliaryMLM, CondenserMLM
-from sentcli.objectives.base import OBJECTIVES, Objective, Parts, StatefulObjective, Views, Vocabulary
+from sentcli.objectives.base import OBJECTIVES, ModelParts, Objective, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.contrastive import Contrastive, InBatchNegatives, info_nce
 from sentcli.objectives.contrastive_views import MultiPositive, NTXent, multi_positive_info_nce, nt_xent
 from sentcli.objectives.masked_lm import MaskedLM
@@ -50,13 +50,13 @@ __all__ = [
     "InBatchNegatives",
     "JensenShannon",
     "MaskedLM",
+    "ModelParts",
     "MultiPositive",
     "NTXent",
     "Objective",
     "OnlineContrastive",
     "PairClasses",
     "PairScore",
-    "Parts",
     "Reconstruction",
     "ReplacedTokenDetection",
     "StatefulObjective",

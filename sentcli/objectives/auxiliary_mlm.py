@@ -28,7 +28,7 @@ from sentcli.objectives.masked_lm import (
 )
 
 if TYPE_CHECKING:
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ModelParts
 
 AUXILIARY = "auxiliary"
 """The name of the file that keeps the network."""
@@ -38,7 +38,7 @@ DECODER = "lm_head.decoder.weight"
 class AuxiliaryNetwork(nn.Module):
     """A few layers over the sentence vector and the token states of a lower layer, and a head that predicts words."""
 
-    def __init__(self, parts: Parts, layers: int, init: str, *, tied: bool = False) -> None:
+    def __init__(self, parts: ModelParts, layers: int, init: str, *, tied: bool = False) -> None:
         super().__init__()
         backbone = parts.backbone
         if not 1 <= layers <= surgery.depth(backbone):
@@ -126,7 +126,7 @@ class _AuxiliarySettings(Objective):
         """Return the folder of the pretraining, if one is given."""
         return [] if self.init in ("copy-top", "random") else [self.init]
 
-    def lower(self, parts: Parts) -> int:
+    def lower(self, parts: ModelParts) -> int:
         """Return the number of layers of the lower part."""
         depth = surgery.depth(parts.backbone)
         lower = self.skip_from or min(6, depth // 2)
@@ -140,7 +140,7 @@ class _NetworkLoss(StatefulObjective):
 
     kept_as: ClassVar[str] = AUXILIARY
 
-    def __init__(self, settings: _AuxiliarySettings, parts: Parts, *, tied: bool = False) -> None:
+    def __init__(self, settings: _AuxiliarySettings, parts: ModelParts, *, tied: bool = False) -> None:
         super().__init__()
         self.settings = settings
         self.vocabulary = parts.vocabulary
@@ -171,7 +171,7 @@ class AuxiliaryMLM(_AuxiliarySettings, name="auxiliary-mlm"):
     views: ClassVar[int] = 1
     every_view: ClassVar[bool] = True
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Return the loss module with its network."""
         need_mask_token(parts, "auxiliary-mlm")
         return AuxiliaryMLMLoss(self, parts)
@@ -182,7 +182,7 @@ class AuxiliaryMLMLoss(_NetworkLoss):
 
     settings: AuxiliaryMLM
 
-    def __init__(self, settings: AuxiliaryMLM, parts: Parts) -> None:
+    def __init__(self, settings: AuxiliaryMLM, parts: ModelParts) -> None:
         super().__init__(settings, parts)
         if int(parts.backbone.config.hidden_size) != parts.dimension:
             raise InputError("auxiliary-mlm puts the sentence vector among the token vectors: their widths differ")
@@ -246,7 +246,7 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
     all_rows: ClassVar[bool] = True
     every_view: ClassVar[bool] = True
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Return the loss module with its network."""
         need_mask_token(parts, "condenser-mlm", whole_words=self.whole_words)
         return CondenserMLMLoss(self, parts)
@@ -255,7 +255,7 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
 class CondenserMLMLoss(_NetworkLoss, WordPrediction):
     """The loss of `CondenserMLM`, with its network."""
 
-    def __init__(self, settings: CondenserMLM, parts: Parts) -> None:
+    def __init__(self, settings: CondenserMLM, parts: ModelParts) -> None:
         super().__init__(settings, parts, tied=settings.tie)
         self.whole_words = settings.whole_words
 

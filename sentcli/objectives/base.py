@@ -83,7 +83,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """The parts of a run that its objectives are built from."""
 
     encoder: TorchEncoder
@@ -259,7 +259,7 @@ class Objective(Bounded):
         """Return the folders or models that `build` reads besides the start model."""
         return []
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Return the function from `Views` to the unweighted term, a scalar to be minimised.
 
         Raises:

@@ -25,7 +25,7 @@ from sentcli.precision import widened
 from sentcli.processes import gather, rank, widest
 
 if TYPE_CHECKING:
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ModelParts
 
 InBatch = Literal["own-view", "other-view"]
 """The view whose vectors of the other sentences are negatives."""
@@ -239,7 +239,7 @@ class Contrastive(InBatchNegatives, name="contrastive"):
             return ""
         return f"denominator={self.denominator} leaves the positive out of the denominator: the loss has no lower bound"
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Return this objective, or the module with the queue."""
         return MomentumContrastive(self, parts) if self.queue_size else self
 
@@ -286,7 +286,7 @@ class MomentumContrastive(StatefulObjective):
     rows: Tensor
     filled: Tensor
 
-    def __init__(self, settings: Contrastive, parts: Parts) -> None:
+    def __init__(self, settings: Contrastive, parts: ModelParts) -> None:
         super().__init__()
         self.settings = settings
         self.encoder: Any = copy.deepcopy(parts.encoder)

@@ -22,7 +22,7 @@ from sentcli.model.ahead import queued_to
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary, by_length
 
 if TYPE_CHECKING:
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ModelParts
 
 IGNORED = -100
 WORD_SCORES = 2**24
@@ -66,7 +66,7 @@ def mask_tokens(
     return masked, ids.where(chosen, IGNORED)
 
 
-def need_mask_token(parts: Parts, name: str, *, whole_words: bool = False) -> None:
+def need_mask_token(parts: ModelParts, name: str, *, whole_words: bool = False) -> None:
     """Refuse a tokenizer without a mask token, or with `whole_words` one that does not tell where words begin.
 
     `name` is the objective that needs it.
@@ -210,7 +210,7 @@ class MaskedLM(Objective, name="mlm"):
     all_rows: ClassVar[bool] = True
     every_view: ClassVar[bool] = True
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Return the loss module with its head, which starts from that of the checkpoint if there is one."""
         need_mask_token(parts, "mlm", whole_words=self.whole_words)
         return MaskedLMLoss(self, parts)
@@ -221,7 +221,7 @@ class MaskedLMLoss(WordPrediction):
 
     kept_as: ClassVar[str] = "lm_head"
 
-    def __init__(self, settings: MaskedLM, parts: Parts) -> None:
+    def __init__(self, settings: MaskedLM, parts: ModelParts) -> None:
         super().__init__()
         self.vocabulary = parts.vocabulary
         self.rate = settings.rate

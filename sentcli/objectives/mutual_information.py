@@ -24,7 +24,7 @@ from sentcli.precision import widened
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ModelParts
 
 Slicing = Literal["layer-pairs", "head-pairs"]
 Discriminator: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -246,7 +246,7 @@ class AttentionMI(Objective, name="ami"):
         """Return the layers in the range `layers`."""
         return chosen_layers(self.layers, depth)
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Check that the attention of this model can be cut into slices, and return this objective."""
         layers = len(self.attention_layers(depth(parts.backbone)))
         heads = parts.backbone.config.num_attention_heads
@@ -327,7 +327,7 @@ class JensenShannon(Objective, name="jsd"):
     views: ClassVar[int] = 1
     requires: ClassVar[str] = "tokens"
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Return the loss module with its discriminator."""
         if parts.token_width != parts.dimension:
             raise InputError(f"jsd compares tokens ({parts.token_width}) with sentences ({parts.dimension}): no fit")

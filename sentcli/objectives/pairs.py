@@ -16,7 +16,7 @@ from sentcli.precision import widened
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentcli.objectives.base import Parts
+    from sentcli.objectives.base import ModelParts
 
 
 def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, reduction: str = "mean") -> Tensor:
@@ -112,7 +112,7 @@ class PairClasses(Objective, name="softmax"):
 
     needs: ClassVar[str] = "classed-pairs"
 
-    def build(self, parts: Parts) -> SoftmaxLoss:
+    def build(self, parts: ModelParts) -> SoftmaxLoss:
         """Return the loss with a new layer."""
         return SoftmaxLoss(parts.dimension, self.classes)
 

@@ -26,7 +26,7 @@ from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ModelParts
 
 WORD_ROWS = 32
 """How many rows have their words scored at once: 32 x 32 tokens x 30,522 words take 125 MB."""
@@ -58,7 +58,7 @@ class ReplacedTokenDetection(Objective, name="rtd"):
         """Return the generator, unless it is the start model."""
         return [] if self.generator == "self" else [self.generator]
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, parts: ModelParts) -> Loss:
         """Return the loss module with its generator and discriminator."""
         need_mask_token(parts, "rtd")
         return ReplacedTokenLoss(self, parts)
@@ -67,7 +67,7 @@ class ReplacedTokenDetection(Objective, name="rtd"):
 class ReplacedTokenLoss(StatefulObjective):
     """The loss of `ReplacedTokenDetection`, with its generator and discriminator, which are not kept after training."""
 
-    def __init__(self, settings: ReplacedTokenDetection, parts: Parts) -> None:
+    def __init__(self, settings: ReplacedTokenDetection, parts: ModelParts) -> None:
         super().__init__()
         self.settings = settings
         self.vocabulary = parts.vocabulary
@@ -86,7 +86,7 @@ class ReplacedTokenLoss(StatefulObjective):
         self._sentences: Tensor | None = None
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
-    def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
+    def _generator(self, parts: ModelParts) -> tuple[Any, LMHead]:
         """Return the generator and its head.
 
         Raises:
@@ -149,7 +149,7 @@ class ReplacedTokenLoss(StatefulObjective):
         return functional.cross_entropy(logits[counts], is_replaced.long()[counts])
 
 
-def _other_model(name: str, parts: Parts) -> tuple[Path, Any]:
+def _other_model(name: str, parts: ModelParts) -> tuple[Path, Any]:
     """Load a generator that is not the start model, and return its folder and its backbone.
 
     Raises:

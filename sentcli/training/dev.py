@@ -91,7 +91,9 @@ def _fields(fields: str | None, file: str) -> str | None:
     if source.format == "txt":
         return None
     present = set(map(head, columns_of(source, fields)))
-    return fields if present.issuperset(map(head, fields.split(","))) else None
+    if present.issuperset(map(head, fields.split(","))):
+        return fields
+    return None
 
 
 def tested_texts(task: OwnTask) -> Sequence[str]:
@@ -164,10 +166,11 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
         InputError: if a set needs vectors and the model is a cross-encoder.
     """
     model = EvaluatedModel.of(encoder)
-    tasks = {dev.key: for_model(dev.task, encoder.spec) for dev in sets}
+    tasks = {}
     texts: list[str] = []
-    for task in tasks.values():
-        texts += task.texts
+    for dev in sets:
+        tasks[dev.key] = for_model(dev.task, encoder.spec)
+        texts += tasks[dev.key].texts
     vectors = model.encode(texts)
     values = {key: task.score(model, vectors).value for key, task in tasks.items()}
     if geometry:
@@ -179,8 +182,10 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
 
 def _stsb(sets: Sequence[DevSet]) -> sts.SimilarityTask:
     """Return STS-B dev of ``--eval-data``, the similarity task that is no table."""
-    tasks = [dev.task for dev in sets]
-    return next(task for task in tasks if isinstance(task, sts.SimilarityTask) and task.ends is None)
+    for dev in sets:
+        if isinstance(dev.task, sts.SimilarityTask) and dev.task.ends is None:
+            return dev.task
+    raise ValueError("there is no STS-B dev")
 
 
 MASK_SEED = 0
@@ -193,10 +198,10 @@ class HeldOutText:
     """Sentences whose words are masked once, as in training, and predicted at every evaluation."""
 
     def __init__(self, sentences: Sequence[str], tokenizer: TextTokenizer, model: TrainingModel) -> None:
-        predicting = [part for part in model.stateful.values() if isinstance(part, WordPrediction)]
-        if not predicting:
+        prediction = next((part for part in model.stateful.values() if isinstance(part, WordPrediction)), None)
+        if prediction is None:
             raise InputError("--eval-text measures how well masked words are predicted: it goes with mlm")
-        self.prediction: WordPrediction = predicting[0]
+        self.prediction = prediction
         tokens = tokenizer(sentences)
         rows = tokens.lengths.argsort(kind="stable")
         self.batches = []

@@ -42,8 +42,8 @@ class StepNumbers:
 
     def read(self) -> tuple[dict[str, float], float]:
         """Wait for the numbers, and return the loss and its terms and the norm, as means over the processes."""
-        rows = self.numbers.read().tolist()
-        *values, norm = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        processes = self.numbers.read().tolist()
+        *values, norm = [sum(column) / len(processes) for column in zip(*processes, strict=True)]
         return dict(zip(self.names, values, strict=True)), norm
 
 
@@ -288,8 +288,9 @@ def keep_freed_memory() -> None:
     library = _glibc()
     if library is None or "MALLOC_TRIM_THRESHOLD_" in os.environ:
         return
-    mmap_threshold, trim_threshold, largest = -3, -1, 2**28
-    library.mallopt(mmap_threshold, largest)
+    mmap_threshold = -3
+    trim_threshold = -1
+    library.mallopt(mmap_threshold, 2**28)
     library.mallopt(trim_threshold, 2**31 - 1)
 
 
@@ -300,7 +301,8 @@ def keeping_freed_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        if (library := _glibc()) is not None:
+        library = _glibc()
+        if library is not None:
             library.malloc_trim(0)
 
 

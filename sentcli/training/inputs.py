@@ -34,7 +34,7 @@ class RunInputs:
 
     corpus: TrainingSentences
     subset: Subset
-    """Which rows of the data the corpus has."""
+    """The choice of the rows of the data that the corpus has."""
     held_out: sts_pairs.Pairs | None
     """Pairs that are not trained on and scored at the end."""
     dev: tuple[DevSet, ...]
@@ -95,8 +95,14 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
 def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None]:
     """Return the files and folders that a run reads, which its output must not replace; None stands for no file."""
     evaluation = request.evaluation
-    places: list[str | Path | None] = [*request.files, *(evaluation.dev or []), request.model]
-    places += [evaluation.eval_text, evaluation.eval_data, evaluation.senteval]
+    places: list[str | Path | None] = [
+        *request.files,
+        *(evaluation.dev or []),
+        request.model,
+        evaluation.eval_text,
+        evaluation.eval_data,
+        evaluation.senteval,
+    ]
     for objective in method.objectives.values():
         places += objective.reads()
     return places
@@ -104,12 +110,12 @@ def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None
 
 def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:
     """Read the transfer tasks of ``--senteval``: those that are named, else those of ``--text-of``, else the seven."""
-    evaluation, text_of = request.evaluation, request.data.text_of
+    evaluation = request.evaluation
     if evaluation.senteval is None:
         return ()
     names = evaluation.senteval_tasks
-    if not names and text_of != TEXT_OF_PAIRS:
-        names = text_of
+    if not names and request.data.text_of != TEXT_OF_PAIRS:
+        names = request.data.text_of
     tasks = load_tasks(evaluation.senteval, _names(names or ",".join(AVERAGED)))
     return tuple(TransferTask(examples, evaluation.senteval_protocol) for examples in tasks)
 
@@ -123,7 +129,7 @@ NEEDED = {
     "labels": "texts with a class, columns text and label, which --method supcon",
     "classed-pairs": "pairs with a class, which --method sbert-nli",
 }
-"""What objectives need, and what reads it, by `Objective.needs`."""
+"""The data that objectives need, and the method that reads it, by `Objective.needs`."""
 
 
 def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
@@ -170,7 +176,8 @@ def _check_for_different_texts(method: Method) -> None:
 
 def _check_data_options(request: TrainRequest, method: Method) -> None:
     """Refuse options that do not go with what the method reads."""
-    reads, options = method.views.reads, request.data
+    reads = method.views.reads
+    options = request.data
     if not request.files:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
     if options.text_of is not None and reads != "sentences":
@@ -191,8 +198,11 @@ def _read_data(
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
         return TrainingSentences(([],), (), 0), None
     _check_data_options(request, method)
-    files, options, kind = request.files, request.data, request.evaluation.kind
-    fields, hold_out = options.pair_fields, options.hold_out
+    files = request.files
+    options = request.data
+    kind = request.evaluation.kind
+    fields = options.pair_fields
+    hold_out = options.hold_out
     match method.views.reads:
         case "scores":
             scores = options.score_bounds
@@ -247,8 +257,8 @@ def read_task_text(
             for example in task.splits.get("all") or task.splits["train"]:
                 texts += example.texts
         sentences = sorted(_distinct(texts), key=lambda text: hashlib.sha256(text.encode()).digest())
-        rows = (subset or Subset()).rows(len(sentences))
-        chosen = [sentences[row] for row in rows]
+        subset = subset or Subset()
+        chosen = [sentences[row] for row in subset.rows(len(sentences))]
     sha256 = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
     facts = {"file": f"text of {name}", "sha256": sha256, "sentences": len(chosen)}
     return TrainingSentences((chosen,), (facts,), 0)

@@ -15,7 +15,8 @@ from sentcli.methods.recipes import load_recipe, recipe_names
 from sentcli.training.batches import Order
 from sentcli.training.pooling import choose_pooling
 from sentcli.training.request import TrainRequest
-from sentcli.training.sweep import read_sweep, request_at, sweep_names
+from sentcli.training.sweep import request_at
+from sentcli.training.sweep_file import read_sweep, sweep_names
 from sentcli.zoo import models_folder, zoo
 
 ROOT = Path(__file__).parent.parent.parent

@@ -57,7 +57,7 @@ class AttentionPairs:
     correlation: Doubles
     """Rho of the two views of a text for each layer and head, averaged over texts ``[L, H]``."""
     information: Doubles
-    """Their mutual information in nats, averaged over texts ``[L, H]``."""
+    """The mutual information of the two views in nats, averaged over texts ``[L, H]``."""
     pairs: pd.DataFrame
     """A row for each pair: kind, cosine of the sentence vectors, and attention mutual information in nats.
 
@@ -171,14 +171,11 @@ def attention_pairs(
             compare(kind, views.of(first), views.of(second))
             tick(1)
 
-    correlations = []
-    informations = []
+    of_texts = []
     unequal = []
     for i, j in enumerate(partners):
         one = views.of(i)
-        correlation, information = by_head(one.weights)
-        correlations.append(correlation)
-        informations.append(information)
+        of_texts.append(by_head(one.weights))
         compare("positives", one, one)
         negative = compare("negatives", one, views.of(j))
         if trees is not None and trees[i] != trees[j]:
@@ -197,9 +194,10 @@ def attention_pairs(
         if as_long:
             compare_some("unequal_as_long", as_long, texts)
         compare_some("equal", equal, MOST_TREE_PAIRS)
+    correlation, information = np.mean(of_texts, axis=0)
     return AttentionPairs(
-        correlation=np.mean(correlations, axis=0),
-        information=np.mean(informations, axis=0),
+        correlation=correlation,
+        information=information,
         pairs=pd.DataFrame(compared),
         sharing=sharing,
         equal_trees=len(equal),

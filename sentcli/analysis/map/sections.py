@@ -76,9 +76,7 @@ def _figure(maps: Maps) -> Figure:
             f"nearest texts by cosine {also_near:.1f} are among the nearest points"
         )
     columns = ["panel", "series", "x", "y", "label", "id", "text", "cluster", "cluster_name"]
-    size = (4.6, 4.375)
-    if len(panels) == 1 and maps.inputs.count > MANY:
-        size = LARGE
+    is_large = len(panels) == 1 and maps.inputs.count > MANY
     return Figure(
         name="map",
         title="Maps of the texts (t-SNE)",
@@ -86,7 +84,7 @@ def _figure(maps: Maps) -> Figure:
         data=pd.concat([*dots, *numbers]).reindex(columns=columns).astype({"cluster": "Int64"}),
         alt="; ".join(about),
         note=note,
-        size=size,
+        size=LARGE if is_large else (4.6, 4.375),
     )
 
 

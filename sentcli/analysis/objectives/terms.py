@@ -27,7 +27,7 @@ GROUPED = ("shuffled-group", "group")
 
 
 class MethodSection(BaseModel):
-    """What is read of the settings of an objective or a head."""
+    """The settings of an objective or a head that are read."""
 
     weight: Number | None = None
     kind: str | None = None
@@ -40,7 +40,7 @@ class Term:
 
     name: str
     weight: float | None
-    """Its weight in the loss; None if the run's files do not have it."""
+    """The weight of the objective in the loss; None if the run's files do not have it."""
     steps: tuple[int, ...]
     values: tuple[float, ...]
     """The unweighted value at each of `steps`."""

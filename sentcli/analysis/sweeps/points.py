@@ -30,7 +30,7 @@ class FinishedRun:
     """One finished run."""
 
     record: Mapping[str, Any]
-    """Its line of ``results.jsonl``."""
+    """The line of the run in ``results.jsonl``."""
 
     @property
     def point(self) -> dict[str, Any]:
