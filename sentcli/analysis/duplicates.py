@@ -107,16 +107,11 @@ def duplicates(
         recall, sample = recall_of(pairs, searcher, least)
     near_duplicates = Duplicates(rows, pairs, least, top)
     results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
-    protocol = {
-        "kind": "duplicates",
-        "corpus": corpus,
-        "similarity": "cosine",
-        "least": least,
-        "index": searcher.protocol(),
-    }
+    index_protocol = searcher.protocol()
+    protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": index_protocol}
     how = "exactly"
     if sample:
-        how = f"through the index {searcher.protocol()['kind']}, recall {recall:.3f} of {sample:,} rows"
+        how = f"through the index {index_protocol['kind']}, recall {recall:.3f} of {sample:,} rows"
     note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
     if write is not None:
         left = _write_rows_left(rows, pairs, write)

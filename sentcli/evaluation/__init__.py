@@ -1,4 +1,8 @@
-"""Scores: the seven STS tasks and retrieval sets. Each evaluation returns a frozen dataclass.
+"""Scores: of similarity, transfer and retrieval tasks, and of the user's own data. Each is a frozen dataclass.
+
+**From files to scores.** Data is read by `sts_pairs.py`, `transfer_data.py`, `retrieval.py` (with `beir_files.py` and
+`known_sets.py`) and `labelled_data.py`; tasks stand in `sts.py`, `transfer.py`, `retrieval_tasks.py` and
+`labelled_tasks.py`. `measuring.score_model` scores an `EvaluatedModel` on tasks.
 
 **One table of scores.** A `Task` (`evaluation/evaluated.py`) has a name, a kind, the texts to encode, an identity under
 which scores are kept, and a scorer; an `OwnTask` says besides what `evaluate` shows of the user's data. It returns a

@@ -285,26 +285,30 @@ class LabelsTask(TableTask):
         Raises:
             InputError: if there are too few texts of a class, or groups, for the folds.
         """
-        texts = [example.texts[0] for example in self._examples.splits["all"]]
+        texts = self._examples.texts
         fold_of = np.zeros(len(texts), np.int64)
         for fold, (_, test) in enumerate(transfer.outer_folds(TRAINER, self._examples)):
             fold_of[test] = fold
         equal = _in_several_folds(texts, fold_of)
         similar = _in_several_folds(list(map(_letters, texts)), fold_of)
-        return {"equal": int(equal.sum()), "nearly_equal": int((similar & ~equal).sum())}
+        nearly_equal = similar & ~equal
+        return {
+            "equal": int(equal.sum()),
+            "nearly_equal": int(nearly_equal.sum()),
+        }
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""
         with console.counting(f"{self.name}: classifiers", transfer.classifiers(TRAINER, self._examples)) as finished:
             trained = transfer.score(TRAINER, self._examples, vectors, finished)
         assert trained.correct is not None
-        metrics = {name: value / 100 for name, value in trained.metrics.items()}
         details = {
             "classes": len(self._classes),
             "majority": max(self._classes.values()) / len(self.table),
             "penalties": trained.details["penalties"],
             "truncated": trained.details["truncated"],
         }
+        metrics = {name: value / 100 for name, value in trained.metrics.items()}
         return self.accuracy_score(trained.correct, metrics, details)
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, product
@@ -112,35 +112,6 @@ class SearchedSets:
             for name, data in collection.full_names.items():
                 self.searches[name] = SetSearch(data, options)
 
-    def tasks(
-        self,
-        mode: SearchMode,
-        model: EvaluatedModel | None,
-        files: Mapping[str, Path],
-        reranker: EvaluatedReranker | None = None,
-    ) -> list[RetrievalTask]:
-        """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
-        choices = protocol(self.options, mode, model)
-        tasks = []
-        for name, search in self.searches.items():
-            task = RetrievalTask(f"{name} {mode}", search, mode, choices, files.get(name))
-            if reranker is not None:
-                task = task.reranked(reranker)
-            tasks.append(task)
-        return tasks
-
-    def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
-        """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""
-        remaining = iter(scores)
-        joined = []
-        for collection in self.collections:
-            parts = list(islice(remaining, len(collection.members)))
-            if len(parts) > 1:
-                joined.append(mean_of(collection.name, parts))
-            else:
-                joined.append(replace(parts[0], task=collection.name))
-        return joined
-
     def score(self, retriever: Retriever, files: Mapping[str, Path], *, rerun: bool, read_cache: bool) -> ModelScores:
         """Search and score the sets with a retriever.
 
@@ -151,10 +122,20 @@ class SearchedSets:
             read_cache: take scores from the cache.
         """
         model, mode, reranker = retriever
-        tasks = self.tasks(mode, model, files, reranker)
         choices = protocol(self.options, mode, model)
         if reranker is not None:
             choices |= reranker.protocol
+        tasks = []
+        for name, search in self.searches.items():
+            task = RetrievalTask(
+                name=f"{name} {mode}",
+                search=search,
+                mode=mode,
+                protocol=choices,
+                run_file=files.get(name),
+                reranker=reranker,
+            )
+            tasks.append(task)
         if model is None:
             scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
         else:
@@ -166,9 +147,19 @@ class SearchedSets:
             model=name,
             label=label,
             protocol={**scores.protocol, **set_protocol(self.collections)},
-            tasks=tuple(self.joined(scores.tasks)),
+            tasks=tuple(self._of_collections(scores.tasks)),
             cached=tuple(dict.fromkeys(cached)),
         )
+
+    def _of_collections(self, scores: Iterable[TaskScore]) -> Iterator[TaskScore]:
+        """Yield the scores of the collections, given those of all searches: forums are replaced by their mean."""
+        remaining = iter(scores)
+        for collection in self.collections:
+            parts = list(islice(remaining, len(collection.members)))
+            if len(parts) > 1:
+                yield mean_of(collection.name, parts)
+            else:
+                yield replace(parts[0], task=collection.name)
 
     def check(self, model_options: LoadOptions) -> None:
         """Check before anything is encoded that the libraries are installed and the index can be built.

@@ -64,17 +64,16 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
         InputError: for an unknown task, a split that it does not have, or a missing file.
         DataError: for files of unequal length, or a line that does not parse.
     """
-    if task in SUBSETS:
-        if split != "test":
-            raise InputError(f"{task} has a test split only; dev and train: {', '.join(SPLITS)}")
-        folder = data / "STS" / f"{task}-en-test"
-        return [_read_subset(folder, name, task) for name in SUBSETS[task]]
-    if task not in SPLITS:
+    if task not in TASKS:
         raise InputError(f"unknown task {task!r}{nearest(task, list(TASKS))}; one of: {', '.join(TASKS)}")
-    name = SPLITS[task][split]
     if task == "STSBenchmark":
-        return [read_stsb(data / "STS" / task / name)]
-    return [_read_columns(data / "SICK" / name, task, gold=3, first=1, second=2, header=True)]
+        return [read_stsb(data / "STS" / task / SPLITS[task][split])]
+    if task == "SICKRelatedness":
+        return [_read_columns(data / "SICK" / SPLITS[task][split], task, gold=3, first=1, second=2, header=True)]
+    if split != "test":
+        raise InputError(f"{task} has a test split only; dev and train: {', '.join(SPLITS)}")
+    folder = data / "STS" / f"{task}-en-test"
+    return [_read_subset(folder, name, task) for name in SUBSETS[task]]
 
 
 def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str, list[Pairs]]:
@@ -84,9 +83,8 @@ def load_tasks(data: Path, tasks: Sequence[str] | None, split: str) -> dict[str,
         InputError: as `load_task`; also if `data` is no SentEval folder.
     """
     if split not in SPLIT_NAMES:
-        raise InputError(
-            f"unknown split {split!r}{nearest(split, list(SPLIT_NAMES))}; one of: {', '.join(SPLIT_NAMES)}"
-        )
+        hint = nearest(split, list(SPLIT_NAMES))
+        raise InputError(f"unknown split {split!r}{hint}; one of: {', '.join(SPLIT_NAMES)}")
     if not (data / "STS").is_dir() and not (data / "SICK").is_dir():
         raise InputError(f"{data} is not a SentEval 'downstream' folder: it has neither STS/ nor SICK/")
     if not tasks:

@@ -160,14 +160,24 @@ def _with_dev_set(
 ) -> _Tested:
     """Choose the penalty by the development set, and test on the test set."""
     count = len(y["train"])
-    joint_x = np.concatenate([x["train"], x["dev"]])
-    joint_y = np.concatenate([y["train"], y["dev"]])
-    fold = Fold(np.arange(count), np.arange(count, len(joint_y)))
+    rows = np.arange(count + len(y["dev"]))
     penalties = trainer.penalties(has_test=False)
-    trained = trainer.train(Grid(joint_x, joint_y, task.classes, [fold], [penalties]), finished)
+    grid = Grid(
+        x=np.concatenate([x["train"], x["dev"]]),
+        y=np.concatenate([y["train"], y["dev"]]),
+        classes=task.classes,
+        folds=[Fold(rows[:count], rows[count:])],
+        penalties=[penalties],
+    )
+    trained = trainer.train(grid, finished)
     chosen, dev_accuracy = best(trained.accuracy)
     predicted = trained.predict(0, chosen, x["test"])
-    return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, [penalties[chosen]])
+    return _Tested(
+        predicted=predicted,
+        accuracy=_accuracy(predicted, y["test"]),
+        dev_accuracy=dev_accuracy,
+        penalties=[penalties[chosen]],
+    )
 
 
 def _with_test_set(
@@ -176,12 +186,24 @@ def _with_test_set(
     """Choose the penalty by folds of the training set, and test on the test set."""
     penalties = trainer.penalties(has_test=True)
     folds = [Fold(fit, dev) for fit, dev in _stratified(task, y["train"], trainer.folds)]
-    grid = Grid(x["train"], y["train"], task.classes, folds, [penalties] * len(folds))
-    chosen, dev_accuracy = best(trainer.train(grid, finished).accuracy)
+    grid = Grid(
+        x=x["train"],
+        y=y["train"],
+        classes=task.classes,
+        folds=folds,
+        penalties=[penalties] * len(folds),
+    )
+    number, dev_accuracy = best(trainer.train(grid, finished).accuracy)
+    chosen = [penalties[number]]
     last = trainer.last_fold(np.arange(len(y["train"])))
-    final_grid = replace(grid, folds=[last], penalties=[[penalties[chosen]]])
-    predicted = trainer.train(final_grid, finished).predict(0, 0, x["test"])
-    return _Tested(predicted, _accuracy(predicted, y["test"]), dev_accuracy, [penalties[chosen]])
+    final = trainer.train(replace(grid, folds=[last], penalties=[chosen]), finished)
+    predicted = final.predict(0, 0, x["test"])
+    return _Tested(
+        predicted=predicted,
+        accuracy=_accuracy(predicted, y["test"]),
+        dev_accuracy=dev_accuracy,
+        penalties=chosen,
+    )
 
 
 def outer_folds(trainer: Trainer, task: Examples) -> list[tuple[Rows, Rows]]:
@@ -207,7 +229,13 @@ def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[st
         for fit, dev in _stratified(task, y[rows], trainer.folds, groups_of_rows):
             inner.append(Fold(rows[fit], rows[dev]))
         last.append(trainer.last_fold(rows))
-    grid = Grid(x, y, task.classes, inner, [penalties] * len(inner))
+    grid = Grid(
+        x=x,
+        y=y,
+        classes=task.classes,
+        folds=inner,
+        penalties=[penalties] * len(inner),
+    )
     trained = trainer.train(grid, finished)
     chosen = []
     dev_accuracies = []
@@ -222,7 +250,12 @@ def _nested(trainer: Trainer, task: Examples, xs: dict[str, Floats], ys: dict[st
     for fold, (_, test) in enumerate(outer):
         predicted[test] = final.predict(fold, 0, x[test])
         accuracies.append(_accuracy(predicted[test], y[test]))
-    return _Tested(predicted, float(np.mean(accuracies)), float(np.mean(dev_accuracies)), chosen)
+    return _Tested(
+        predicted=predicted,
+        accuracy=float(np.mean(accuracies)),
+        dev_accuracy=float(np.mean(dev_accuracies)),
+        penalties=chosen,
+    )
 
 
 def _accuracy(predicted: Rows, y: Rows) -> float:

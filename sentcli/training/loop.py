@@ -85,17 +85,7 @@ def train(
     torch.manual_seed(settings.seed + rank())
     order = run_order(model, settings, len(corpus.sentences))
     total = settings.total_steps(order.per_epoch)
-    maker = BatchMaker(
-        corpus=corpus,
-        tokenizer=tokenizer,
-        order=order,
-        views=method.views,
-        accumulate=settings.accumulate,
-        group_by_length=settings.group_by_length,
-        rank=rank(),
-        prompts=prompts,
-        second_tokenizer=second_tokenizer,
-    )
+    maker = _batch_maker(method, corpus, order, tokenizer, second_tokenizer, prompts)
     gradients = Gradients(model, settings)
     progress = Progress()
     scores = Scores()
@@ -140,6 +130,28 @@ def train(
     keeper.restore_best()
     model.eval()
     return result_of(keeper, progress, total)
+
+
+def _batch_maker(
+    method: Method,
+    corpus: TrainingSentences,
+    order: Order,
+    tokenizer: TextTokenizer,
+    second_tokenizer: TextTokenizer | None,
+    prompts: tuple[str, ...],
+) -> BatchMaker:
+    """Return what makes the batches of any step, of this process's rows."""
+    return BatchMaker(
+        corpus=corpus,
+        tokenizer=tokenizer,
+        order=order,
+        views=method.views,
+        accumulate=method.settings.accumulate,
+        group_by_length=method.settings.group_by_length,
+        rank=rank(),
+        prompts=prompts,
+        second_tokenizer=second_tokenizer,
+    )
 
 
 def run_order(model: TrainingModel, settings: Settings, sentences: int) -> Order:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 LARGE = (5.8, 4.9)
 """Width and height in inches of the only map of many texts."""
+CLUSTER_NOTE = (
+    "Colour and marker: cluster of the vectors (k-means), the same in all panels where they share texts enough; words: "
+    "what sets a cluster apart"
+)
+"""The note of a figure of maps that are coloured by clusters."""
 NEAR = 0.08
 """The radius in which the points around another one are counted, as a share of the map's width."""
 
@@ -50,13 +55,7 @@ def _figure(maps: Maps) -> Figure:
     labels = maps.inputs.labels
     if labels is not None and len(labels.cat.categories) > MOST_COLOURS:
         labels = None
-    if labels is None:
-        note = (
-            "Colour and marker: cluster of the vectors (k-means), the same in all panels where they share texts "
-            "enough; words: what sets a cluster apart"
-        )
-    else:
-        note = f"Colour and marker: {labels.name}"
+    note = CLUSTER_NOTE if labels is None else f"Colour and marker: {labels.name}"
     dots = []
     numbers = []
     panels = {}

@@ -76,8 +76,9 @@ class Whitening:
     def apply(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
         """Return vectors ``[n, d]`` whose covariance, in every group, is the identity except for constant columns.
 
-        The statistics are those of all n vectors. ZCA leaves out directions without variance, see `spectrum.whitened`;
-        groups add `EPS` to the variances, since some models have nearly constant columns (MiniLM has three).
+        The statistics are those of all n vectors. ZCA leaves out directions without variance, see
+        `directions.whitened`; groups add a small constant to the variances, since some models have nearly constant
+        columns (MiniLM has three).
 
         Args:
             vectors: ``[n, d]``.
