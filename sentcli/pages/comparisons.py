@@ -16,7 +16,7 @@ from sentcli.pages.systems import System
 from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
-FLOOR = 2 / (significance.DRAWS + 1)
+FLOOR = 2 / (significance.RESAMPLES + 1)
 """What a bootstrap says of p where all samples agree: it is no larger."""
 FEW_ITEMS = 50
 """With fewer queries, pairs or texts the verdict says which difference they would show."""
@@ -97,12 +97,12 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     where = f"on average over {len(table.tasks)} data sets" if column == AVERAGE else f"on {short(column)}"
     value = _in_words(leading.value, table, column)
     lead = f"{where} ({protocols.axis(table.models[0])} {value})"
-    if leading.everyone:
+    if leading.all_equal:
         return f"{leading.names} are equal", f"{lead}{equal_because(leading.best)}"
     if len(leading.best) > 1:
         return f"{leading.names} are best and equal", f"{lead}{equal_because(leading.best)}"
     system, other = leading.best[0], leading.others[0]
-    next_best, _ = other.spread(column, table.columns)
+    next_best, _ = other.mean_and_deviation(column, table.columns)
     assert next_best is not None  # the others have a value
     more = _in_words(leading.value - next_best, table, column)
     lead += f", {more} more than {other.label}"
@@ -159,7 +159,7 @@ def not_compared(table: ScoreTable) -> list[str]:
             lacking.append(system.label)
     if not lacking or len(table.systems) == 1:
         return []
-    apart = dict.fromkeys(scores.draws_file for scores in table.models if scores.draws_file)
+    apart = dict.fromkeys(scores.replicates_file for scores in table.models if scores.replicates_file)
     if apart:
         why = f"Their samples (draws) are in {', '.join(apart)}; score again without --draws."
     elif table.grouped:
@@ -235,7 +235,7 @@ def _difference(system: System, first: System, column: str, columns: list[str]) 
     difference = significance.compare_seeds(values, other_values, draws, others, fixed)
     if difference.p is not None:
         return difference
-    reasons = [f"{one.label} {one.alone}" for one in (system, first) if one.alone]
+    reasons = [f"{one.label} {one.single_run_caveat}" for one in (system, first) if one.single_run_caveat]
     return replace(difference, reason=f"{' and '.join(reasons)}, so how far other seeds lie from it is not known")
 
 

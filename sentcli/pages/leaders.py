@@ -23,7 +23,7 @@ class Leaders:
     """The rest of those that have a value, the best one first."""
 
     @property
-    def everyone(self) -> bool:
+    def all_equal(self) -> bool:
         """Whether several systems are compared and all have the same value."""
         return len(self.best) > 1 and not self.others
 
@@ -44,7 +44,7 @@ def leaders(systems: Sequence[System], column: str, columns: Sequence[str], patt
     """
     means = []
     for system in systems:
-        mean, _ = system.spread(column, columns)
+        mean, _ = system.mean_and_deviation(column, columns)
         if mean is not None:
             means.append((mean, system))
     if not means:

@@ -57,7 +57,7 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
     for column in columns:
         scores: list[tuple[str, float | None, System | None]] = []
         for row in table.systems:
-            scores.append((row.label, row.spread(column, columns)[0], row))
+            scores.append((row.label, row.mean_and_deviation(column, columns)[0], row))
         for against in table.published.values():
             scores.append((published_label(against), against["tasks"].get(column, {}).get("published"), None))
         line = 0

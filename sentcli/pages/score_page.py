@@ -206,7 +206,7 @@ def _summary(table: ScoreTable) -> str:
     measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
     value = f"{leading.value:{pattern}} ({measure})"
     count = len(leading.best) + len(leading.others)
-    if leading.everyone:
+    if leading.all_equal:
         return f"{table.title}: all {count} models have {value}{equal_because(leading.best)}."
     if len(leading.best) > 1:
         return f"{table.title}: {leading.names} have {value}, the best of {count} models{equal_because(leading.best)}."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sentcli.evaluation.retrieval import canonical, known_sets
+from sentcli.evaluation.known_sets import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
@@ -68,7 +68,7 @@ class ScoreTable:
     def format_of(self, column: str) -> str:
         """Return the format of the scores of a task or the average, with the digits that tell its systems apart."""
         columns = self.columns
-        means = [system.spread(column, columns)[0] for system in self.systems]
+        means = [system.mean_and_deviation(column, columns)[0] for system in self.systems]
         return format_apart(means, self.kind.digits)
 
     @property
@@ -121,7 +121,7 @@ def score_table(table: ScoreTable) -> Table:
         if table.grouped:
             row.append(len(system.seeds))
         for column, head in zip(columns, heads, strict=True):
-            mean, deviation = system.spread(column, columns)
+            mean, deviation = system.mean_and_deviation(column, columns)
             row.append(mean)
             if deviation is not None and system.grouped:
                 deviations[number, head] = deviation
@@ -291,7 +291,7 @@ def _measures(table: ScoreTable) -> dict[str, str]:
     for scores in table.models:
         for task in scores.tasks:
             metrics += task.metrics
-            headlines += task.headline
+            headlines += task.shown_metrics
             known.update(task.metrics, task.details)
     if table.kind is not RETRIEVAL:
         titles |= {metric: metric for metric in headlines if metric not in titles}

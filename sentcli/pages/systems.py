@@ -103,7 +103,7 @@ class System:
         return not self.grouped and self.seeds[0].fixed
 
     @property
-    def alone(self) -> str:
+    def single_run_caveat(self) -> str:
         """Why a single run does not stand for its training, in words; empty for seeds and for a fixed model."""
         if len(self.seeds) > 1 or self.fixed:
             return ""
@@ -129,7 +129,7 @@ class System:
             values.append(value)
         return values
 
-    def spread(self, column: str, columns: Sequence[str]) -> tuple[float | None, float | None]:
+    def mean_and_deviation(self, column: str, columns: Sequence[str]) -> tuple[float | None, float | None]:
         """Return mean and sample standard deviation over the seeds; None if there are too few values."""
         values = self.values(column, columns)
         if not values:
@@ -150,7 +150,7 @@ class System:
             return None
         samples: list[Floats] = []
         for scores in self.seeds:
-            draws = scores.samples(scores.kinds[0]).get(column)
+            draws = scores.replicates(scores.kinds[0]).get(column)
             if draws is None or (samples and len(draws) != len(samples[0])):
                 return None
             samples.append(draws)
@@ -165,7 +165,7 @@ class System:
 
     def whiskers(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
         """Return the mean less and plus the standard deviation over the seeds, or the interval of a single model."""
-        mean, deviation = self.spread(column, columns)
+        mean, deviation = self.mean_and_deviation(column, columns)
         if mean is None or deviation is None:
             return self.interval(column, columns)
         return mean - deviation, mean + deviation
