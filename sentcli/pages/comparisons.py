@@ -32,7 +32,9 @@ def comparison_table(table: ScoreTable) -> Table | None:
     """
     if table.is_own:
         return None
-    return _of_systems([table]) if _has_groups(table) else _of_runs(table)
+    if _has_groups(table):
+        return _of_systems([table])
+    return _of_runs(table)
 
 
 def own_comparison(tables: Sequence[ScoreTable]) -> Table | None:

@@ -68,9 +68,12 @@ class Section:
     @property
     def caption(self) -> str:
         """The title of the table without the title of the section, which stands above it."""
-        caption = self.table.title if self.table is not None else ""
-        rest = caption.removeprefix(f"{self.title}: ")
-        return rest[:1].upper() + rest[1:] if rest[1:2].islower() else rest  # not NDCG
+        if self.table is None:
+            return ""
+        caption = self.table.title.removeprefix(f"{self.title}: ")
+        if caption[1:2].islower():  # not NDCG
+            return caption[:1].upper() + caption[1:]
+        return caption
 
     @property
     def narrow(self) -> bool:

@@ -35,7 +35,9 @@ def measure(scores: ModelScores) -> str:
     kind = scores.kinds[0]
     if kind is RETRIEVAL:
         return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
-    return kind.metric if "@" in kind.metric else kind.metric.lower()
+    if "@" in kind.metric:
+        return kind.metric
+    return kind.metric.lower()
 
 
 def axis(scores: ModelScores) -> str:
@@ -116,7 +118,9 @@ def protocol_note(scores: ModelScores) -> str:
         choices = of_keys(choices, ("features", "classifier", "folds", "optimizer"))
         choices["further settings"] = "below"
     else:
-        lead = "Recall in %" if kind is IN_DOMAIN else axis(scores)
+        lead = axis(scores)
+        if kind is IN_DOMAIN:
+            lead = "Recall in %"
         choices = of_keys(scores.protocol, (*SET_CHOICES, "sets")) | choices
     stated = _stated(choices)
     if stated:
@@ -157,7 +161,9 @@ def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
         if len(texts) == len(few):
             return few
     few = choices_but(("backend",))
-    return few if any(few) else choices_but(())
+    if any(few):
+        return few
+    return choices_but(())
 
 
 def without(choices: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

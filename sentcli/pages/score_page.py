@@ -147,11 +147,13 @@ def score_page(
         source += f" from the results of {', '.join(commands)}"
     # all tables of one's own data share a sentence if they have several systems
     verdict = comparisons.verdict(own)
-    summaries = [verdict] if verdict else []
+    summary = []
+    if verdict:
+        summary.append(verdict)
     for table in tables:
         if not verdict or not table.is_own:
-            summaries.append(_summary(table))
-    text = (*summaries, *choices.summary, *names.notes)
+            summary.append(_summary(table))
+    text = (*summary, *choices.summary, *names.notes)
     return Page(choices.title or _title(tables), tuple(sections), text, f"{source}.")
 
 

@@ -36,7 +36,9 @@ def weights_notes(systems: Sequence[System]) -> list[str]:
     for group in same_weights(systems):
         labels = [system.label for system in group]
         mentioned += labels
-        models = "All models" if len(group) == len(systems) else listed(labels)
+        models = listed(labels)
+        if len(group) == len(systems):
+            models = "All models"
         notes.append(f"{models}: the same weights{_of_start(group)}.")
     for system in systems:
         seeds = len(system.seeds)
@@ -56,7 +58,9 @@ def equal_because(group: Sequence[System]) -> str:
 def _weights_of(system: System) -> str | None:
     """Return the `_identity` that all seeds of a system share, or None if they differ or it is not known."""
     identities = {_identity(scores) for scores in system.seeds}
-    return identities.pop() if len(identities) == 1 else None
+    if len(identities) > 1:
+        return None
+    return identities.pop()
 
 
 def _identity(scores: ModelScores) -> str | None:
