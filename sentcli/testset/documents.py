@@ -216,10 +216,15 @@ def _columns(source: Source, names: Sequence[str], text_field: str | None, title
         structure = TITLE_FIELDS.get(title_field.lower(), "title")
     else:
         title_field = None
-        others = [name for name in summaries if name != text]
-        if others:
-            title_field = _single(source, "--title-field", others, names)
-    id_field = next((name for name in ("id", "_id") if name in names), None)
+        if text in summaries:
+            summaries.remove(text)
+        if summaries:
+            title_field = _single(source, "--title-field", summaries, names)
+    id_field = None
+    if "id" in names:
+        id_field = "id"
+    elif "_id" in names:
+        id_field = "_id"
     return _Columns(text, title_field, structure, id_field)
 
 
@@ -232,7 +237,9 @@ def _columns_called(usual: Iterable[str], names: Sequence[str], other: str | Non
 def _single(source: Source, option: str, choices: Sequence[str], names: Sequence[str]) -> str:
     if len(choices) == 1:
         return choices[0]
-    problem = f"{' and '.join(choices)} may all be it" if choices else "no column is called so that it is known"
+    problem = "no column is called so that it is known"
+    if choices:
+        problem = f"{' and '.join(choices)} may all be it"
     raise DataError(source.name, f"{problem}; say which with {option}: {', '.join(names)}")
 
 
@@ -294,7 +301,9 @@ def _add_sections(
             if target is not None:
                 links.append((words, target))
         if body:
-            key = f"{prefix}{page}#{anchor}" if anchor else prefix + page
+            key = prefix + page
+            if anchor:
+                key += f"#{anchor}"
             position = documents.add(free_id(source, key, documents.places), heading, body, "heading")
             targets[page, anchor] = position
             targets.setdefault((page, ""), position)

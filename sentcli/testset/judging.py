@@ -73,6 +73,7 @@ def pooled(
         models: their names.
         seed: of the order.
     """
+    texts = {query.id: query.text for query in queries}
     data = RetrievalSet(
         name=name,
         split="test",
@@ -80,8 +81,8 @@ def pooled(
         corpus=corpus,
         digest=file_digest(corpus),
         ids=documents.ids,
-        queries={query.id: query.text for query in queries},
-        qrels={query.id: {} for query in queries},
+        queries=texts,
+        qrels={key: {} for key in texts},
     )
     search = SetSearch(data, SearchOptions(top_k=DEPTH))
     positions = []
@@ -91,8 +92,10 @@ def pooled(
     random = np.random.default_rng(seed)
     pool = []
     for query, row in zip(queries, np.concatenate(positions, 1), strict=True):
-        places = random.permutation(np.unique(row[row >= 0])).tolist()
-        pool.append(PooledQuery(query, [(documents.ids[place], documents.title_and_text(place)) for place in places]))
+        candidates = []
+        for place in random.permutation(np.unique(row[row >= 0])).tolist():
+            candidates.append((documents.ids[place], documents.title_and_text(place)))
+        pool.append(PooledQuery(query, candidates))
     return pool
 
 
@@ -174,11 +177,12 @@ def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, st
         missing += [name for name in JUDGED_COLUMNS[:3] if not record.get(name, True)]
         if missing:
             raise wrong(f"{', '.join(missing)} is missing; the columns are {', '.join(JUDGED_COLUMNS)}")
-        query, text, document = (str(record[name]) for name in JUDGED_COLUMNS[:3])
+        query, text, document = map(str, map(record.get, JUDGED_COLUMNS[:3]))
         if document not in places:
             raise wrong(f"there is no document {document!r} in the corpus")
-        relevance = record["relevance"]
-        relevance = "" if relevance is None else str(relevance).strip()
+        relevance = ""
+        if record["relevance"] is not None:
+            relevance = str(record["relevance"]).strip()
         if not re.fullmatch(r"(\d{1,9}(\.0)?)?", relevance):  # a spreadsheet has fractions alone
             raise wrong(f"the relevance {relevance!r} is no whole number from 0")
         grade = None
@@ -192,4 +196,7 @@ def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, st
 def _unquoted_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells of a row by their columns as they were before a spreadsheet wrote them."""
     quoted = any(name.startswith('"') for name in row)
-    return {_unquoted(name, quoted): as_it_was(_unquoted(cell, quoted)) for name, cell in row.items()}
+    cells = {}
+    for name, cell in row.items():
+        cells[_unquoted(name, quoted)] = as_it_was(_unquoted(cell, quoted))
+    return cells

@@ -96,8 +96,13 @@ def _facts(text: str) -> Any:
 
 def _words(tokens: Sequence[Any]) -> str:
     """Return the text of a line of Markdown without its markup."""
-    parts = [token.content if token.type in ("text", "code_inline") else " " for token in tokens]
-    return " ".join("".join(parts).split())
+    text = ""
+    for token in tokens:
+        if token.type in ("text", "code_inline"):
+            text += token.content
+        else:
+            text += " "
+    return " ".join(text.split())
 
 
 def _links(tokens: Sequence[Any]) -> Iterator[tuple[str, str]]:

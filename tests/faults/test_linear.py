@@ -19,7 +19,7 @@ from sentcli.search.words import TOKEN, in_pairs
 from sentcli.testset.documents import SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
 from sentcli.testset.markdown import _front_matter, sections
-from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, without_queries, words
+from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, texts_without, words
 from sentcli.testset.written import _query
 
 
@@ -74,7 +74,7 @@ READERS = {
     "LaTeX": latex_text,
     "words of BM25": lambda text: re.findall(TOKEN, next(in_pairs([text]))),
     "hits": lambda text: hits_grid(text, {}),
-    "words without a title": lambda text: without_queries(
+    "words without a title": lambda text: texts_without(
         Documents(texts=[text]), [Candidate(text[: len(text) // 2] + " end", 0, "title")]
     ),
 }
