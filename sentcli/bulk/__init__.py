@@ -18,9 +18,9 @@ the directory itself, through `io/folder.py`, which is a folder on a disk or in 
 `cluster/nodes.py` sends functions that need no sentcli on the node, so that versions can be compared.
 
 Nothing good is deleted before the new is whole. What is made in one go has a temporary name (`replacing` in
-`io/atomic.py`); what takes hours is made in the `successor` of its folder, where a later command goes on, and
+`io/atomic.py`); what takes hours is made in the `staging_folder` of its folder, where a later command goes on, and
 `exchange` swaps both names in one step. Training, `encode`, `index` and exports go through these three functions;
-`Folder.succeed` does it for directories of shards, and in a store, which has no such step, by a copy that brings the
+`Folder.promote` does it for directories of shards, and in a store, which has no such step, by a copy that brings the
 manifest last. A collection of Milvus is made beside the old one and renamed. `tests/faults/test_overwrite.py` lets each
 call that changes a file fail, or kills there: a command that writes something new is a line in its `CASES`.
 

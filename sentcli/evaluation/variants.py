@@ -159,7 +159,7 @@ class EncodedSet:
         row_bytes = vectors.itemsize * vectors.shape[1] + sum(part.row_bytes for part in search.parts)
         if storage.compression == Compression():
             return search, row_bytes, seconds
-        fit_queries = partial(origin.fitted, normalized=self.normalized)
+        fit_queries = partial(origin.compress, normalized=self.normalized)
         if not storage.rescored:
             return CompressedSearch(search, fit_queries, None), row_bytes, seconds
         whole = self.documents.astype(np.float16)

@@ -16,7 +16,7 @@ from sentcli.io.formats import decode_bytes, headless, is_null, kind_of, say_quo
 from sentcli.io.labelled_kinds import KINDS, Kind, Layout
 from sentcli.io.labelled_records import columns_of, labelled_records
 from sentcli.io.sources import Source, open_source
-from sentcli.io.table_layout import tell
+from sentcli.io.table_layout import infer_layout
 
 OnEmpty = Literal["keep", "error", "skip"]
 SCORE_RANGES = ((0.0, 1.0), (0.0, 5.0), (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
@@ -149,7 +149,7 @@ def read_table(
         DataError: if the columns fit no kind or several, a column is missing, or a value is null or of another type.
     """
     source = open_source(file) if isinstance(file, str) else file
-    layout = tell(source, kind=kind, fields=fields)
+    layout = infer_layout(source, kind=kind, fields=fields)
     reader = _TableReader(source, layout, columns_of(source, fields), on_empty, group_by)
     for line, record in labelled_records(source, fields):
         try:

@@ -123,7 +123,7 @@ class Layout:
     """The columns that a table is read from."""
 
     kinds: tuple[Kind, ...]
-    """The kinds that they may make; `table_layout.tell` leaves one."""
+    """The kinds that they may make; `table_layout.infer_layout` leaves one."""
     columns: tuple[str, ...]
     """The names of the columns that are read, as they stand in the table."""
     words: dict[str, float] = field(default_factory=dict)

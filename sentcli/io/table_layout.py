@@ -29,7 +29,7 @@ from sentcli.io.labelled_values import FEW_VALUES, label_words, repeating, value
 from sentcli.io.sources import Source
 
 
-def tell(source: Source, *, kind: Kind | None = None, fields: str | None = None) -> Layout:
+def infer_layout(source: Source, *, kind: Kind | None = None, fields: str | None = None) -> Layout:
     """Return the columns that a table is read from, and what they hold.
 
     Args:
@@ -49,7 +49,7 @@ def tell(source: Source, *, kind: Kind | None = None, fields: str | None = None)
 
 @lru_cache(maxsize=16)
 def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, int]) -> Layout:
-    """Return what `tell` does, once for a file of this time of change and size."""
+    """Return what `infer_layout` does, once for a file of this time of change and size."""
     present = columns_of(source, fields)
     first_row = next(records(source), None)
     if first_row is None:

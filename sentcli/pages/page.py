@@ -95,7 +95,7 @@ class Page:
     """Paragraphs of the summary."""
     made: str = ""
     """The line that says how the page was made."""
-    bare: bool = False
+    tables_only: bool = False
     """Whether Markdown and LaTeX have the tables alone, without titles, so that another document can take them in."""
 
 

@@ -45,7 +45,7 @@ class Choices:
     style: Style = PLAIN
     summary: tuple[str, ...] = ()
     """Sentences of the summary behind those about the scores."""
-    bare: bool = False
+    tables_only: bool = False
     """Show the tables of scores alone, for another document."""
     more_names: tuple[str, ...] = ()
     """Names of models and runs that further sections of the page show."""
@@ -125,9 +125,9 @@ def score_page(
     """
     names = shown_names(runs, choices)
     tables = score_tables_of(runs, choices, names.shown)
-    if choices.bare:
+    if choices.tables_only:
         of_scores = [Section(table.title, table=score_tables.score_table(table)) for table in tables]
-        return Page(choices.title or "Scores", [*of_scores, *more], bare=True)
+        return Page(choices.title or "Scores", [*of_scores, *more], tables_only=True)
     sections: list[Section] = []
     for table in tables:
         sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)

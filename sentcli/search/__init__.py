@@ -8,7 +8,7 @@ groups of queries by tiles of rows in threads, and looks only at what is above t
 that a sample of the rows gives. On a device, `device_products.Nearest` multiplies all rows with some queries and takes
 the largest products by the maxima of groups, `device_memory.StagedCopies` copies a block while another one is compared,
 and `on_device.DeviceRows` holds the rows that a searcher opens once, in float32 or in bf16 with a bound on its error;
-`exact.on_host` is where the processor and a device part. `ann.FaissIndex` wraps one index of faiss, which `blas` lets
+`exact.on_host` is where the processor and a device part. `FaissIndex` wraps one index of faiss, which `blas` lets
 multiply with kernels that fit the processor; `searcher.Searcher` puts indexes, the exact rest and the rescoring of
 codes together.
 

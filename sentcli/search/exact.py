@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 Vectors = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 """Which rows of a corpus may be found ``[n]``."""
-GATHERED = 2**24
+NUMBERS_AT_A_TIME = 2**24
 """How many numbers are read at a time to compare single rows: 64 MiB."""
-TAKEN = 1024
+ROWS_AT_A_TIME = 1024
 """How many single rows are read at a time; a system may map 64 KiB around each of them."""
 BLOCK = 131_072
 """How many rows are copied at a time: to unit length or to float32."""
@@ -160,7 +160,7 @@ class VectorSource(ABC):
         """
         positions = hits.positions
         scores = np.full(positions.shape, -np.inf, np.float32)
-        size = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
+        size = max(NUMBERS_AT_A_TIME // max(positions.shape[1] * self.dimension, 1), 1)
         for start in range(0, len(queries), size):
             batch = slice(start, start + size)
             part = positions[batch]
@@ -268,8 +268,8 @@ class Blocks(VectorSource):
         for number in np.unique(numbers):
             in_array, array = order[numbers[order] == number], self.arrays[number]
             first = self.ends[number] - len(array)
-            for start in range(0, len(in_array), TAKEN):
-                part = in_array[start : start + TAKEN]
+            for start in range(0, len(in_array), ROWS_AT_A_TIME):
+                part = in_array[start : start + ROWS_AT_A_TIME]
                 vectors[part] = self._numbers(array[positions[part] - first])
                 pages: Any = array.base
                 if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):

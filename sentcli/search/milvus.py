@@ -28,7 +28,7 @@ from sentcli.search.milvus_client import answering, clear_half_made
 from sentcli.search.milvus_rows import (
     HASH,
     ID,
-    LONGEST,
+    MOST_TEXT_BYTES,
     TEXTS,
     VECTORS,
     WORDS,
@@ -94,7 +94,7 @@ class MilvusCollection:
 
     @staticmethod
     def is_there(client: Any, address: str, name: str) -> bool:
-        """Whether there is a collection of that name; one that lost it to a kill inside `succeed` gets it back.
+        """Whether there is a collection of that name; one that lost it to a kill inside `promote` gets it back.
 
         Raises:
             InputError: if sentcli has not made it.
@@ -120,7 +120,7 @@ class MilvusCollection:
             client.drop_collection(name + NEXT)
         return None
 
-    def succeed(self) -> MilvusCollection:
+    def promote(self) -> MilvusCollection:
         """Put a finished collection, whose name ends in `NEXT`, in the place of the one that it replaces."""
         name = self.name.removesuffix(NEXT)
         with answering(self.title):
@@ -170,9 +170,11 @@ class MilvusCollection:
 
         clear_half_made(address, name)
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field(ID, DataType.VARCHAR, max_length=LONGEST, is_primary=True)
+        schema.add_field(ID, DataType.VARCHAR, max_length=MOST_TEXT_BYTES, is_primary=True)
         analyzer = _analyzer(record.language)
-        schema.add_field(TEXTS, DataType.VARCHAR, max_length=LONGEST, enable_analyzer=True, analyzer_params=analyzer)
+        schema.add_field(
+            TEXTS, DataType.VARCHAR, max_length=MOST_TEXT_BYTES, enable_analyzer=True, analyzer_params=analyzer
+        )
         schema.add_field(VECTORS, DataType.FLOAT_VECTOR, dim=record.dimension)
         schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
         schema.add_field(HASH, DataType.VARCHAR, max_length=32)
@@ -181,7 +183,7 @@ class MilvusCollection:
             if kind in numbers:
                 schema.add_field(field_name, numbers[kind], nullable=True)
             else:
-                schema.add_field(field_name, DataType.VARCHAR, nullable=True, max_length=LONGEST)
+                schema.add_field(field_name, DataType.VARCHAR, nullable=True, max_length=MOST_TEXT_BYTES)
         schema.add_function(Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS]))
         indexes = client.prepare_index_params()
         kind = INDEX_TYPES[record.kind]
@@ -229,7 +231,7 @@ class MilvusCollection:
             hashes: their `content_hash`.
 
         Returns:
-            How many of the texts were cut, because Milvus takes `LONGEST` bytes.
+            How many of the texts were cut, because Milvus takes `MOST_TEXT_BYTES` bytes.
         """
         cut = 0
         wide: Vectors = np.ascontiguousarray(vectors, np.float32)

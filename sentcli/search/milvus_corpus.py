@@ -14,9 +14,9 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
-from sentcli.search.ann import EFFORTS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Neighbours, Vectors, VectorSource
+from sentcli.search.faiss_index import EFFORTS
 from sentcli.search.milvus import EFFORT, MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
@@ -111,7 +111,7 @@ class MilvusCorpus:
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         if self.origin.made_smaller():
-            vectors = self.origin.fitted(vectors, normalized=bool(self.origin.normalize))
+            vectors = self.origin.compress(vectors, normalized=bool(self.origin.normalize))
         return neighbours(self.collection.nearest(vectors, k, self.condition), self.positions)
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:

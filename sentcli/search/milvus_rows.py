@@ -25,7 +25,7 @@ from sentcli.search.conditions import All, Test, Tree
 
 ID, TEXTS, VECTORS, WORDS, HASH = "id", "text", "embedding", "sentcli_words", "sentcli_hash"
 """The fields that every collection has."""
-LONGEST = 65_535
+MOST_TEXT_BYTES = 65_535
 """The most bytes of a text in Milvus."""
 
 
@@ -127,9 +127,9 @@ def content_hash(text: str, columns: Sequence[Any]) -> str:
 def shortened(text: str) -> str:
     """Return a text, cut to what Milvus takes."""
     encoded = text.encode()
-    if len(encoded) <= LONGEST:
+    if len(encoded) <= MOST_TEXT_BYTES:
         return text
-    return encoded[:LONGEST].decode(errors="ignore")
+    return encoded[:MOST_TEXT_BYTES].decode(errors="ignore")
 
 
 def stored_value(value: Any, kind: str) -> Any:

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search import ann, exact
-from sentcli.search.ann import FaissIndex, FaissRecipe
+from sentcli.search.ann import FaissRecipe
 from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared, search_blocks
+from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.recall import sample, tune
 from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 EXACT = FaissRecipe(ann.FLAT, "Flat")
 """The recipe of a search without indexes."""
-HELD = 2**22
+HITS_AT_A_TIME = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
@@ -76,7 +77,7 @@ class Searcher:
         width = max(self._candidates(k), 1)
         if mask is not None:
             width = max(width, _among_all(k))
-        size = max(HELD // width, 1)
+        size = max(HITS_AT_A_TIME // width, 1)
         parts = []
         for start in range(0, max(len(queries), 1), size):
             parts.append(self._search(queries[start : start + size], k, mask))
@@ -224,16 +225,16 @@ class CompressedSearch:
 
     def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
-        fitted = self.fit(queries.astype(np.float32, copy=False))
+        compressed = self.fit(queries.astype(np.float32, copy=False))
         if self.full is None:
-            return self.searcher.search(fitted, k, mask)
+            return self.searcher.search(compressed, k, mask)
         if not len(queries):
             return Neighbours.none(0)
         parts = []
         candidates = max(k * FULL_RESCORED, LEAST_RESCORED)
-        size = max(HELD // candidates, 1)
+        size = max(HITS_AT_A_TIME // candidates, 1)
         for start in range(0, len(queries), size):
-            hits = self.searcher.search(fitted[start : start + size], candidates, mask)
+            hits = self.searcher.search(compressed[start : start + size], candidates, mask)
             batch = prepared(queries[start : start + size], self.similarity)
             parts.append(merge([self.full.rescored(batch, hits, self.similarity)], k))
         return Neighbours.concatenated(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -25,12 +24,11 @@ from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
-from sentcli.model.spec import Similarity
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
 from sentcli.search.searcher import Searcher, build
-from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.stored_vectors import SearchRequest, StoredVectors
 from sentcli.search.vector_directory import VectorDirectory
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ class VectorFile(StoredVectors):
     """The vectors of a file, and their rows."""
 
     place: Place
-    mapped: Blocks
+    arrays: Blocks
     origin: Provenance
     texts: str | None
     """The file of the rows of vectors that stand alone; None looks for it beside them."""
@@ -106,7 +104,7 @@ class VectorFile(StoredVectors):
     @property
     def blocks(self) -> Blocks:
         """The vectors."""
-        return self.mapped
+        return self.arrays
 
     @cached_property
     def rows(self) -> Rows:
@@ -122,19 +120,11 @@ class VectorFile(StoredVectors):
             return RowsOnDisk([self.place.path], [len(self.blocks)])
         return read_rows([self.place.name], self.options, without=self.column)
 
-    def open_index(
-        self,
-        name: str | None,
-        similarity: Similarity | None = None,
-        query_prompt: str | None = None,
-        device: str = "cpu",
-        own_prompt: str = "",
-        own_similarity: Callable[[], Similarity] = lambda: "cosine",
-    ) -> tuple[Searcher, str | None]:
+    def open_index(self, request: SearchRequest) -> tuple[Searcher, str | None]:
         """Search the vectors exactly, or build an index over them in memory; see `StoredVectors.open_index`."""
-        similarity = similarity or own_similarity()
+        similarity = request.similarity or request.own_similarity
         self.origin.check_similarity(similarity)
-        return build(name or "flat", self.blocks, similarity, device), None
+        return build(request.index or "flat", self.blocks, similarity, request.device), None
 
     def text_files(self) -> list[str]:
         """Return the files of the rows: the table itself, or what lies beside vectors that stand alone.
@@ -146,7 +136,7 @@ class VectorFile(StoredVectors):
             return [self.place.name]
         if self.texts is not None:
             return [self.texts]
-        return _beside(self)
+        return _text_files_beside(self)
 
 
 COMPARED_ROWS, LEAST_COSINE = 16, 0.99
@@ -344,7 +334,7 @@ def _rows_beside(vectors: VectorFile) -> RowsInMemory:
     return rows
 
 
-def _beside(vectors: VectorFile) -> list[str]:
+def _text_files_beside(vectors: VectorFile) -> list[str]:
     """Return the files of the texts beside a file of vectors: those that it names, or the one of the same name.
 
     Raises:

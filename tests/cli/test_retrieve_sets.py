@@ -337,7 +337,7 @@ def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch)
 
 
 def test_an_index_is_measured_against_exact_search(make_random, retrieve, invoke, tiny_bert, monkeypatch):
-    from sentcli.search.ann import FaissIndex
+    from sentcli.search.faiss_index import FaissIndex
 
     searched, search = [], FaissIndex.search
     monkeypatch.setattr(FaissIndex, "search", lambda self, q, k, mask: searched.append(k) or search(self, q, k, mask))
