@@ -109,7 +109,8 @@ class Hit:
             hit["rerank_score"] = self.rerank_score
         hit["text"] = self.row.text
         if self.row.columns:
-            hit["columns"] = json.loads(json.dumps(finite(self.row.columns), default=str))
+            columns = json.dumps(finite(self.row.columns), default=str)
+            hit["columns"] = json.loads(columns)
         return hit
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -82,8 +82,13 @@ def full_products() -> Iterator[None]:
     """Multiply float32 without TF32 and add products of bf16 in float32 inside the block, whatever the user has set."""
     matmul = torch.backends.cuda.matmul
     # torch 2.9 has a new name, and an error for settings that have been made by both names
-    name, full = ("fp32_precision", "ieee") if hasattr(matmul, "fp32_precision") else ("allow_tf32", False)
-    before, reduced = getattr(matmul, name), matmul.allow_bf16_reduced_precision_reduction
+    name: str = "allow_tf32"
+    full: Any = False
+    if hasattr(matmul, "fp32_precision"):
+        name = "fp32_precision"
+        full = "ieee"
+    before = getattr(matmul, name)
+    reduced = matmul.allow_bf16_reduced_precision_reduction
     setattr(matmul, name, full)
     matmul.allow_bf16_reduced_precision_reduction = False
     try:
@@ -132,15 +137,16 @@ class Nearest:
         if not len(rows) or not len(self.queries):
             return
 
-        def found(similarities: int) -> tuple[Tensor, Tensor]:
+        def best(similarities: int) -> tuple[Tensor, Tensor]:
             queries, width = _tile(len(self.queries), len(rows), similarities)
             parts = [(self.scores, self.positions)]
             for start in range(0, len(rows), width):
-                those_hidden = None if hidden is None else hidden[start : start + width]
-                parts.append(self._of_tile(rows[start : start + width], first + start, those_hidden, queries))
+                tile = slice(start, start + width)
+                hidden_there = None if hidden is None else hidden[tile]
+                parts.append(self._of_tile(rows[tile], first + start, hidden_there, queries))
             return self._joined(parts)
 
-        self.scores, self.positions = with_less_memory(found, rows.device)
+        self.scores, self.positions = with_less_memory(best, rows.device)
 
     def _of_tile(self, rows: Tensor, first: int, hidden: Tensor | None, queries: int) -> tuple[Tensor, Tensor]:
         """Return the best of some rows for all queries, so many of which are compared at a time."""
@@ -171,11 +177,12 @@ class Nearest:
 
     def _joined(self, parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         """Return the best of several lists, the first of which may be empty."""
-        lists = [(scores, positions) for scores, positions in parts if scores.shape[1]]
-        if len(lists) == 1:
-            return lists[0]
-        scores = torch.cat([scores for scores, _ in lists], dim=1)
-        positions = torch.cat([positions for _, positions in lists], dim=1)
+        filled = [part for part in parts if part[0].shape[1]]
+        if len(filled) == 1:
+            return filled[0]
+        score_lists, position_lists = zip(*filled, strict=True)
+        scores = torch.cat(score_lists, dim=1)
+        positions = torch.cat(position_lists, dim=1)
         best = torch.topk(scores, min(self.k, scores.shape[1]), dim=1, sorted=False)
         return best.values, positions.gather(1, best.indices)
 
@@ -195,7 +202,9 @@ def _tile(queries: int, rows: int, similarities: int) -> tuple[int, int]:
 
     Fewer tiles have fewer lists to join. Where there are so many rows that few queries would fit, some rows are taken.
     """
-    count = max(similarities // (rows + LARGEST_GROUP), min(LEAST_QUERIES, similarities // LARGEST_GROUP), 1)
+    with_all_rows = similarities // (rows + LARGEST_GROUP)
+    least = min(LEAST_QUERIES, similarities // LARGEST_GROUP)
+    count = max(with_all_rows, least, 1)
     if count > QUERY_MULTIPLE:
         count -= count % QUERY_MULTIPLE
     count = min(count, queries)
@@ -233,7 +242,8 @@ class BestOnDevice:
         with self._errors():
             for start in range(0, len(rows), size):
                 there = self._copies.put(rows[start : start + size])
-                self._nearest.add(prepared_there(there, self.similarity), first + start)
+                there = prepared_there(there, self.similarity)
+                self._nearest.add(there, first + start)
 
     def best(self) -> tuple[Integers, Floats]:
         """Return positions and products of the best rows so far, as `BestRows.best` does."""

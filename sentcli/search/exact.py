@@ -54,6 +54,12 @@ class Neighbours:
         scores = np.concatenate([part.scores for part in parts])
         return cls(positions, scores)
 
+    def reordered(self, order: npt.NDArray[np.int64]) -> Neighbours:
+        """Return the neighbours in another order ``[queries, n]``, the numbers of their columns."""
+        positions = np.take_along_axis(self.positions, order, 1)
+        scores = np.take_along_axis(self.scores, order, 1)
+        return Neighbours(positions, scores)
+
     def overwrite(self, queries: npt.NDArray[np.bool_], neighbours: Neighbours) -> None:
         """Write in place the neighbours of those queries ``[queries]`` that are True."""
         self.positions[queries] = neighbours.positions
@@ -71,15 +77,15 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     scores = np.concatenate([part.scores for part in parts], axis=1)
     if (positions < 0).any():
         scores = np.where(positions < 0, -np.inf, scores)
+    hits = Neighbours(positions, scores)
     if len(parts) > 1 or not _sorted(scores).all():
-        order = np.argsort(-scores, axis=1, kind="stable")
-        positions = np.take_along_axis(positions, order, 1)
-        scores = np.take_along_axis(scores, order, 1)
-        equal = np.flatnonzero(~_sorted(scores))
-        order = np.lexsort((positions[equal], -scores[equal]), axis=1)
-        positions[equal] = np.take_along_axis(positions[equal], order, 1)
-        scores[equal] = np.take_along_axis(scores[equal], order, 1)
-    return Neighbours(positions[:, :k], scores[:, :k].astype(np.float32, copy=False))
+        hits = hits.reordered(np.argsort(-scores, axis=1, kind="stable"))
+        with_equal = ~_sorted(hits.scores)  # queries with equal similarities
+        some = Neighbours(hits.positions[with_equal], hits.scores[with_equal])
+        by_position = np.lexsort((some.positions, -some.scores), axis=1)
+        hits.overwrite(with_equal, some.reordered(by_position))
+    best = hits.scores[:, :k].astype(np.float32, copy=False)
+    return Neighbours(hits.positions[:, :k], best)
 
 
 def _sorted(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
@@ -101,7 +107,8 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
 
 def _have_unit_length(vectors: npt.NDArray[Any]) -> bool:
     """Tell whether the squared length of all vectors is as near to 1 as float32 has it."""
-    return bool((np.abs(np.einsum("nd,nd->n", vectors, vectors) - 1) <= UNIT_ERROR).all())
+    squares = np.einsum("nd,nd->n", vectors, vectors)
+    return bool((np.abs(squares - 1) <= UNIT_ERROR).all())
 
 
 def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -158,17 +165,17 @@ class VectorSource(ABC):
             hits: the neighbours of each query.
             similarity: ``cosine`` or ``dot``.
         """
-        positions = hits.positions
-        scores = np.full(positions.shape, -np.inf, np.float32)
-        size = max(NUMBERS_AT_A_TIME // max(positions.shape[1] * self.dimension, 1), 1)
+        scores = np.full(hits.positions.shape, -np.inf, np.float32)
+        numbers_of_query = max(hits.positions.shape[1] * self.dimension, 1)
+        size = max(NUMBERS_AT_A_TIME // numbers_of_query, 1)
         for start in range(0, len(queries), size):
             batch = slice(start, start + size)
-            part = positions[batch]
-            vectors = self.take(np.maximum(part, 0).ravel())
-            rows = prepared(vectors, similarity).reshape(*part.shape, -1)
+            positions = hits.positions[batch]
+            vectors = self.take(np.maximum(positions, 0).ravel())
+            rows = prepared(vectors, similarity).reshape(*positions.shape, -1)
             exact = np.einsum("qd,qkd->qk", queries[batch], rows)
-            scores[batch] = np.where(part < 0, -np.inf, exact)
-        return Neighbours(positions, scores)
+            scores[batch] = np.where(positions < 0, -np.inf, exact)
+        return Neighbours(hits.positions, scores)
 
 
 class Blocks(VectorSource):
@@ -241,10 +248,15 @@ class Blocks(VectorSource):
                 rows that are mapped from disk nothing is known, since they would be read twice.
         """
         if self._unit is None and look:
-            is_float32 = self.signs is None and all(array.dtype == np.float32 for array in self.arrays)
-            in_memory = not any(isinstance(array.base, mmap.mmap) for array in self.arrays)
-            self._unit = is_float32 and in_memory and all(_have_unit_length(block) for block in self.since(0, BLOCK))
+            self._unit = self._may_be_unit() and all(map(_have_unit_length, self.since(0, BLOCK)))
         return bool(self._unit)
+
+    def _may_be_unit(self) -> bool:
+        """Tell whether all arrays are float32 in memory."""
+        for array in self.arrays:
+            if array.dtype != np.float32 or isinstance(array.base, mmap.mmap):
+                return False
+        return self.signs is None
 
     def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
         """Yield the rows from position `first` on for which `mask` ``[n]`` is true, of at most `rows` at a time."""
@@ -266,12 +278,14 @@ class Blocks(VectorSource):
         numbers = np.searchsorted(self.ends, positions, side="right")
         order = np.argsort(positions)  # so that a disk reads forward
         for number in np.unique(numbers):
-            in_array, array = order[numbers[order] == number], self.arrays[number]
+            array = self.arrays[number]
+            pages: Any = array.base
             first = self.ends[number] - len(array)
+            in_array = order[numbers[order] == number]
             for start in range(0, len(in_array), ROWS_AT_A_TIME):
                 part = in_array[start : start + ROWS_AT_A_TIME]
-                vectors[part] = self._numbers(array[positions[part] - first])
-                pages: Any = array.base
+                rows = array[positions[part] - first]
+                vectors[part] = self._numbers(rows)
                 if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
                     pages.madvise(mmap.MADV_DONTNEED)  # the process gives the pages up; they stay in the system's cache
         return vectors

@@ -296,7 +296,8 @@ class _IndexBuild:
         files = [file for file in manifest.files if file not in replaced]
         for file in self._filled(place, manifest, spans):
             files.append(file)
-            manifest = replace(manifest, files=list(files), recall=None, faiss=str(require_faiss().__version__))
+            version = str(require_faiss().__version__)
+            manifest = replace(manifest, files=list(files), recall=None, faiss=version)
             manifest.write(place)
         _clear(place, manifest)
         return manifest
@@ -309,8 +310,10 @@ class _IndexBuild:
             return
         files = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
         for file, span in zip(files, spans, strict=True):
-            grown_rows = 0 if span.grown is None else span.grown.rows
-            self.progress(file.rows - grown_rows)
+            added = file.rows
+            if span.grown is not None:
+                added -= span.grown.rows
+            self.progress(added)
             yield file
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
@@ -322,7 +325,8 @@ class _IndexBuild:
         searcher = store.open_searcher(place, manifest)
         reference = sample(store.blocks, manifest.similarity, request.queries)
         fixed = {key: value for key, value in request.settings.items() if key in EFFORTS}
-        measured = {**tune(searcher, reference, request.target, fixed), "measured_rows": len(store.blocks)}
+        measured = tune(searcher, reference, request.target, fixed)
+        measured["measured_rows"] = len(store.blocks)
         manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
         manifest.write(place)
         return manifest
@@ -354,6 +358,7 @@ def _clear(place: Path, manifest: IndexManifest) -> None:
     if missing:
         raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
     for path in place.iterdir():
-        is_unnamed = INDEX_FILE.fullmatch(path.name) is not None and path.name not in named
-        if is_unnamed or PARTIAL.fullmatch(path.name):
+        if path.name in named:
+            continue
+        if INDEX_FILE.fullmatch(path.name) or PARTIAL.fullmatch(path.name):
             path.unlink()

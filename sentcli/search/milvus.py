@@ -143,7 +143,9 @@ class MilvusCollection:
         if found is None:
             with answering(address):
                 names = sorted(client.list_collections())
-            has = f"it has {', '.join(names)}" if names else "it has none"
+            has = "it has none"
+            if names:
+                has = f"it has {', '.join(names)}"
             raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; {has}")
         rows = found.count()
         whole = found.record.rows
@@ -260,11 +262,19 @@ class MilvusCollection:
         The client's own iterator writes the last id into its filter as it is, so that a quote or the end of a line in
         an id breaks it.
         """
-        remaining, limit = condition, REQUEST_ROWS
+        remaining = condition
+        limit = REQUEST_ROWS
         while True:
-            asked = {"filter": remaining, "output_fields": [ID, *fields], "limit": limit}
             with answering(self.title):
-                batch = list(self.client.query(self.name, **asked, iterator="True", reduce_stop_for_best=True))
+                answer = self.client.query(
+                    self.name,
+                    filter=remaining,
+                    output_fields=[ID, *fields],
+                    limit=limit,
+                    iterator="True",
+                    reduce_stop_for_best=True,
+                )
+                batch = list(answer)
             if not batch:
                 return
             yield batch
@@ -275,12 +285,16 @@ class MilvusCollection:
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
-        fields = {ID: (ID, TEXT), TEXTS: (TEXTS, TEXT), **self.record.columns}
-        field_name, kind = fields[column]
+        field_name, kind = column, TEXT  # of ids and texts
+        if column in self.record.columns:
+            field_name, kind = self.record.columns[column]
         counts: Counter[Any] = Counter()
         for batch in self.rows([field_name], condition):
             counts.update(row.get(field_name) for row in batch)
-        return [(value_of(value, kind), count) for value, count in by_frequency(counts)]
+        values = []
+        for value, count in by_frequency(counts):
+            values.append((value_of(value, kind), count))
+        return values
 
     def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[list[tuple[str, float]]]:
         """Return the ids and similarities of the `k` nearest rows of each query ``[queries, dim]``.
@@ -335,7 +349,8 @@ class MilvusCollection:
             columns = {}
             for name, (field_name, kind) in self.record.columns.items():
                 columns[name] = value_of(row.get(field_name), kind)
-            documents[row[ID]] = Document(row[ID], row[TEXTS], columns)
+            key = row[ID]
+            documents[key] = Document(key, row[TEXTS], columns)
         return documents
 
     def flush(self) -> None:
@@ -356,14 +371,19 @@ def _bytes_of(row: dict[str, Any]) -> int:
     """Return about how many bytes a row has: 4 for a letter or a component, and 8 for any other value."""
     size = 0
     for value in row.values():
-        size += 4 * len(value) if isinstance(value, str | list) else 8
+        if isinstance(value, str | list):
+            size += 4 * len(value)
+        else:
+            size += 8
     return size
 
 
 def _score(hit: Any, field_name: str) -> float:
     """Return the score of a hit; those of BM25 have a minus in Milvus Lite."""
     score = float(hit["distance"])
-    return abs(score) if field_name == WORDS else score
+    if field_name == WORDS:
+        return abs(score)
+    return score
 
 
 def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:

@@ -80,10 +80,14 @@ class MilvusCorpus:
 
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions, of those that are still there."""
-        ids = list(self.positions)
-        id_of = {position: ids[position] for position in positions}
-        rows = self.documents(list(id_of.values()))
-        return {position: rows[key] for position, key in id_of.items() if key in rows}
+        all_ids = list(self.positions)
+        ids = [all_ids[position] for position in positions]
+        documents = self.documents(ids)
+        by_position = {}
+        for position, key in zip(positions, ids, strict=True):
+            if key in documents:
+                by_position[position] = documents[key]
+        return by_position
 
     def prepare(
         self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
@@ -172,8 +176,10 @@ class CollectionVectors(VectorSource):
         missing = [key for key in ids if key not in self.known]
         for row in self.collection.fields(missing, [VECTORS]):
             self.known[row[ID]] = row[VECTORS]
-        vectors = np.array([self.known[key] for key in ids], np.float32)
-        return vectors.reshape(len(ids), self.dimension)[where.reshape(-1)]
+        vectors = np.empty((len(ids), self.dimension), np.float32)
+        for place, key in enumerate(ids):
+            vectors[place] = self.known[key]
+        return vectors[where.reshape(-1)]
 
 
 @dataclass
@@ -192,8 +198,8 @@ class CollectionSearch:
     def efforts_to_try(self) -> list[dict[str, int]]:
         """The search parameters with which the index is measured, the least effort first."""
         parameter = EFFORT[self.collection.record.kind]
-        name = "efSearch" if parameter == "ef" else parameter  # as faiss calls it
-        return [{parameter: value} for value in EFFORTS[name]]
+        name_in_faiss = "efSearch" if parameter == "ef" else parameter
+        return [{parameter: value} for value in EFFORTS[name_in_faiss]]
 
     def set(self, efforts: dict[str, int]) -> None:
         """Set search parameters."""
@@ -205,7 +211,7 @@ class CollectionSearch:
         there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
         compared = []
         for hits in self.collection.nearest(queries, k):
-            compared.append([hit for hit in hits if hit[0] in there])
+            compared.append([(key, score) for key, score in hits if key in there])
         return neighbours(compared, there)
 
 

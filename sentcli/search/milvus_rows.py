@@ -85,10 +85,13 @@ class Record:
         differences = there.differences(here)
         if None not in (there.in_int8, here.in_int8) and there.in_int8 != here.in_int8:
             differences.append(f"model in int8 {there.in_int8} there, {here.in_int8} here (--precision)")
-        facts, others = self._facts(), other._facts()
+        facts = self._facts()
+        others = other._facts()
         for name in {**facts, **others}:
-            if facts.get(name) != others.get(name):
-                differences.append(f"{name} {facts.get(name)!r} there, {others.get(name)!r} here")
+            fact = facts.get(name)
+            other_fact = others.get(name)
+            if fact != other_fact:
+                differences.append(f"{name} {fact!r} there, {other_fact!r} here")
         return differences
 
     def _facts(self) -> dict[str, Any]:

@@ -99,19 +99,22 @@ class DeviceRows:
 
     def _fill(self) -> None:
         """Copy the rows, and measure their lengths and what rounding takes from them."""
-        copies, end = StagedCopies(self.device), 0
-        longest, lost = (torch.zeros((), device=self.device) for _ in range(2))
+        copies = StagedCopies(self.device)
+        longest = torch.zeros((), device=self.device)
+        lost = torch.zeros((), device=self.device)
+        start = 0
         for block in self.blocks.since(self.first, rows_copied(self.blocks.dimension)):
             rows = prepared_there(copies.put(block), self.similarity)
-            start, end = end, end + len(rows)
-            longest = torch.maximum(longest, torch.linalg.vector_norm(rows, dim=1).amax())
+            there = slice(start, start + len(rows))
+            longest = torch.maximum(longest, _greatest_length(rows))
             if self.full is not None:
-                self.full[start:end] = rows
+                self.full[there] = rows
             if self.rounded is not None:
-                self.rounded[start:end] = rows
-                left = rows - self.rounded[start:end].float()
-                lost = torch.maximum(lost, torch.linalg.vector_norm(left, dim=1).amax())
-        self.longest, self.lost = float(longest), float(lost)
+                self.rounded[there] = rows
+                lost = torch.maximum(lost, _greatest_length(rows - self.rounded[there].float()))
+            start += len(rows)
+        self.longest = float(longest)
+        self.lost = float(lost)
 
     @contextmanager
     def _errors(self, size: int) -> Iterator[None]:
@@ -145,9 +148,10 @@ class DeviceRows:
         are_bounded = np.isfinite([self.longest, self.lost]).all() and np.isfinite(asked).all()
         if self.rounded is None or not are_bounded:
             return self._in_full(asked, k, mask)
+        width = min(SCANNED * k + MORE_SCANNED, allowed)
         with self._errors(4 * DEVICE_SIMILARITIES):
-            hits, is_sure = self._by_scan(asked, k, min(SCANNED * k + MORE_SCANNED, allowed), mask)
-            if SCANNED * k + MORE_SCANNED >= allowed:
+            hits, is_sure = self._by_scan(asked, k, width, mask)
+            if width == allowed:
                 is_sure[:] = True  # no row was left out
         unsure = np.flatnonzero(~is_sure)
         if len(unsure):
@@ -174,7 +178,8 @@ class DeviceRows:
             )
         with self._errors(4 * DEVICE_SIMILARITIES):
             queries = as_tensor(asked).to(self.device)
-            nearest = Nearest(queries, k, finite=bool(np.isfinite(asked).all() and np.isfinite(self.longest)))
+            are_finite = np.isfinite(asked).all() and np.isfinite(self.longest)
+            nearest = Nearest(queries, k, finite=bool(are_finite))
             nearest.add(self.full, self.first, self._hidden(mask))
             return Neighbours(*nearest.best())
 
@@ -195,7 +200,8 @@ class DeviceRows:
         exact = self._compared(asked, queries, nearest.positions)
         scores, positions = ordered(exact, nearest.positions)
         is_sure = scores[:, k - 1] > self._most_of_others(queries, nearest.scores)
-        hits = Neighbours(positions[:, :k].cpu().numpy() + self.first, scores[:, :k].cpu().numpy())
+        best_positions = positions[:, :k].cpu().numpy() + self.first
+        hits = Neighbours(best_positions, scores[:, :k].cpu().numpy())
         return hits, is_sure.cpu().numpy()
 
     def _most_of_others(self, queries: Tensor, scanned: Tensor) -> Tensor:
@@ -210,7 +216,9 @@ class DeviceRows:
             scanned: the products of the scan ``[queries, found]``.
         """
         rounded = queries.bfloat16().float()
-        lost, kept, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - rounded, rounded, queries))
+        lost = torch.linalg.vector_norm(queries - rounded, dim=1)
+        kept = torch.linalg.vector_norm(rounded, dim=1)
+        length = torch.linalg.vector_norm(queries, dim=1)
         error = lost * self.longest + kept * self.lost + SUM_ERROR * queries.shape[1] * length * self.longest
         least = scanned.amin(dim=1).float()
         return least + OUTPUT_ERROR * least.abs() + OF_NORMS * error
@@ -218,7 +226,8 @@ class DeviceRows:
     def _compared(self, asked: Vectors, queries: Tensor, positions: Tensor) -> Tensor:
         """Return the similarities in float32 of queries with rows at some positions, both ``[queries, n]``."""
         if self.full is None:
-            hits = Neighbours(positions.cpu().numpy() + self.first, np.empty(positions.shape, np.float32))
+            on_host = positions.cpu().numpy() + self.first
+            hits = Neighbours(on_host, np.empty(on_host.shape, np.float32))
             exact = self.blocks.rescored(asked, hits, self.similarity).scores
             return torch.from_numpy(exact).to(self.device)
         full = self.full
@@ -229,7 +238,8 @@ class DeviceRows:
             for start in range(0, len(queries), size):
                 some = positions[start : start + size]
                 rows = full[some.reshape(-1)].view(*some.shape, -1)
-                parts.append(torch.bmm(rows, queries[start : start + size, :, None])[:, :, 0])
+                columns = queries[start : start + size, :, None]
+                parts.append(torch.bmm(rows, columns)[:, :, 0])
             return torch.cat(parts)
 
         return with_less_memory(compared, self.device)
@@ -239,6 +249,11 @@ class DeviceRows:
         if not self.asked:
             return {}
         return {"scan": "bf16", "searched_again": self.again / self.asked}
+
+
+def _greatest_length(rows: Tensor) -> Tensor:
+    """Return the greatest length of rows ``[n, dim]`` as a scalar on their device."""
+    return torch.linalg.vector_norm(rows, dim=1).amax()
 
 
 def kept_types(room: float | None, *, scan: bool) -> tuple[bool, bool]:

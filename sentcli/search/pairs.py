@@ -50,7 +50,9 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
         progress: called with the number of rows that were compared.
     """
     rows = len(searcher.blocks)
-    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
+    firsts = [np.empty(0, np.int64)]
+    seconds = [np.empty(0, np.int64)]
+    scores = [np.empty(0, np.float32)]
     nearest = np.full(rows, -1, np.float32)
     crowded = 0
     for start in range(0, rows, QUERY_ROWS):
@@ -64,17 +66,21 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
             if k == NEAREST and hits.scores.shape[1]:
                 nearest[own] = np.maximum(hits.scores[:, 0], -1)
             is_similar = hits.scores >= least
-            full: npt.NDArray[np.bool_] = np.all(is_similar, axis=1) & (k < rows - 1)  # may have more than these
+            may_have_more: npt.NDArray[np.bool_] = np.all(is_similar, axis=1) & (k < rows - 1)
             if k >= MOST_NEIGHBOURS:
-                crowded += int(full.sum())
-                full = np.zeros_like(full)
-            row, column = np.nonzero(is_similar & ~full[:, None])
-            parts.append((own[row], hits.positions[row, column], hits.scores[row, column]))
-            own = own[full]
-            vectors = vectors[full]
+                crowded += int(may_have_more.sum())
+                may_have_more[:] = False
+            query, column = np.nonzero(is_similar & ~may_have_more[:, None])
+            firsts.append(own[query])
+            seconds.append(hits.positions[query, column])
+            scores.append(hits.scores[query, column])
+            own = own[may_have_more]
+            vectors = vectors[may_have_more]
             k *= 4
         progress(done)
-    first, second, similarities = map(np.concatenate, zip(*parts, strict=True))
+    first = np.concatenate(firsts)
+    second = np.concatenate(seconds)
+    similarities = np.concatenate(scores)
     low = np.minimum(first, second)
     high = np.maximum(first, second)
     _, once = np.unique(low * rows + high, return_index=True)
@@ -131,10 +137,11 @@ def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
 
 def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
     """Return the neighbours ``[queries, k - 1]`` of queries that are rows, best first, without these rows."""
-    same = hits.positions == own[:, None]
-    scores = np.where(same | (hits.positions < 0), -np.inf, hits.scores)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, : max(scores.shape[1] - 1, 0)]
-    return Neighbours(np.take_along_axis(hits.positions, order, 1), np.take_along_axis(scores, order, 1))
+    is_none = (hits.positions == own[:, None]) | (hits.positions < 0)
+    scores = np.where(is_none, -np.inf, hits.scores)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    count = max(scores.shape[1] - 1, 0)
+    return Neighbours(hits.positions, scores).reordered(order[:, :count])
 
 
 def groups_of(pairs: SimilarPairs, rows: int) -> Positions:
@@ -145,7 +152,8 @@ def groups_of(pairs: SimilarPairs, rows: int) -> Positions:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    links = coo_matrix((np.ones(len(pairs.first), bool), (pairs.first, pairs.second)), shape=(rows, rows))
+    are_linked = np.ones(len(pairs.first), bool)
+    links = coo_matrix((are_linked, (pairs.first, pairs.second)), shape=(rows, rows))
     _, component = connected_components(links, directed=False)
     _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -sizes))
@@ -163,11 +171,12 @@ def recall_of(pairs: SimilarPairs, searcher: Searcher, least: float) -> tuple[fl
         least: the least similarity of a pair.
     """
     sample, hits = _exact_neighbours(searcher)
-    found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
-    expected: set[tuple[int, int]] = set()
-    for own, positions, scores in zip(sample.tolist(), hits.positions, hits.scores, strict=True):
-        for other in positions[scores >= least].tolist():
-            expected.add((min(own, other), max(own, other)))
-    if not expected:
+    rows = len(searcher.blocks)
+    query, column = np.nonzero(hits.scores >= least)
+    own = sample[query]
+    others = hits.positions[query, column]
+    expected = np.unique(np.minimum(own, others) * rows + np.maximum(own, others))
+    if not len(expected):
         return 1.0, len(sample)
-    return len(expected & found) / len(expected), len(sample)
+    is_found = np.isin(expected, pairs.first * rows + pairs.second)
+    return float(is_found.mean()), len(sample)

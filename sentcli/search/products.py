@@ -73,12 +73,16 @@ class Best(NamedTuple):
             last = np.flatnonzero(self.scores[query] == least[query])
             is_best[query, last[-surplus[query] :]] = False
         flat = np.flatnonzero(is_best)
-        return Best(self.positions.ravel()[flat].reshape(count, k), self.scores.ravel()[flat].reshape(count, k))
+        positions = self.positions.ravel()[flat]
+        scores = self.scores.ravel()[flat]
+        return Best(positions.reshape(count, k), scores.reshape(count, k))
 
     def sorted(self) -> Best:
         """Return the rows, those with the largest products first; of equal ones the first position is first."""
         order = np.argsort(-self.scores, axis=1, kind="stable")
-        return Best(np.take_along_axis(self.positions, order, 1), np.take_along_axis(self.scores, order, 1))
+        positions = np.take_along_axis(self.positions, order, 1)
+        scores = np.take_along_axis(self.scores, order, 1)
+        return Best(positions, scores)
 
 
 class BestRows:
@@ -131,15 +135,18 @@ class _Group:
         least, is_sure = self._least(rows, slices, workers)
 
         def look(part: slice) -> _Gathered:
-            found = _Gathered(self.queries, self.k, least, workers.count)
-            found.look(rows[part], first + part.start)
-            return found
+            gathered = _Gathered(self.queries, self.k, least, workers.count)
+            gathered.look(rows[part], first + part.start)
+            return gathered
 
-        found = workers.each(look, slices)
-        self._choose([before, *(part.best() for part in found)], workers)
+        parts = [before]
+        counts = np.zeros(len(self.queries), np.int64)
+        for gathered in workers.each(look, slices):
+            parts.append(gathered.best())
+            counts += gathered.filled
+        self._choose(parts, workers)
         if is_sure:
             return
-        counts = sum(part.filled for part in found)
         lacking = np.flatnonzero(counts < self.k)
         if not len(lacking):
             return
@@ -157,12 +164,14 @@ class _Group:
             return self.best.scores.min(axis=1), True
         expected = self.k / SAMPLED
         rank = int(np.ceil(expected + SURE * np.sqrt(expected) + 1))
-        if not self.samples or len(rows) < 2 * SAMPLED * rank or len(rows) * len(self.queries) < FEW:
+        products_of_all = len(rows) * len(self.queries)
+        if not self.samples or len(rows) < 2 * SAMPLED * rank or products_of_all < FEW:
             return None, True
 
         def sampled(part: slice) -> Floats:
             starts = np.arange(part.start, part.stop - SAMPLED, SAMPLED)
-            drawn = starts + np.random.default_rng(part.start).integers(0, SAMPLED, len(starts))
+            random = np.random.default_rng(part.start)
+            drawn = starts + random.integers(0, SAMPLED, len(starts))
             products = self.queries @ rows[drawn].T
             products[np.isnan(products)] = -np.inf
             return _largest(products, rank)
@@ -179,8 +188,8 @@ class _Group:
         def chosen(queries: slice) -> Best:
             return Best.joined(part.of(queries) for part in parts).kept(self.k)
 
-        found = workers.each(chosen, workers.shares(len(self.queries)))
-        positions, scores = zip(*found, strict=True)
+        bests = workers.each(chosen, workers.shares(len(self.queries)))
+        positions, scores = zip(*bests, strict=True)
         self.best = Best(np.concatenate(positions), np.concatenate(scores))
 
 
@@ -214,15 +223,19 @@ class _Gathered:
 
     def look(self, rows: Floats, first: int) -> None:
         """Compare rows, of which without a bound few come at first and then as many as before."""
-        size = min(max(TILE // max(len(self.queries), 1), LEAST_ROWS, 2 * self.k), MOST_ROWS, len(rows))
-        products = np.empty(len(self.queries) * size, np.float32)
+        queries = len(self.queries)
+        few = max(LEAST_ROWS, 2 * self.k)
+        size = max(TILE // max(queries, 1), few)
+        size = min(size, MOST_ROWS, len(rows))
+        products = np.empty(queries * size, np.float32)
         above = np.empty(products.shape, bool)
-        is_sampled, start = self.least is not None, 0
+        is_sampled = self.least is not None
+        start = 0
         while start < len(rows):
-            count = size if is_sampled else min(size, max(LEAST_ROWS, 2 * self.k, start))
+            count = size if is_sampled else min(size, max(few, start))
             part = rows[start : start + count]
-            shape = len(self.queries), len(part)
-            used = len(self.queries) * len(part)
+            shape = queries, len(part)
+            used = queries * len(part)
             product = np.matmul(self.queries, part.T, out=products[:used].reshape(shape))
             if self.least is None:
                 self._take_all(product, first + start)
@@ -241,7 +254,10 @@ class _Gathered:
         """Keep the best rows; the worst of `k` is the bound of the next ones."""
         self.table = rows.kept(self.k)
         width = self.table.scores.shape[1]
-        self.filled = np.minimum(self.filled, width) if self.least is not None else np.full(len(self.queries), width)
+        if self.least is None:
+            self.filled[:] = width
+        else:
+            self.filled = np.minimum(self.filled, width)
         if width == self.k:
             worst = self.table.scores.min(axis=1)
             self.least = worst if self.least is None else np.maximum(worst, self.least)
@@ -250,38 +266,49 @@ class _Gathered:
         """Take the rows above the bounds, which stand at these places of the flattened products."""
         if not len(flat):
             return
-        queries, rows = np.arange(len(self.queries)), products.shape[1]
-        starts = np.searchsorted(flat, np.arange(len(self.queries) + 1) * rows)
+        rows = products.shape[1]
+        queries = np.arange(len(self.queries) + 1)
+        starts = np.searchsorted(flat, queries * rows)
         counts = np.diff(starts)
         self._make_room(counts)
+        queries = queries[:-1]
         width = self.table.scores.shape[1]
-        place = np.repeat(queries * width + self.filled - starts[:-1], counts) + np.arange(len(flat))
+        shifts = queries * width + self.filled - starts[:-1]  # from the places in `flat` to those in the table
+        place = np.repeat(shifts, counts) + np.arange(len(flat))
         self.table.scores.ravel()[place] = products.ravel()[flat]
         self.table.positions.ravel()[place] = flat + np.repeat(first - queries * rows, counts)
         self.filled += counts
 
     def _make_room(self, counts: Integers) -> None:
         """Choose the best when there is no place for so many further rows of each query, or make places."""
-        width, limit = self.table.scores.shape[1], 64 + SPACE * self.k
+        width = self.table.scores.shape[1]
+        limit = 64 + SPACE * self.k
         needed = int((self.filled + counts).max())
         if needed > max(width, limit):
             self._choose(self.best())
             needed = max(int((self.filled + counts).max()), limit)
             width = self.table.scores.shape[1]
         if needed > width:
-            further = self._empty(max(needed, min(2 * width, limit)) - width)
+            wider = max(needed, min(2 * width, limit))
+            further = self._empty(wider - width)
             self.table = Best.joined([self.table, further])
 
 
 def _largest(products: Floats, count: int) -> Floats:
     """Return the largest products of each query ``[queries, count]``, or all if there are fewer."""
-    width = products.shape[1]
-    return products if width <= count else np.partition(products, width - count, axis=1)[:, width - count :]
+    first = products.shape[1] - count
+    if first <= 0:
+        return products
+    return np.partition(products, first, axis=1)[:, first:]
 
 
 def _threads() -> int:
     """Return how many threads products may take: those of NumPy's BLAS, which the user's environment sets."""
-    return max((pool["num_threads"] for pool in _pools().info() if pool["user_api"] == "blas"), default=1)
+    threads = 1
+    for pool in _pools().info():
+        if pool["user_api"] == "blas":
+            threads = max(threads, pool["num_threads"])
+    return threads
 
 
 @cache

@@ -142,15 +142,19 @@ def tune(
         index.set(effort)
         began = time.perf_counter()
         hits = index.search(reference.queries, K + (reference.own is not None))
-        rate = len(reference.queries) / max(time.perf_counter() - began, 1e-9)
+        seconds = time.perf_counter() - began
+        rate = len(reference.queries) / max(seconds, 1e-9)
         share = recall(index.blocks, index.similarity, reference, hits.positions)
         points.append({"effort": next(iter(effort.values()), None), "recall": share, "queries_per_second": rate})
         is_slow = rate < reference.exact_rate / 2
         if share >= ENOUGH or (is_slow and share >= target):
             break
     recalls = [point["recall"] for point in points]
-    sufficient = [number for number, share in enumerate(recalls) if share >= target]
-    best = sufficient[0] if sufficient else recalls.index(max(recalls))
+    best = recalls.index(max(recalls))
+    for number, share in enumerate(recalls):
+        if share >= target:
+            best = number
+            break
     index.set(efforts[best])
     return {
         "parameter": next(iter(efforts[0]), None),

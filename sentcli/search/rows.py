@@ -151,9 +151,9 @@ class RowsOnDisk:
                 file = _parquet().ParquetFile(path)
                 columns = [name for name in file.schema_arrow.names if name != EMBEDDING]
                 table = file.read_row_group(number, columns=columns)
-            records = table.take(rows[in_group] - self._firsts[group]).to_pylist()
-            for place, record in zip(in_group, records, strict=True):
-                documents[int(place)] = Document(record.pop("id"), record.pop("text"), record)
+            chosen = table.take(rows[in_group] - self._firsts[group])
+            for place, record in zip(in_group.tolist(), chosen.to_pylist(), strict=True):
+                documents[place] = Document(record.pop("id"), record.pop("text"), record)
         return [documents[place] for place in range(len(rows))]
 
     def texts(self) -> Iterator[str]:
@@ -335,12 +335,12 @@ def read_rows(names: Sequence[str], options: ReadOptions, *, without: str | None
     sources = [replace(source, without=tuple(vectors)) for source in text_sources(names)]
     surveyed = survey(sources, options)
     columns = [name for name in surveyed.column_types if name not in vectors]
-    rows = []
+    documents = []
     for block in blocks(sources, options, columns=columns, casts=surveyed.casts):
         for row in range(len(block)):
-            of_row = {column: block.columns[column][row] for column in columns}
-            rows.append(Document(block.ids[row], block.texts[row], of_row))
-    if not rows:
+            values = {column: block.columns[column][row] for column in columns}
+            documents.append(Document(block.ids[row], block.texts[row], values))
+    if not documents:
         raise DataError(names[0], "the file is empty: there is nothing to search")
     types = {name: surveyed.column_types[name] for name in columns}
-    return RowsInMemory(rows, EMBEDDING in surveyed.column_types, types)
+    return RowsInMemory(documents, EMBEDDING in surveyed.column_types, types)

@@ -72,7 +72,9 @@ class Searcher:
         Raises:
             InputError: if the queries have another dimension.
         """
-        rows = len(self.blocks) if mask is None else int(np.count_nonzero(mask))
+        rows = len(self.blocks)
+        if mask is not None:
+            rows = int(np.count_nonzero(mask))
         k = min(k, rows)
         width = max(self._candidates(k), 1)
         if mask is not None:
@@ -96,11 +98,12 @@ class Searcher:
         indexed = sum(map(len, self.parts))
         if not self._relies_on_index(indexed, k, mask):
             return self._exact(queries, k, 0, mask)
-        lists = [self._approximate(queries, k, mask)]
+        hits = self._approximate(queries, k, mask)
         if mask is not None:
-            lacking = np.any(lists[0].positions < 0, axis=1)
+            lacking = np.any(hits.positions < 0, axis=1)
             if lacking.any():
-                lists[0].overwrite(lacking, self._exact(queries[lacking], k, 0, mask))
+                hits.overwrite(lacking, self._exact(queries[lacking], k, 0, mask))
+        lists = [hits]
         if indexed < len(self.blocks):
             lists.append(self._exact(queries, k, indexed, mask))
         return merge(lists, k)
@@ -126,7 +129,8 @@ class Searcher:
         k = min(k, rows)
         best = self._exact_of_chosen(queries, _among_all(k), first, None)
         allowed = mask[best.positions]
-        hits = merge([Neighbours(np.where(allowed, best.positions, -1), best.scores)], k)
+        allowed_hits = Neighbours(np.where(allowed, best.positions, -1), best.scores)
+        hits = merge([allowed_hits], k)
         lacking = allowed.sum(axis=1) < k
         if lacking.any():  # the rows that are left out are the nearest ones
             hits.overwrite(lacking, self._exact_of_chosen(queries[lacking], k, first, mask))
@@ -179,7 +183,9 @@ class Searcher:
     @property
     def efforts(self) -> dict[str, int]:
         """The search parameters that were set."""
-        return self.parts[0].efforts if self.parts else {}
+        if not self.parts:
+            return {}
+        return self.parts[0].efforts
 
     def protocol(self) -> dict[str, Any]:
         """Return the choices that change results, for protocols."""
@@ -234,9 +240,11 @@ class CompressedSearch:
         candidates = max(k * FULL_RESCORED, LEAST_RESCORED)
         size = max(HITS_AT_A_TIME // candidates, 1)
         for start in range(0, len(queries), size):
-            hits = self.searcher.search(compressed[start : start + size], candidates, mask)
-            batch = prepared(queries[start : start + size], self.similarity)
-            parts.append(merge([self.full.rescored(batch, hits, self.similarity)], k))
+            batch = slice(start, start + size)
+            hits = self.searcher.search(compressed[batch], candidates, mask)
+            whole = prepared(queries[batch], self.similarity)
+            rescored = self.full.rescored(whole, hits, self.similarity)
+            parts.append(merge([rescored], k))
         return Neighbours.concatenated(parts)
 
 

@@ -161,8 +161,9 @@ def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) 
     texts = [row.text for row in stored.rows.take(sample.tolist())]
     stored_vectors = stored.blocks.take(sample).astype(np.float64)
     vectors = encoder.encode(texts, prompt=prompt)
+    products = (stored_vectors * vectors).sum(axis=1)
     lengths = np.linalg.norm(stored_vectors, axis=1) * np.linalg.norm(vectors, axis=1)
-    cosines = (stored_vectors * vectors).sum(axis=1) / np.maximum(lengths, 1e-12)
+    cosines = products / np.maximum(lengths, 1e-12)
     least = cosines.min()
     if not least >= LEAST_COSINE:
         raise InputError(
@@ -187,7 +188,9 @@ def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> 
             part = array[start : start + BLOCK]
             if not np.isfinite(part).all():
                 raise DataError(place.name, "some numbers are not finite")
-            if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
+            if not part.size:
+                continue
+            if max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
                 raise DataError(
                     place.name, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
                 )
