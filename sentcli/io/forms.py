@@ -17,9 +17,9 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, TypeAdapter, ValidationError
 
-from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import regular, replacing
+from sentcli.printable import escaped
 from sentcli.redaction import without_secrets
 
 DEEPEST = 100

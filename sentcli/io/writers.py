@@ -19,11 +19,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import regular
 from sentcli.io.blocks import Block
 from sentcli.io.places import Place
+from sentcli.printable import escaped
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,9 +12,9 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.console import safe
 from sentcli.pages import style
 from sentcli.pages.page import Figure
+from sentcli.printable import safe
 from sentcli.table import inert
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli import console
-from sentcli.console import safe as printable
 from sentcli.errors import InputError
 from sentcli.evaluation.baseline import Baseline, BaselineComparison
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
@@ -19,6 +18,7 @@ from sentcli.evaluation.score_kinds import SCORE_KINDS
 from sentcli.evaluation.scores import ModelScores
 from sentcli.pages.page import Section
 from sentcli.pages.parts import Part
+from sentcli.printable import safe as printable
 from sentcli.table import MINUS, Table
 
 WORSE = 3

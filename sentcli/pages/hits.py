@@ -11,8 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sentcli.console import escaped, safe
 from sentcli.io.atomic import replacing
+from sentcli.printable import escaped, safe
 from sentcli.redaction import without_secrets
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentcli.console import safe
+from sentcli.printable import safe
 
 LONG = 20
 """A name with more characters than this is shown by its last part, or by that in which it differs from others."""

@@ -22,6 +22,7 @@ from sentcli.evaluation.variants import LEAST_TO_CHOOSE, ScoreDifference, Varian
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Figure, Section
 from sentcli.pages.parts import Part
+from sentcli.remaining import duration
 from sentcli.table import MINUS, Table
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _table(comparison: VariantComparison, title: str) -> Table:
             "difference": difference.difference,
             SIZE: variant.bytes_per_vector,  # a byte a vector is a megabyte for a million of them
             SPEED: variant.texts_per_second,
-            "all documents": console.duration(variant.seconds),
+            "all documents": duration(variant.seconds),
             "queries a second": variant.queries_per_second,
             "mark": ", ".join(marks),
         }

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.console import safe
+from sentcli.printable import safe
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,11 +16,11 @@ from itertools import pairwise, product, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.console import safe
 from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, replacing
 from sentcli.pages.figures import Point, inline, save_figure
 from sentcli.pages.page import PLAIN, Page, Section, Style
+from sentcli.printable import safe
 from sentcli.table import Table
 
 if TYPE_CHECKING:

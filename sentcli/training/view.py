@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.remaining import Remaining
+from sentcli.remaining import Remaining, duration
 from sentcli.table import Table
 from sentcli.waiting import busy_note
 
@@ -80,7 +80,7 @@ class TrainingView:
         if self.remaining is None:  # what was done before `--resume` says nothing about the speed
             self.remaining = Remaining(info.total - info.step + 1)
         self.remaining.add(1)
-        left = console.left(self.remaining)
+        left = self.remaining.words()
         speed = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
         if self.live is not None:
             self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed, left=left)
@@ -233,7 +233,7 @@ class SweepView:
         left = ""
         if earlier:
             of_one = (now - earlier[0]) / len(earlier)
-            of_others = console.duration(of_one * (len(self.runs) - number))
+            of_others = duration(of_one * (len(self.runs) - number))
             left = f"; about {of_others} left, if all take as long as so far"
         self.began.setdefault(run.name, now)
         console.note(f"{self._title(run)}{left}")

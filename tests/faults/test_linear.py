@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 
-from sentcli import console
 from sentcli.io.formats import headless
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_values import label_words, repeating, value_kind
@@ -15,6 +14,7 @@ from sentcli.io.places import without_address_secrets
 from sentcli.io.weights import _first_line
 from sentcli.pages.hits import hits_grid
 from sentcli.pages.write import latex_text, markdown_text
+from sentcli.printable import escaped, safe
 from sentcli.search.words import TOKEN, in_pairs
 from sentcli.testset.documents import SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
@@ -69,7 +69,7 @@ READERS = {
     "values": lambda text: (value_kind(Counter([text])), label_words([text]), repeating(Counter(text.split()))),
     "secrets": without_address_secrets,
     "message of a library": lambda text: _first_line(Exception(text)),
-    "console": lambda text: (console.safe(text), console.escaped(text)),
+    "console": lambda text: (safe(text), escaped(text)),
     "Markdown": markdown_text,
     "LaTeX": latex_text,
     "words of BM25": lambda text: re.findall(TOKEN, next(in_pairs([text]))),
