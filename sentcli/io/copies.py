@@ -183,7 +183,9 @@ class FolderCopy(Place):
     def _changed_at(self, name: str) -> int | None:
         """Return when the copy of a file was changed, in nanoseconds; None if there is none."""
         path = self._place(name)
-        return path.stat().st_mtime_ns if path.is_file() else None
+        if not path.is_file():
+            return None
+        return path.stat().st_mtime_ns
 
     def _note(self, files: dict[str, RemoteFile]) -> None:
         """Record the files whose copies are as in the store."""
@@ -198,11 +200,17 @@ class FolderCopy(Place):
             if self._is_made(folder):
                 files = _outside(folder, files)
                 recorded = _outside(folder, recorded)
-        same = {name: file for name, file in files.items() if recorded.get(name) == file}
+        same = {}
+        new = []
+        size = 0
+        for name, file in files.items():
+            if recorded.get(name) == file:
+                same[name] = file
+            else:
+                new.append(name)
+                size += file.size or 0
         for name in recorded.keys() - same.keys():
             self._place(name).unlink()
-        new = [name for name in files if name not in same]
-        size = sum(files[name].size or 0 for name in new)
         require_room(self.path, size, self.name)
         if size > object_stores.ANNOUNCED_BYTES:
             console.note(f"{self.name}: {size / 1e6:,.0f} MB are copied to {self.path} first")
@@ -228,16 +236,19 @@ class FolderCopy(Place):
         """
         names = self._visible_files(below)
         recorded = self._recorded()
-        files = object_stores.listing(self.name)
-        changed = sorted(names - recorded.keys(), key=lambda name: (name.endswith(last), name))
-        for name in changed:
+        stored = object_stores.listing(self.name).keys()
+        changed_folders = set()
+        for name in sorted(names - recorded.keys(), key=lambda name: (name.endswith(last), name)):
             object_stores.upload(self.path / name, f"{self.name}/{name}")
-        folders = {PurePosixPath(name).parent for name in changed}
-        for name in files.keys() - names:
-            if PurePosixPath(name).parent in folders:
+            changed_folders.add(PurePosixPath(name).parent)
+        for name in stored - names:
+            if PurePosixPath(name).parent in changed_folders:
                 object_stores.delete(f"{self.name}/{name}")
-        files = object_stores.listing(self.name)
-        self._note({name: file for name, file in files.items() if name in names or name in recorded})
+        as_here = {}
+        for name, file in object_stores.listing(self.name).items():
+            if name in names or name in recorded:
+                as_here[name] = file
+        self._note(as_here)
 
     def _visible_files(self, below: str) -> set[str]:
         """Return the relative names of the files below a folder of the copy that are not hidden."""

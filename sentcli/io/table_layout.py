@@ -87,15 +87,20 @@ def _names_in(fields: str, kind: Kind | None) -> list[str]:
     """
     names = list(map(str.strip, fields.split(",")))
     if kind == "retrieval":
-        fits, expected = False, "no columns, since a retrieval set is a folder in BEIR layout"
+        fits = False
+        expected = "no columns, since a retrieval set is a folder in BEIR layout"
     elif kind is None:
-        fits, expected = len(names) >= 2, "two names or more"
+        fits = len(names) >= 2
+        expected = "two names or more"
     else:
-        needed, expected = KINDS[kind], KINDS[kind].fields
-        fits = len(names) == len(needed.columns) or (needed.more_columns and len(names) > len(needed.columns))
+        expected = KINDS[kind].fields
+        needed = len(KINDS[kind].columns)
+        fits = len(names) == needed or (KINDS[kind].more_columns and len(names) > needed)
     if fits and all(names) and len(set(names)) == len(names):
         return names
-    of_kind = f" with --kind {kind}" if kind else ""
+    of_kind = ""
+    if kind is not None:
+        of_kind = f" with --kind {kind}"
     raise InputError(f"--pair-fields {fields}{of_kind}: expected {expected}, all different")
 
 
@@ -134,9 +139,11 @@ def _layout_error(source: Source, present: Sequence[str], options: Sequence[Layo
         return DataError(source.name, f"{columns} fit {fit}; --pair-fields A,B[,C] chooses")
     known = "; ".join(f"{kind}: {', '.join(data.columns)}" for kind, data in KINDS.items())
     problem = f"{columns} fit no kind ({known})"
-    unknown = [name for name in present if head(name) not in KNOWN_COLUMNS]
-    hints = [nearest(head(name), KNOWN_COLUMNS) for name in unknown]
-    misspelt = [name + hint for name, hint in zip(unknown, hints, strict=True) if hint]
+    misspelt = []
+    for name in present:
+        hint = nearest(head(name), KNOWN_COLUMNS)
+        if hint and head(name) not in KNOWN_COLUMNS:
+            misspelt.append(name + hint)
     if misspelt:
         problem += f"; {', '.join(misspelt)}"
     return DataError(source.name, f"{problem}; --kind {'|'.join(KINDS)} chooses, --pair-fields A,B[,C] names columns")
@@ -173,11 +180,14 @@ def _kind_by_values(kinds: tuple[Kind, ...], values: Counter[str]) -> Kind | Non
         return kinds[0]  # reading names the first cell of a column without values
     looks = value_kind(values)
     if looks is None:
-        are_classes = "classed-pairs" in kinds and len(values) > 2 and repeating(values)
-        return "classed-pairs" if are_classes else None
+        if "classed-pairs" in kinds and len(values) > 2 and repeating(values):
+            return "classed-pairs"
+        return None
     if looks in kinds:
         return looks
-    return None if looks == "triplets" else kinds[0]
+    if looks == "triplets":
+        return None
+    return kinds[0]
 
 
 def _check_texts(source: Source, layout: Layout, fields: str | None, *, unnamed: bool) -> None:
@@ -197,9 +207,13 @@ def _check_texts(source: Source, layout: Layout, fields: str | None, *, unnamed:
 
 def _values(source: Source, column: str, fields: str | None) -> Counter[str]:
     """Return how often each value of a column occurs; empty ones and lists are left out."""
-    cells = (record.get(column) for _, record in labelled_records(source, fields))
-    texts = (str(cell).strip() for cell in cells if cell is not None and not isinstance(cell, list | dict))
-    return Counter(filter(None, texts))
+    counts: Counter[str] = Counter()
+    for _, record in labelled_records(source, fields):
+        cell = record.get(column)
+        if cell is not None and not isinstance(cell, list | dict):
+            counts[str(cell).strip()] += 1
+    del counts[""]
+    return counts
 
 
 def _value_error(source: Source, layout: Layout, column: str, values: Counter[str]) -> DataError:
