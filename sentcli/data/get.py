@@ -61,7 +61,7 @@ def get(
     meter: Transfer,
     *,
     source: str | None = None,
-    given: Path | None = None,
+    local_file: Path | None = None,
     overwrite: bool = False,
     offline: bool = False,
     notice: Callable[[str], None] = lambda text: None,
@@ -74,13 +74,13 @@ def get(
         meter: is told of the progress.
         source: another address of the archive, or of the only file, of the set; with a ``/`` at the end, that of a
             folder with the files.
-        given: the archive, or the only file, of the set on this machine.
+        local_file: the archive, or the only file, of the set on this machine.
         overwrite: get all files anew.
         offline: use no network.
         notice: called with notes for the user.
 
     Raises:
-        InputError: if the data folder cannot be written, `given` is wrong, or files are missing with `offline`.
+        InputError: if the data folder cannot be written, `local_file` is wrong, or files are missing with `offline`.
         NoRoomError: if the disk is full.
         SentcliError: if no source gave the missing files; the message has the reason for each.
     """
@@ -92,8 +92,8 @@ def get(
         if not files:  # another process was faster
             return result
         job = _Fetch(dataset, folder, files, meter, notice, result)
-        if given is not None:
-            job.take(given)
+        if local_file is not None:
+            job.take(local_file)
         elif offline:
             forbidden = "--offline or one of SENTCLI_OFFLINE and HF_HUB_OFFLINE forbids the network"
             raise InputError(f"{forbidden}, and {instructions(dataset, folder, files)}")
@@ -169,14 +169,14 @@ class _Fetch:
             )
         raise SentcliError(f"{dataset.name} could not be fetched\n" + "\n".join(reasons))
 
-    def take(self, given: Path) -> None:
+    def take(self, local_file: Path) -> None:
         """Use an archive, or the only file of a set, that is on this machine.
 
         Raises:
             InputError: if the file is missing, or has other bytes than the registry says.
         """
-        if not given.is_file():
-            raise InputError(f"no such file: {given}")
+        if not local_file.is_file():
+            raise InputError(f"no such file: {local_file}")
         archives = self.dataset.archives
         if archives:
             name = archives[0].name
@@ -186,17 +186,17 @@ class _Fetch:
             pin = self._file_pin(self.files[0])
         else:
             raise InputError(instructions(self.dataset, self.folder, self.files))
-        if wrong := pin.mismatch(given):
-            raise InputError(f"{given} is not the known {self.dataset.name}: {wrong}")
+        if wrong := pin.mismatch(local_file):
+            raise InputError(f"{local_file} is not the known {self.dataset.name}: {wrong}")
         self.work.mkdir(parents=True, exist_ok=True)
-        size = given.stat().st_size
+        size = local_file.stat().st_size
         require_room(self.work, size, self.dataset.name)
         if archives:
-            self._unpack(archives[0], given, str(given.resolve()))
+            self._unpack(archives[0], local_file, str(local_file.resolve()))
         else:
-            copy = self.work / given.name
-            shutil.copyfile(given, copy)
-            self._keep({name: copy}, str(given.resolve()), size)
+            copy = self.work / local_file.name
+            shutil.copyfile(local_file, copy)
+            self._keep({name: copy}, str(local_file.resolve()), size)
         self._note_first_use(name, pin, self.files)
 
     def _fetch_archive(self, archive: Archive) -> None:

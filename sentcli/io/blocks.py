@@ -129,7 +129,7 @@ def _add_types(surveyed: Survey, columns: Columns) -> None:
         kind_name = name_of(kind)
         if kind_name != TEXT:
             surveyed.casts[name] = kind
-        if name not in columns.given:
+        if name not in columns.given_types:
             surveyed.column_type_names[name] = kind_name
         if column.mixed:
             surveyed.mixed[name] = column.mixed

@@ -134,7 +134,7 @@ class Column:
     """The texts in a column, read once from the first to the last, and the types that hold all of them."""
 
     name: str
-    given: str | None = None
+    given_type: str | None = None
     """The type that the user gave, or the output has; None finds it."""
     candidates: list[str] | None = None
     """The names of the types that hold all values so far, the narrowest first; None before the first value."""
@@ -162,8 +162,8 @@ class Column:
     def kind(self) -> str:
         """Return the name of the type."""
         self._look()
-        if self.given is not None:
-            return self.given
+        if self.given_type is not None:
+            return self.given_type
         if not self.candidates:
             return TEXT
         return self.candidates[0]
@@ -171,7 +171,7 @@ class Column:
     @property
     def mixed(self) -> str:
         """Where the column mixes values of a type with others, so that it stays text: the first other value."""
-        if self.given is None and not self.candidates and 2 * self.typed > self.filled:
+        if self.given_type is None and not self.candidates and 2 * self.typed > self.filled:
             return self.odd
         return ""
 
@@ -179,10 +179,10 @@ class Column:
         """Look at the values that were added since the last time."""
         import pyarrow as pa
 
-        if self.values and self.given != TEXT:
+        if self.values and self.given_type != TEXT:
             array = pa.array(self.values, pa.string())
-            if self.given is not None:
-                self._check_given(self.given, array)
+            if self.given_type is not None:
+                self._check_given(self.given_type, array)
             elif self.candidates != [] or self.typed:
                 self._narrow(array)
             self.filled += len(array)
@@ -254,7 +254,7 @@ def cast(values: list[Any], kind: Any) -> list[Any]:
 class Columns:
     """The columns of tables that are read once, from the first row to the last, and their types."""
 
-    given: Mapping[str, str] = field(default_factory=dict)
+    given_types: Mapping[str, str] = field(default_factory=dict)
     """The types that the user gave, or the output has, by the names of columns."""
     texts: dict[str, Column] = field(default_factory=dict)
     """The columns that have texts to be converted."""
@@ -265,7 +265,7 @@ class Columns:
 
     def extend(self, name: str, values: Sequence[Any], source: str, lines: Sequence[int], *, untyped: bool) -> None:
         """Take values at their lines; `untyped`: texts of their format may stand for values of other types."""
-        given = self.given.get(name)
+        given = self.given_types.get(name)
         kinds = self.kinds[name]
         are_texts_typed = untyped or given is not None
         if not are_texts_typed:
@@ -285,7 +285,7 @@ class Columns:
     def _column(self, name: str) -> Column:
         """Return the texts of a column, which are none at first."""
         if name not in self.texts:
-            self.texts[name] = Column(name, self.given.get(name))
+            self.texts[name] = Column(name, self.given_types.get(name))
         return self.texts[name]
 
     def types(self) -> dict[str, Any]:
@@ -317,7 +317,7 @@ class Columns:
             more = offenders.counts.total() - NAMED_VALUES
             if more > 0:
                 places += f", and {more:,} more"
-            listed.append(f"{name!r} is {places}, no {self.given[name]}")
+            listed.append(f"{name!r} is {places}, no {self.given_types[name]}")
         problem = "; ".join(listed)
         if len(options) <= FEW_NULLS and are_texts:
             problem += f"; {' '.join(options)} makes these missing values"
@@ -331,8 +331,8 @@ class Columns:
         kind = TEXT
         if texts is not None:
             kind = texts.kind()  # which looks at the last values
-        if name in self.given:
-            return types()[self.given[name]].arrow
+        if name in self.given_types:
+            return types()[self.given_types[name]].arrow
         if texts is None or not texts.filled:
             return arrow_type(kinds)
         if kind == TEXT:

@@ -138,7 +138,7 @@ class FolderCopy(Place):
         path = cache_folder("remote") / f"{local_name(address)}-{digest}"
         path.mkdir(parents=True, exist_ok=True)
         copy = cls(address, path)
-        with FileLock(copy._beside("lock")):
+        with FileLock(copy._sidecar("lock")):
             return copy._updated(files)
 
     @contextmanager
@@ -146,7 +146,7 @@ class FolderCopy(Place):
         """Make files below a folder of the copy, and upload them: meanwhile no other process brings it up to date."""
         from filelock import FileLock
 
-        with FileLock(self._beside(f"{below}.lock")):
+        with FileLock(self._sidecar(f"{below}.lock")):
             yield
 
     def _is_made(self, below: str) -> bool:
@@ -154,18 +154,18 @@ class FolderCopy(Place):
         from filelock import FileLock, Timeout
 
         try:
-            with FileLock(self._beside(f"{below}.lock"), timeout=0):
+            with FileLock(self._sidecar(f"{below}.lock"), timeout=0):
                 return False
         except Timeout:
             return True
 
-    def _beside(self, kind: str) -> Path:
+    def _sidecar(self, kind: str) -> Path:
         """Return the path of a file about the copy, which stands beside it."""
         return self.path.with_name(f".{self.path.name}.{kind}")
 
     def _recorded(self) -> dict[str, RemoteFile]:
         """Return the files whose copies have not been changed here, each as it was in the store."""
-        path = self._beside("json")
+        path = self._sidecar("json")
         try:
             record = checked(CopiedFiles, read_json(path, default={}), path).root
         except InputError:
@@ -190,7 +190,7 @@ class FolderCopy(Place):
     def _note(self, files: dict[str, RemoteFile]) -> None:
         """Record the files whose copies are as in the store."""
         facts = {name: [file.size, file.version, self._changed_at(name)] for name, file in files.items()}
-        write_json(self._beside("json"), facts)
+        write_json(self._sidecar("json"), facts)
 
     def _updated(self, files: dict[str, RemoteFile]) -> FolderCopy:
         """Bring the copy up to date with the files in the store, but for folders that another process makes."""

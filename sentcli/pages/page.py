@@ -93,7 +93,7 @@ class Page:
     sections: Sequence[Section]
     text: Sequence[str] = ()
     """Paragraphs of the summary."""
-    made: str = ""
+    credit: str = ""
     """The line that says how the page was made."""
     tables_only: bool = False
     """Whether Markdown and LaTeX have the tables alone, without titles, so that another document can take them in."""

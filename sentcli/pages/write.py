@@ -146,8 +146,8 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
         ranked = f"{RANKED}."
     environment.filters["plain"] = safe
     lead = list(page.text)
-    if page.made:
-        lead.append(page.made)
+    if page.credit:
+        lead.append(page.credit)
     return environment.get_template(f"page{suffix}").render(
         page=page,
         style=style,

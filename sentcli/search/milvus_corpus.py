@@ -140,7 +140,7 @@ class CollectionVectors(VectorSource):
     """The vectors of a collection; a position is the place of a row in the order of the ids."""
 
     collection: MilvusCollection
-    known: dict[str, list[float]] = field(default_factory=dict)
+    taken: dict[str, list[float]] = field(default_factory=dict)
     """The vectors that were taken before, by id: those of the queries and of their neighbours."""
 
     @cached_property
@@ -173,12 +173,12 @@ class CollectionVectors(VectorSource):
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
         ids = [self._ids[position] for position in distinct]
-        missing = [key for key in ids if key not in self.known]
+        missing = [key for key in ids if key not in self.taken]
         for row in self.collection.fields(missing, [VECTORS]):
-            self.known[row[ID]] = row[VECTORS]
+            self.taken[row[ID]] = row[VECTORS]
         vectors = np.empty((len(ids), self.dimension), np.float32)
         for place, key in enumerate(ids):
-            vectors[place] = self.known[key]
+            vectors[place] = self.taken[key]
         return vectors[where.reshape(-1)]
 
 

@@ -215,9 +215,9 @@ def open_stored(
         place = Place(name, Path(name))
     else:
         place = local_place(name)
-        found = vectors_in(place, field)
-        if found is not None:
-            vectors = VectorFile.open(place, texts, options, found.column)
+        location = vectors_in(place, field)
+        if location is not None:
+            vectors = VectorFile.open(place, texts, options, location.column)
             vectors.origin.check_numbers(to_search=to_search)
             console.detail(f"{name}: {len(vectors.rows):,} rows")
             return vectors
@@ -244,23 +244,23 @@ def open_vectors(name: str) -> StoredVectors:
     place = local_place(name)
     if place.path.is_dir():
         return VectorDirectory.open(place.path, place.name)
-    found = vectors_in(place)
-    if found is None:
+    location = vectors_in(place)
+    if location is None:
         raise InputError(
             f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
         )
-    return VectorFile.open(place, column=found.column)
+    return VectorFile.open(place, column=location.column)
 
 
 @dataclass(frozen=True)
-class FoundVectors:
+class VectorPlace:
     """Where in a file vectors are."""
 
     column: str | None
     """The column of a table; None for a file of vectors alone."""
 
 
-def vectors_in(place: Place, field: str | None = None) -> FoundVectors | None:
+def vectors_in(place: Place, field: str | None = None) -> VectorPlace | None:
     """Return where a file or table has vectors; None if it holds none, is a directory of shards, or is not there.
 
     Args:
@@ -275,14 +275,14 @@ def vectors_in(place: Place, field: str | None = None) -> FoundVectors | None:
     if suffix in ALONE:
         if field is not None:
             raise InputError(f"{place} has no columns, of which --vector-field names one")
-        return FoundVectors(None)
+        return VectorPlace(None)
     is_table = is_table_folder(path) or (path.is_file() and suffix in TABLES)
     if not is_table or (field is None and suffix in JSON_LINES):
         return None
     column = vector_column(open_source(place.name), field)
     if column is None:
         return None
-    return FoundVectors(column)
+    return VectorPlace(column)
 
 
 def holds_vectors(name: str | Place) -> bool:
