@@ -33,7 +33,7 @@ from sentcli.encoder.reranker import Reranker
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows, load_set
 from sentcli.evaluation.retrieval_tasks import SetSearch, score_run
 from sentcli.search.bm25 import BM25
-from sentcli.search.exact import Neighbours
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchOptions
 
 HELD_OUT = 500

@@ -148,15 +148,15 @@ class CollectionUpdating:
 
 def _check_names(address: str, name: str, kind: str) -> None:
     """Refuse an address, a collection or a kind of index that Milvus does not have."""
-    from sentcli.search import milvus
+    from sentcli.search import milvus_schema
     from sentcli.search.milvus_client import SCHEME, is_file
 
     if not address.startswith(SCHEME):
         raise InputError(f"--to {address}: give milvus: and a file, as milvus:reviews.db, or a server")
     if not re.fullmatch(r"[A-Za-z_]\w{0,239}", name, re.ASCII):
         raise InputError(f"--collection {name}: at most 240 letters, digits and underscores, no digit first")
-    missing = milvus.NOT_IN_A_FILE if is_file(address) else []
-    one_of("--type of a collection", kind, [known for known in milvus.INDEX_TYPES if known not in missing])
+    missing = milvus_schema.NOT_IN_A_FILE if is_file(address) else []
+    one_of("--type of a collection", kind, [known for known in milvus_schema.INDEX_TYPES if known not in missing])
 
 
 def _id_hashes(rows: CollectionRows) -> npt.NDArray[np.int64]:

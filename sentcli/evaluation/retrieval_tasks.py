@@ -27,9 +27,10 @@ from sentcli.io.atomic import check_output
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.model.spec import ModelSpec
 from sentcli.search import bm25, fusion
-from sentcli.search.exact import Neighbours, Vectors
+from sentcli.search.exact import Vectors
 from sentcli.search.fusion import fuse
 from sentcli.search.local_corpus import LocalCorpus
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchMode, SearchOptions
 from sentcli.search.recall import recall, sample
 from sentcli.search.searcher import Searcher

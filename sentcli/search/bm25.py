@@ -25,7 +25,7 @@ from sentcli.errors import DataError, InputError, nearest, one_line, required
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
-from sentcli.search.exact import Mask, Neighbours
+from sentcli.search.neighbours import Mask, Neighbours
 from sentcli.search.words import PAIRS, TOKEN, WORD, Analyzer, in_pairs, is_unspaced
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"

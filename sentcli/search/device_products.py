@@ -20,9 +20,9 @@ from sentcli.devices import give_memory_back
 from sentcli.errors import lacks_memory
 from sentcli.model.spec import Similarity
 from sentcli.search.device_memory import StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
+from sentcli.search.neighbours import Neighbours
 
 Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 Done = TypeVar("Done")
 DEVICE_SIMILARITIES = 2**28
 """How many similarities are on a device at a time: 1 GiB in float32."""
@@ -186,15 +186,12 @@ class Nearest:
         best = torch.topk(scores, min(self.k, scores.shape[1]), dim=1, sorted=False)
         return best.values, positions.gather(1, best.indices)
 
-    def best(self) -> tuple[Integers, Floats]:
-        """Return positions and products of the best rows in the memory of the host, both ``[queries, k]``, best first.
-
-        Of equal products the first row comes first.
-        """
+    def best(self) -> Neighbours:
+        """Return the best rows in the memory of the host; of equal products the first row comes first."""
         scores, positions = ordered(self.scores, self.positions)
         if not self.finite:
             scores = scores.masked_fill(scores == torch.finfo(scores.dtype).min, -torch.inf)
-        return positions.cpu().numpy(), scores.cpu().numpy()
+        return Neighbours(positions.cpu().numpy(), scores.cpu().numpy())
 
 
 def _tile(queries: int, rows: int, similarities: int) -> tuple[int, int]:
@@ -245,7 +242,7 @@ class BestOnDevice:
                 there = prepared_there(there, self.similarity)
                 self._nearest.add(there, first + start)
 
-    def best(self) -> tuple[Integers, Floats]:
-        """Return positions and products of the best rows so far, as `BestRows.best` does."""
+    def best(self) -> Neighbours:
+        """Return the best rows so far, as `BestRows.best` does."""
         with self._errors():
             return self._nearest.best()

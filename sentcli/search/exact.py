@@ -8,7 +8,6 @@ from __future__ import annotations
 import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,78 +18,19 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
 from sentcli.model.spec import Similarity
+from sentcli.search.neighbours import Mask, Neighbours
 from sentcli.search.products import UNIT_ERROR, BestRows
 
 if TYPE_CHECKING:
     from sentcli.search.device_products import BestOnDevice
 
 Vectors = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
-"""Which rows of a corpus may be found ``[n]``."""
 NUMBERS_AT_A_TIME = 2**24
 """How many numbers are read at a time to compare single rows: 64 MiB."""
 ROWS_AT_A_TIME = 1024
 """How many single rows are read at a time; a system may map 64 KiB around each of them."""
 BLOCK = 131_072
 """How many rows are copied at a time: to unit length or to float32."""
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """The positions and similarities of the nearest rows of each query, both ``[queries, k]``, best first."""
-
-    positions: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-
-    @classmethod
-    def none(cls, queries: int) -> Neighbours:
-        """Return no neighbours for each query ``[queries, 0]``."""
-        return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
-
-    @classmethod
-    def concatenated(cls, parts: Sequence[Neighbours]) -> Neighbours:
-        """Return the neighbours of all queries, of at least one part with those of some, each with the same `k`."""
-        positions = np.concatenate([part.positions for part in parts])
-        scores = np.concatenate([part.scores for part in parts])
-        return cls(positions, scores)
-
-    def reordered(self, order: npt.NDArray[np.int64]) -> Neighbours:
-        """Return the neighbours in another order ``[queries, n]``, the numbers of their columns."""
-        positions = np.take_along_axis(self.positions, order, 1)
-        scores = np.take_along_axis(self.scores, order, 1)
-        return Neighbours(positions, scores)
-
-    def overwrite(self, queries: npt.NDArray[np.bool_], neighbours: Neighbours) -> None:
-        """Write in place the neighbours of those queries ``[queries]`` that are True."""
-        self.positions[queries] = neighbours.positions
-        self.scores[queries] = neighbours.scores
-
-
-def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
-    """Return the `k` best of several lists of neighbours; of equal similarities the first row comes first.
-
-    Args:
-        parts: at least one list, with positions in the whole corpus; -1 stands for no row, as in faiss.
-        k: the number of neighbours; if the lists have fewer together, all are returned.
-    """
-    positions = np.concatenate([part.positions for part in parts], axis=1)
-    scores = np.concatenate([part.scores for part in parts], axis=1)
-    if (positions < 0).any():
-        scores = np.where(positions < 0, -np.inf, scores)
-    hits = Neighbours(positions, scores)
-    if len(parts) > 1 or not _sorted(scores).all():
-        hits = hits.reordered(np.argsort(-scores, axis=1, kind="stable"))
-        with_equal = ~_sorted(hits.scores)  # queries with equal similarities
-        some = Neighbours(hits.positions[with_equal], hits.scores[with_equal])
-        by_position = np.lexsort((some.positions, -some.scores), axis=1)
-        hits.overwrite(with_equal, some.reordered(by_position))
-    best = hits.scores[:, :k].astype(np.float32, copy=False)
-    return Neighbours(hits.positions[:, :k], best)
-
-
-def _sorted(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    """Tell which rows are strictly decreasing from left to right."""
-    return np.all(scores[:, 1:] < scores[:, :-1], axis=1)
 
 
 def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
@@ -334,7 +274,7 @@ class TopK:
 
     def best(self) -> Neighbours:
         """Return the nearest rows so far, `k` for each query, or fewer if there were fewer rows."""
-        return Neighbours(*self._best.best())
+        return self._best.best()
 
 
 def search(

@@ -18,8 +18,9 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
 from sentcli.model.forking import heal
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Blocks, Mask, Neighbours, check_width, prepared
+from sentcli.search.exact import Blocks, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
+from sentcli.search.neighbours import Mask, Neighbours
 
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 """faiss's own values are 50 rounds over 65,536 rows; these need a tenth of the time and gave a million rows the same

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.search.exact import Neighbours
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchMode
 
 CONSTANT = 60

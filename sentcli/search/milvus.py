@@ -20,15 +20,11 @@ import numpy.typing as npt
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
-from sentcli.model.spec import Similarity
-from sentcli.search import ann
-from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
 from sentcli.search.exact import Vectors
 from sentcli.search.milvus_client import answering, clear_half_made
 from sentcli.search.milvus_rows import (
     HASH,
     ID,
-    MOST_TEXT_BYTES,
     TEXTS,
     VECTORS,
     WORDS,
@@ -39,6 +35,7 @@ from sentcli.search.milvus_rows import (
     value_of,
     with_ids,
 )  # fmt: skip
+from sentcli.search.milvus_schema import indexes_of, schema_of
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 
@@ -46,13 +43,6 @@ NEXT, OLD = "_sentcli_next", "_sentcli_old"
 """The ends of the names of what will replace a collection, and of the one that is being replaced."""
 RECORD_PROPERTY = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
-INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
-"""The indexes of Milvus for the kinds of `index --type`."""
-NOT_IN_A_FILE = ["ivfpq"]
-"""The kinds that Milvus Lite does not have."""
-EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
-"""The search parameter of each kind that is not exact."""
-METRICS: dict[Similarity, str] = {"cosine": "COSINE", "dot": "IP"}
 REQUEST_ROWS = 500
 """How many rows are sent or asked for at a time: some MB."""
 MOST_ROWS = 16_384
@@ -168,32 +158,9 @@ class MilvusCollection:
             record: what the collection will say about itself.
             rows: about how many rows it will have, which decides the number of clusters.
         """
-        from pymilvus import DataType, Function, FunctionType
-
         clear_half_made(address, name)
-        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field(ID, DataType.VARCHAR, max_length=MOST_TEXT_BYTES, is_primary=True)
-        analyzer = _analyzer(record.language)
-        schema.add_field(
-            TEXTS, DataType.VARCHAR, max_length=MOST_TEXT_BYTES, enable_analyzer=True, analyzer_params=analyzer
-        )
-        schema.add_field(VECTORS, DataType.FLOAT_VECTOR, dim=record.dimension)
-        schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
-        schema.add_field(HASH, DataType.VARCHAR, max_length=32)
-        numbers = {"int": DataType.INT64, "float": DataType.DOUBLE, "bool": DataType.BOOL}
-        for field_name, kind in record.columns.values():
-            if kind in numbers:
-                schema.add_field(field_name, numbers[kind], nullable=True)
-            else:
-                schema.add_field(field_name, DataType.VARCHAR, nullable=True, max_length=MOST_TEXT_BYTES)
-        schema.add_function(Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS]))
-        indexes = client.prepare_index_params()
-        kind = INDEX_TYPES[record.kind]
-        metric = METRICS[record.similarity]
-        parameters = _parameters(record.kind, rows, record.dimension)
-        indexes.add_index(VECTORS, index_type=kind, metric_type=metric, params=parameters)
-        words = {"bm25_k1": K1, "bm25_b": B}
-        indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=words)
+        schema = schema_of(client, record)
+        indexes = indexes_of(client, record, rows)
         properties = {RECORD_PROPERTY: json.dumps(asdict(record), ensure_ascii=False)}
         with answering(f"{address} {name}"):
             client.create_collection(
@@ -384,25 +351,3 @@ def _score(hit: Any, field_name: str) -> float:
     if field_name == WORDS:
         return abs(score)
     return score
-
-
-def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:
-    """Return the building parameters of an index, as those of `ann.recipe`."""
-    if kind == "hnsw":
-        return {"M": 32, "efConstruction": 200}
-    if kind == "flat":
-        return {}
-    if kind != "ivfpq":
-        return {"nlist": ann.clusters_of(rows)}
-    parts, bits = ann.product_code(rows, dimension)
-    return {"nlist": ann.clusters_of(rows), "m": parts, "nbits": bits}
-
-
-def _analyzer(language: str) -> dict[str, Any]:
-    """Return how Milvus splits texts into words."""
-    filters: list[Any] = ["lowercase"]
-    if language == LANGUAGE:
-        filters.append({"type": "stop", "stop_words": ["_english_"]})
-    if language != NO_LANGUAGE:
-        filters.append({"type": "stemmer", "language": language})
-    return {"tokenizer": "standard", "filter": filters}

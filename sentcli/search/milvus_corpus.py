@@ -15,11 +15,13 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Neighbours, Vectors, VectorSource
+from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.faiss_index import EFFORTS
-from sentcli.search.milvus import EFFORT, MilvusCollection
+from sentcli.search.milvus import MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
+from sentcli.search.milvus_schema import EFFORT
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document

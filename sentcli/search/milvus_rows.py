@@ -48,7 +48,7 @@ class Record:
     """The field and the type of each column, the type by the names of ``--types``."""
     language: str = LANGUAGE
     kind: str = "flat"
-    """One of `milvus.INDEX_TYPES`."""
+    """One of `milvus_schema.INDEX_TYPES`."""
     efforts: dict[str, int] = field(default_factory=dict)
     """The search parameter that was chosen by the recall."""
     recall: dict[str, Any] | None = None

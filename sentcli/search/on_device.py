@@ -22,7 +22,8 @@ from sentcli.model.spec import Similarity
 from sentcli.search import device_memory
 from sentcli.search.device_memory import COPIED, StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
 from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_products, ordered, with_less_memory
-from sentcli.search.exact import Blocks, Mask, Neighbours, Vectors, check_width, prepared, search_blocks
+from sentcli.search.exact import Blocks, Vectors, check_width, prepared, search_blocks
+from sentcli.search.neighbours import Mask, Neighbours
 
 SEARCH_BYTES = 6 * DEVICE_SIMILARITIES + 4 * COPIED
 """The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
@@ -181,7 +182,7 @@ class DeviceRows:
             are_finite = np.isfinite(asked).all() and np.isfinite(self.longest)
             nearest = Nearest(queries, k, finite=bool(are_finite))
             nearest.add(self.full, self.first, self._hidden(mask))
-            return Neighbours(*nearest.best())
+            return nearest.best()
 
     def _hidden(self, mask: Mask | None) -> Tensor | None:
         """Return on the device which rows may not be found ``[n]``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.search.exact import Neighbours
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.recall import SAMPLE_ROWS
 from sentcli.search.searcher import Searcher
 
@@ -139,9 +139,9 @@ def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
     """Return the neighbours ``[queries, k - 1]`` of queries that are rows, best first, without these rows."""
     is_none = (hits.positions == own[:, None]) | (hits.positions < 0)
     scores = np.where(is_none, -np.inf, hits.scores)
-    order = np.argsort(-scores, axis=1, kind="stable")
+    others = Neighbours(hits.positions, scores).best_first()
     count = max(scores.shape[1] - 1, 0)
-    return Neighbours(hits.positions, scores).reordered(order[:, :count])
+    return Neighbours(others.positions[:, :count], others.scores[:, :count])
 
 
 def groups_of(pairs: SimilarPairs, rows: int) -> Positions:

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.search.neighbours import Integers, Neighbours
+
 Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 GROUP = 512
@@ -38,51 +39,6 @@ UNIT_ERROR = 4e-6
 """How far the squared length of a vector of float32 may be from 1 to count as 1, so that products are cosines."""
 SPACE = 2
 """How many times `k` products above the bound are gathered for a query before the best ones are chosen."""
-
-
-class Best(NamedTuple):
-    """Rows of some queries: positions and inner products, both ``[queries, n]``, in the order of the positions."""
-
-    positions: Integers
-    scores: Floats
-
-    @classmethod
-    def none(cls, queries: int) -> Best:
-        """Return no row for each query."""
-        return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
-
-    @classmethod
-    def joined(cls, parts: Iterable[Best]) -> Best:
-        """Return the rows of all parts, which follow each other."""
-        positions, scores = zip(*parts, strict=True)
-        return cls(np.concatenate(positions, axis=1), np.concatenate(scores, axis=1))
-
-    def of(self, queries: slice | Integers) -> Best:
-        """Return the rows of some of the queries."""
-        return Best(self.positions[queries], self.scores[queries])
-
-    def kept(self, k: int) -> Best:
-        """Return the `k` rows with the largest products; of equal ones those that come first."""
-        count, width = self.scores.shape
-        if width <= k:
-            return self
-        least = np.partition(self.scores, width - k, axis=1)[:, width - k, None]
-        is_best = self.scores >= least
-        surplus = np.count_nonzero(is_best, axis=1) - k
-        for query in np.flatnonzero(surplus):
-            last = np.flatnonzero(self.scores[query] == least[query])
-            is_best[query, last[-surplus[query] :]] = False
-        flat = np.flatnonzero(is_best)
-        positions = self.positions.ravel()[flat]
-        scores = self.scores.ravel()[flat]
-        return Best(positions.reshape(count, k), scores.reshape(count, k))
-
-    def sorted(self) -> Best:
-        """Return the rows, those with the largest products first; of equal ones the first position is first."""
-        order = np.argsort(-self.scores, axis=1, kind="stable")
-        positions = np.take_along_axis(self.positions, order, 1)
-        scores = np.take_along_axis(self.scores, order, 1)
-        return Best(positions, scores)
 
 
 class BestRows:
@@ -111,14 +67,10 @@ class BestRows:
             for group in self.groups:
                 group.add(rows, first, workers)
 
-    def best(self) -> tuple[Integers, Floats]:
-        """Return positions and products of the best rows so far, both ``[queries, k]`` or with fewer rows.
-
-        The best row is first; of equal ones the first row is.
-        """
+    def best(self) -> Neighbours:
+        """Return the best rows so far, `k` for each query or fewer; of equal ones the first row is first."""
         with _workers(min(_threads(), len(self.groups))) as workers:
-            positions, scores = zip(*workers.each(lambda group: group.best.sorted(), self.groups), strict=True)
-        return np.concatenate(positions), np.concatenate(scores)
+            return Neighbours.concatenated(workers.each(lambda group: group.best.best_first(), self.groups))
 
 
 class _Group:
@@ -126,7 +78,7 @@ class _Group:
 
     def __init__(self, queries: Floats, k: int, *, samples: bool = True) -> None:
         self.queries, self.k, self.samples = queries, k, samples
-        self.best = Best.none(len(queries))
+        self.best = Neighbours.none(len(queries))
 
     def add(self, rows: Floats, first: int, workers: _Workers) -> None:
         """Compare further rows."""
@@ -153,7 +105,7 @@ class _Group:
         again = _Group(self.queries[lacking], self.k, samples=False)
         again.best = before.of(lacking)
         again.add(rows, first, workers)
-        self.best.positions[lacking], self.best.scores[lacking] = again.best
+        self.best.overwrite(lacking, again.best)
 
     def _least(self, rows: Floats, slices: list[slice], workers: _Workers) -> tuple[Floats | None, bool]:
         """Return a bound for each query ``[queries]`` above which the best of the rows lie, and whether that is sure.
@@ -182,15 +134,13 @@ class _Group:
         least = _largest(products, rank).min(axis=1)
         return np.nextafter(least, np.float32(-np.inf)), False  # products equal to it are above the bound
 
-    def _choose(self, parts: list[Best], workers: _Workers) -> None:
+    def _choose(self, parts: list[Neighbours], workers: _Workers) -> None:
         """Choose the best of several parts, each thread those of some queries."""
 
-        def chosen(queries: slice) -> Best:
-            return Best.joined(part.of(queries) for part in parts).kept(self.k)
+        def chosen(queries: slice) -> Neighbours:
+            return _kept(Neighbours.side_by_side(part.of(queries) for part in parts), self.k)
 
-        bests = workers.each(chosen, workers.shares(len(self.queries)))
-        positions, scores = zip(*bests, strict=True)
-        self.best = Best(np.concatenate(positions), np.concatenate(scores))
+        self.best = Neighbours.concatenated(workers.each(chosen, workers.shares(len(self.queries))))
 
 
 class _Gathered:
@@ -210,16 +160,16 @@ class _Gathered:
         self.filled = np.zeros(len(queries), np.int64)
         """How many places are filled ``[queries]``."""
 
-    def _empty(self, width: int) -> Best:
+    def _empty(self, width: int) -> Neighbours:
         shape = len(self.queries), width
-        return Best(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
+        return Neighbours(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
 
-    def best(self) -> Best:
+    def best(self) -> Neighbours:
         """Return what was gathered; where a query has fewer rows than others, position -1 and -inf are at the end."""
         if not len(self.filled):
             return self.table
         width = int(self.filled.max())
-        return Best(self.table.positions[:, :width], self.table.scores[:, :width])
+        return Neighbours(self.table.positions[:, :width], self.table.scores[:, :width])
 
     def look(self, rows: Floats, first: int) -> None:
         """Compare rows, of which without a bound few come at first and then as many as before."""
@@ -247,12 +197,12 @@ class _Gathered:
     def _take_all(self, products: Floats, first: int) -> None:
         """Take all rows; what is no number is no product."""
         positions = np.broadcast_to(np.arange(first, first + products.shape[1]), products.shape)
-        further = Best(positions, np.where(np.isnan(products), -np.inf, products))
-        self._choose(Best.joined([self.table, further]))
+        further = Neighbours(positions, np.where(np.isnan(products), -np.inf, products))
+        self._choose(Neighbours.side_by_side([self.table, further]))
 
-    def _choose(self, rows: Best) -> None:
+    def _choose(self, rows: Neighbours) -> None:
         """Keep the best rows; the worst of `k` is the bound of the next ones."""
-        self.table = rows.kept(self.k)
+        self.table = _kept(rows, self.k)
         width = self.table.scores.shape[1]
         if self.least is None:
             self.filled[:] = width
@@ -291,7 +241,24 @@ class _Gathered:
         if needed > width:
             wider = max(needed, min(2 * width, limit))
             further = self._empty(wider - width)
-            self.table = Best.joined([self.table, further])
+            self.table = Neighbours.side_by_side([self.table, further])
+
+
+def _kept(rows: Neighbours, k: int) -> Neighbours:
+    """Return the `k` rows with the largest products; of equal ones those that come first."""
+    count, width = rows.scores.shape
+    if width <= k:
+        return rows
+    least = np.partition(rows.scores, width - k, axis=1)[:, width - k, None]
+    is_best = rows.scores >= least
+    surplus = np.count_nonzero(is_best, axis=1) - k
+    for query in np.flatnonzero(surplus):
+        last = np.flatnonzero(rows.scores[query] == least[query])
+        is_best[query, last[-surplus[query] :]] = False
+    flat = np.flatnonzero(is_best)
+    positions = rows.positions.ravel()[flat]
+    scores = rows.scores.ravel()[flat]
+    return Neighbours(positions.reshape(count, k), scores.reshape(count, k))
 
 
 def _largest(products: Floats, count: int) -> Floats:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import BLOCK, Neighbours, TopK, Vectors, VectorSource, not_own, prepared
+from sentcli.search.exact import BLOCK, TopK, Vectors, VectorSource, not_own, prepared
+from sentcli.search.neighbours import Neighbours
 from sentcli.table import Table
 
 K = 10

@@ -22,7 +22,7 @@ from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING
 from sentcli.io.writers import arrow_column, as_json, text_cell
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Mask
+from sentcli.search.neighbours import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa

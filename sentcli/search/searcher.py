@@ -14,8 +14,9 @@ from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search import ann, exact
 from sentcli.search.ann import FaissRecipe
-from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared, search_blocks
+from sentcli.search.exact import BLOCK, Blocks, Vectors, prepared, search_blocks
 from sentcli.search.faiss_index import FaissIndex
+from sentcli.search.neighbours import Mask, Neighbours, merge
 from sentcli.search.recall import sample, tune
 from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 

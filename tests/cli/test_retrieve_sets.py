@@ -180,7 +180,7 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
 
 def _neighbours(path, data):
     from sentcli.evaluation.retrieval_metrics import read_run
-    from sentcli.search.exact import Neighbours
+    from sentcli.search.neighbours import Neighbours
 
     rows = {key: row for row, key in enumerate(data.ids)}
     found = Neighbours(np.full((len(data.queries), 1000), -1), np.zeros((len(data.queries), 1000), np.float32))
