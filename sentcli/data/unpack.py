@@ -77,9 +77,10 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
     """
     with _explained(archive, into), _opened(archive) as members:
         places = choose(list(members))
-        require_room(into, sum(members[name].size for name in places), archive.name)
+        size = sum(members[name].size for name in places)
+        require_room(into, size, archive.name)
         remaining = limit(archive)
-        for name, member in members.items():
+        for name, member in members.items():  # in the order of the archive
             if name in places:
                 with cast(IO[bytes], member.open()) as stream:
                     remaining -= _copy(stream, into / places[name], remaining, archive)
@@ -161,10 +162,12 @@ def _opened(archive: Path) -> Iterator[dict[str, Member]]:
     """Open an archive, and yield its files by name after all members have been checked."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
-            yield _checked(map(partial(_of_zip, opened), opened.infolist()), archive)
+            members = map(partial(_of_zip, opened), opened.infolist())
+            yield _checked(members, archive)
     else:
         with _Capped(archive) as stream, tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as tar:
-            yield _checked(map(partial(_of_tar, tar), tar), archive)
+            members = map(partial(_of_tar, tar), tar)
+            yield _checked(members, archive)
 
 
 def _of_zip(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:

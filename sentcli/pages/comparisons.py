@@ -112,11 +112,11 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
     if column == AVERAGE:
         where = f"on average over {len(table.tasks)} data sets"
     lead = f"{where} ({table.axis} {_in_words(leading.value, table, column)})"
-    if leading.all_equal:
-        return f"{leading.names} are equal", lead + equal_because(leading.best)
     if len(leading.best) > 1:
-        return f"{leading.names} are best and equal", lead + equal_because(leading.best)
-    system, other = leading.best[0], leading.others[0]
+        equal = "are equal" if leading.all_equal else "are best and equal"
+        return f"{leading.names} {equal}", lead + equal_because(leading.best)
+    system = leading.best[0]
+    other = leading.others[0]
     next_best, _ = other.spread(column)
     assert next_best is not None  # the others have a value
     more = _in_words(leading.value - next_best, table, column)

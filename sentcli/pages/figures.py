@@ -94,8 +94,9 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
         return None
     room = 15 * part.bbox.width / part.figure.dpi  # characters that a line of a legend has room for
     longest = max(map(len, labels))
-    columns = min(len(labels), int(room // (longest + 5)))
-    return part.legend(handles, labels, loc="outside lower left", ncols=max(1, columns))
+    columns = int(room // (longest + 5))
+    columns = max(1, min(len(labels), columns))
+    return part.legend(handles, labels, loc="outside lower left", ncols=columns)
 
 
 def _separate_ticks(canvas: Canvas) -> None:
@@ -259,8 +260,9 @@ def _as_dots(run: re.Match[str]) -> str:
         return run[0]
     dots: dict[tuple[str, str], list[str]] = {}
     for mark in marks:
-        place = f"M{float(mark['x']):.1f} {float(mark['y']):.1f}h0"
-        dots.setdefault((mark["shape"], mark["style"]), []).append(place)
+        x, y = float(mark["x"]), float(mark["y"])
+        same_look = dots.setdefault((mark["shape"], mark["style"]), [])
+        same_look.append(f"M{x:.1f} {y:.1f}h0")
     lines = []
     for (shape, look), places in dots.items():
         outline = re.search(rf'<path id="{shape}" d="([^"]*)"', run.string)

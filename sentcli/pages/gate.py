@@ -39,15 +39,17 @@ class Gate(Part):
     """What each model is to that of the baseline, by its vectors of a few fixed texts: in a word and in a sentence."""
 
     def _comparison_table(self) -> Table:
-        columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]
+        numbers = ("before", "now", "difference", "low", "high", "allowed")
         rows = []
         for (model, task), comparison in self.comparisons.items():
-            before, difference = comparison.value, comparison.difference
-            numbers = [before, before + difference, difference, *comparison.interval, -comparison.allow]
-            rows.append([model, task, *numbers, _judgement(comparison)])
+            before = comparison.value
+            difference = comparison.difference
+            row = [model, task, before, before + difference, difference, *comparison.interval]
+            rows.append([*row, -comparison.allow, _judgement(comparison)])
         title = f"Compared with the baseline ({printable(self.baseline.model)})"
         notes = ["Low and high: the 95 % interval."]
-        return Table(title, columns, rows, dict.fromkeys(columns[2:8], ".4f"), notes=notes)
+        columns = ["model", "task", *numbers, "verdict"]
+        return Table(title, columns, rows, dict.fromkeys(numbers, ".4f"), notes=notes)
 
     def _worst_queries(self, model: str, task: str, comparison: BaselineComparison) -> Table:
         rows = []

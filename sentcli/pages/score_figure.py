@@ -92,9 +92,17 @@ def _point(series: str, score: float | None, column: str, pattern: str) -> dict[
     if score is None:
         return None
     shown = format(score, pattern)
-    label = f"{short(column)}, {series}: {shown}"
-    point: dict[str, Any] = {"series": series, "x": score, "low": None, "high": None, "shown": shown, "label": label}
-    return {**point, "seeds": [], "grouped": False, "published": True}
+    return {
+        "series": series,
+        "x": score,
+        "low": None,
+        "high": None,
+        "shown": shown,
+        "label": f"{short(column)}, {series}: {shown}",
+        "seeds": [],
+        "grouped": False,
+        "published": True,
+    }
 
 
 def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:

@@ -95,9 +95,11 @@ def _mark(first: ModelScores, twins: Sequence[ModelScores]) -> str:
         twins: the first model of each table of this kind.
     """
     measured = []
-    for twin in twins:
+    number = 0
+    for place, twin in enumerate(twins):
         measured.append({"score": protocols.measure(twin), **protocols.common_protocol(twin)})
-    number = next(number for number, twin in enumerate(twins) if twin is first)
+        if twin is first:
+            number = place
     different = protocols.of_keys(measured[number], protocols.different_keys(measured))
     if different.get("name"):
         return str(different["name"])
@@ -226,17 +228,19 @@ def _summary(table: ScoreTable) -> str:
     if column == AVERAGE:
         measure = f"average {table.axis}"
     value = f"{leading.value:{table.format_of(column)}} ({measure})"
+    names = leading.names
+    because = equal_because(leading.best)
     count = len(leading.best) + len(leading.others)
     if leading.all_equal:
-        return f"{table.title}: all {count} models have {value}{equal_because(leading.best)}."
+        return f"{table.title}: all {count} models have {value}{because}."
     if len(leading.best) > 1:
-        return f"{table.title}: {leading.names} have {value}, the best of {count} models{equal_because(leading.best)}."
+        return f"{table.title}: {names} have {value}, the best of {count} models{because}."
     if count == 1:
-        return f"{table.title}: {leading.names} has {value}."
-    first, second = leading.best[0], leading.others[0]
-    if comparisons.may_be_chance(first, second, column):
-        return f"{table.title}: {leading.names} has {value}, which is not told apart from {second.label}."
-    return f"{table.title}: {leading.names} has {value}, the best of {count} models."
+        return f"{table.title}: {names} has {value}."
+    second = leading.others[0]
+    if comparisons.may_be_chance(leading.best[0], second, column):
+        return f"{table.title}: {names} has {value}, which is not told apart from {second.label}."
+    return f"{table.title}: {names} has {value}, the best of {count} models."
 
 
 def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:

@@ -258,20 +258,25 @@ def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
 
 def subset_table(table: ScoreTable) -> Table | None:
     """Return the scores of the subsets, or None if no task has several."""
+    models = table.models
     rows: dict[tuple[str, str], list[Any]] = {}  # by task and subset
-    for number, scores in enumerate(table.models, 2):
+    for column, scores in enumerate(models, 2):
         for task in scores.tasks:
-            subsets = task.details.get("subsets") or {part.task: part.value for part in task.parts}
+            subsets = task.details.get("subsets")
+            if not subsets:
+                subsets = {part.task: part.value for part in task.parts}
             if len(subsets) < 2:
                 continue
             for name, score in subsets.items():
-                empty = [short(task.task), name, *[None] * len(table.models)]
-                rows.setdefault((task.task, name), empty)[number] = score
+                empty = [short(task.task), name, *[None] * len(models)]
+                row = rows.setdefault((task.task, name), empty)
+                row[column] = score
     if not rows:
         return None
-    labels = [scores.label for scores in table.models]
+    labels = [scores.label for scores in models]
     title = f"{table.title}: {table.axis} of each subset"
-    return Table(title, ["task", "subset", *labels], list(rows.values()), dict.fromkeys(labels, table.finest))
+    formats = dict.fromkeys(labels, table.finest)
+    return Table(title, ["task", "subset", *labels], list(rows.values()), formats)
 
 
 def measure_table(table: ScoreTable) -> Table | None:

@@ -85,8 +85,8 @@ def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> 
     """
     for pattern in patterns:
         if not any(map(pattern.matches, runs)):
-            models = ", ".join(dict.fromkeys(run.model for run in runs))
-            raise InputError(f"{pattern} matches no model and no file; there are: {models}")
+            models = dict.fromkeys(run.model for run in runs)
+            raise InputError(f"{pattern} matches no model and no file; there are: {', '.join(models)}")
     for run in runs:
         matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
         if len(matching) > 1:
@@ -267,19 +267,19 @@ def _may_be_joined(first: ModelScores, second: ModelScores) -> bool:
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
     """Make labels unique: by the choices of the models, then by their files, then by numbers."""
-    together: dict[str, list[int]] = {}
-    choices = []
-    for number, scores in enumerate(models):
-        together.setdefault(scores.label, []).append(number)
-        choices.append(model_choices(scores))
-    labelled = list(models)
-    for label, numbers in together.items():
-        distinct = distinct_choices([choices[number] for number in numbers])
-        for number, own in zip(numbers, distinct, strict=True):
-            if own:
-                labelled[number] = replace(models[number], label=f"{label} ({words(own)})")
-    labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
-    return _apart(labelled, list(map(str, range(1, len(labelled) + 1))))
+    choices: dict[str, list[dict[str, Any]]] = {}  # of the models of each label
+    for scores in models:
+        choices.setdefault(scores.label, []).append(model_choices(scores))
+    distinct = {label: iter(distinct_choices(of_label)) for label, of_label in choices.items()}
+    labelled = []
+    for scores in models:
+        own = next(distinct[scores.label])
+        if own:
+            scores = replace(scores, label=f"{scores.label} ({words(own)})")
+        labelled.append(scores)
+    files = [Path(scores.source).name for scores in labelled]
+    numbers = list(map(str, range(1, len(labelled) + 1)))
+    return _apart(_apart(labelled, files), numbers)
 
 
 def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
@@ -326,7 +326,8 @@ def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
     """Group scores that may share a table: those of the same kind, measure and protocol, on tasks of the same size."""
     shared: list[_SharedTable] = []
     for scores in chain.from_iterable(map(single_kinds, runs)):
-        facts = [scores.kinds[0].name, measure(scores), common_protocol(scores)]
+        kind = scores.kinds[0]
+        facts = [kind.name, measure(scores), common_protocol(scores)]
         key = json.dumps(facts, sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
         for table in shared:

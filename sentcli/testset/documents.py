@@ -154,9 +154,10 @@ def _read_row(source: Source, documents: Documents, columns: _Columns, record: d
     title = ""
     if columns.title:
         title = _text(source, columns.title, record.get(columns.title) or "", line)
-    number = len(documents.ids) + 1
-    value = record.get(columns.id) if columns.id else number
-    key = free_id(source, value, documents.places, line)
+    number: Any = len(documents.ids) + 1
+    if columns.id:
+        number = record.get(columns.id)
+    key = free_id(source, number, documents.places, line)
     say_quoted(source, text)
     documents.add(key, title.strip(), text, columns.structure)
 

@@ -48,11 +48,12 @@ def read_queries(file: str) -> list[Query]:
     """
     source = open_source(file)
     queries: dict[str, Query] = {}
-    for number, (line, record) in enumerate(records(source), 1):
+    for line, record in records(source):
         text = record.get("text", record.get("query"))
         if not isinstance(text, str) or not text.strip():
-            raise DataError(source.name, "no 'text' or 'query'", line=line, unit=source.unit)
-        value = record.get("_id", record.get("id", f"q{number}"))
+            raise source.error("no 'text' or 'query'", line)
+        number = f"q{len(queries) + 1}"
+        value = record.get("_id", record.get("id", number))
         key = free_id(source, value, queries, line)
         queries[key] = Query(key, text.strip(), {}, "given")
     if not queries:
@@ -103,9 +104,10 @@ def write_table(path: Path, pool: Sequence[PooledQuery]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
     rows: list[Sequence[str]] = [JUDGED_COLUMNS]
     for entry in pool:
+        query = entry.query
         for key, text in entry.documents:
-            row = (entry.query.id, _one_line(entry.query.text), key, _one_line(text), "")
-            rows.append(list(map(inert, row)))
+            cells = map(inert, (query.id, _one_line(query.text), key, _one_line(text), ""))
+            rows.append(list(cells))
     write_tsv(path, rows)
 
 
@@ -172,7 +174,7 @@ def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, st
         record = _unquoted_row(row)
         if not any(record.values()):  # below the rows of a spreadsheet
             continue
-        wrong = partial(DataError, source.name, line=line, unit=source.unit)
+        wrong = partial(source.error, line=line)
         missing = [name for name in JUDGED_COLUMNS if name not in record]
         missing += [name for name in JUDGED_COLUMNS[:3] if not record.get(name, True)]
         if missing:
