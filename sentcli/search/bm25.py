@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Le
 from pydantic import BaseModel, RootModel
 
@@ -25,7 +24,7 @@ from sentcli.errors import DataError, InputError, nearest, one_line, required
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
-from sentcli.search.neighbours import Mask, Neighbours
+from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
 from sentcli.search.words import PAIRS, TOKEN, WORD, Analyzer, in_pairs, is_unspaced
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
@@ -252,7 +251,7 @@ def _require_stemmer() -> Any:
     return required("Stemmer", "PyStemmer", "cpu", "BM25 search")
 
 
-def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+def _best(scores: Floats, k: int) -> Integers:
     """Return the positions of the `k` best scores above 0, best first, of equal scores in rising order."""
     positions = np.flatnonzero(scores > 0)
     surplus = len(positions) - k

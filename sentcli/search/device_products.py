@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,9 +18,8 @@ from sentcli.devices import give_memory_back
 from sentcli.errors import lacks_memory
 from sentcli.model.spec import Similarity
 from sentcli.search.device_memory import StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
-from sentcli.search.neighbours import Neighbours
+from sentcli.search.neighbours import AnyVectors, Floats, Neighbours
 
-Floats = npt.NDArray[np.float32]
 Done = TypeVar("Done")
 DEVICE_SIMILARITIES = 2**28
 """How many similarities are on a device at a time: 1 GiB in float32."""
@@ -232,7 +229,7 @@ class BestOnDevice:
         with torch.inference_mode(), full_products(), search_errors(self.device, what, 4 * DEVICE_SIMILARITIES):
             yield
 
-    def add(self, rows: npt.NDArray[np.generic], first: int) -> None:
+    def add(self, rows: AnyVectors, first: int) -> None:
         """Compare further rows ``[n, dim]``, the first of which has this position; they need not be `prepared`."""
         size = rows_copied(rows.shape[1])
         self.rows += len(rows)

@@ -18,7 +18,7 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
 from sentcli.model.spec import Similarity
-from sentcli.search.neighbours import Mask, Neighbours
+from sentcli.search.neighbours import AnyVectors, Integers, Mask, Neighbours
 from sentcli.search.products import UNIT_ERROR, BestRows
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ BLOCK = 131_072
 """How many rows are copied at a time: to unit length or to float32."""
 
 
-def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
+def unit_length(vectors: AnyVectors) -> Vectors:
     """Return the vectors ``[n, dim]`` divided by their lengths; zero vectors stay zero, and are similar to nothing.
 
     If all vectors have length 1 already, as those of most models, they are returned without a copy.
@@ -51,7 +51,7 @@ def _have_unit_length(vectors: npt.NDArray[Any]) -> bool:
     return bool((np.abs(squares - 1) <= UNIT_ERROR).all())
 
 
-def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def not_own(positions: Integers, own: Integers) -> Mask:
     """Tell which neighbours are not the query itself; in each row, all but one are True.
 
     Args:
@@ -59,12 +59,12 @@ def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt
         own: the row of the corpus that each query is ``[queries]``. If it is not among its neighbours, because equal
             rows displaced it, the last neighbour counts as the query.
     """
-    others: npt.NDArray[np.bool_] = positions != own[:, None]
+    others: Mask = positions != own[:, None]
     others[others.all(axis=1), -1] = False
     return others
 
 
-def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vectors:
+def prepared(vectors: AnyVectors, similarity: Similarity) -> Vectors:
     """Return contiguous float32 vectors ``[n, dim]`` whose inner products are the similarity."""
     if similarity == "cosine":
         return np.ascontiguousarray(unit_length(vectors))
@@ -83,14 +83,14 @@ class VectorSource(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield the rows from position `first` on, at most `rows` at a time."""
 
     @abstractmethod
-    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+    def take(self, positions: Integers) -> Vectors:
         """Return the rows ``[n, dim]`` at some positions ``[n]``."""
 
-    def sample(self, count: int) -> tuple[npt.NDArray[np.int64], Vectors]:
+    def sample(self, count: int) -> tuple[Integers, Vectors]:
         """Return the positions ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
         count = min(count, len(self))
         chosen = np.random.default_rng(0).choice(len(self), count, replace=False, shuffle=False)
@@ -126,7 +126,7 @@ class Blocks(VectorSource):
         signs: the dimension of vectors of 1 and -1, eight of which stand in a byte; None for vectors of numbers.
     """
 
-    def __init__(self, arrays: Sequence[npt.NDArray[np.generic]], *, signs: int | None = None) -> None:
+    def __init__(self, arrays: Sequence[AnyVectors], *, signs: int | None = None) -> None:
         self.arrays = arrays
         self.signs = signs
         self.ends = np.cumsum([len(array) for array in arrays])
@@ -173,7 +173,7 @@ class Blocks(VectorSource):
     def __len__(self) -> int:
         return int(self.ends[-1])
 
-    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield the rows from position `first` on, at most `rows` at a time."""
         for array, end in zip(self.arrays, self.ends, strict=True):
             begin = max(first - (int(end) - len(array)), 0)
@@ -198,21 +198,21 @@ class Blocks(VectorSource):
                 return False
         return self.signs is None
 
-    def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield the rows from position `first` on for which `mask` ``[n]`` is true, of at most `rows` at a time."""
         for block in self.since(first, rows):
             is_chosen = mask[first : first + len(block)]
             yield block if is_chosen.all() else block[is_chosen]
             first += len(block)
 
-    def _numbers(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def _numbers(self, rows: AnyVectors) -> AnyVectors:
         """Return rows as they are, or their bits as 1 and -1."""
         if self.signs is None:
             return rows
         ones: npt.NDArray[np.int8] = np.unpackbits(rows.view(np.uint8), axis=1, count=self.signs).view(np.int8)
         return ones * np.int8(2) - np.int8(1)
 
-    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+    def take(self, positions: Integers) -> Vectors:
         """Return the rows ``[n, dim]`` at some positions ``[n]``."""
         vectors = np.empty((len(positions), self.dimension), np.float32)
         numbers = np.searchsorted(self.ends, positions, side="right")
@@ -241,9 +241,7 @@ class TopK:
         device: ``cpu``, or a device of torch.
     """
 
-    def __init__(
-        self, queries: npt.NDArray[np.generic], k: int, *, similarity: Similarity = "cosine", device: str = "cpu"
-    ) -> None:
+    def __init__(self, queries: AnyVectors, k: int, *, similarity: Similarity = "cosine", device: str = "cpu") -> None:
         self.similarity = similarity
         self.rows = 0
         """The number of rows that were added so far."""
@@ -256,7 +254,7 @@ class TopK:
 
             self._best = BestOnDevice(self._queries, k, similarity, device)
 
-    def add(self, vectors: npt.NDArray[np.generic]) -> None:
+    def add(self, vectors: AnyVectors) -> None:
         """Compare further rows ``[n, dim]``, which may be mapped from a file.
 
         Raises:
@@ -278,8 +276,8 @@ class TopK:
 
 
 def search(
-    queries: npt.NDArray[np.generic],
-    blocks: Iterable[npt.NDArray[np.generic]],
+    queries: AnyVectors,
+    blocks: Iterable[AnyVectors],
     k: int,
     *,
     similarity: Similarity = "cosine",
@@ -293,7 +291,7 @@ def search(
 
 
 def search_blocks(
-    queries: npt.NDArray[np.generic],
+    queries: AnyVectors,
     blocks: Blocks,
     k: int,
     *,
@@ -327,7 +325,7 @@ def on_host(device: str) -> bool:
     return device.startswith("cpu")
 
 
-def check_width(vectors: npt.NDArray[np.generic], width: int, what: str) -> None:
+def check_width(vectors: AnyVectors, width: int, what: str) -> None:
     """Refuse vectors of another dimension than `width`.
 
     Raises:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
@@ -20,7 +19,7 @@ from sentcli.model.forking import heal
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Blocks, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
-from sentcli.search.neighbours import Mask, Neighbours
+from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
 
 OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
 """faiss's own values are 50 rounds over 65,536 rows; these need a tenth of the time and gave a million rows the same
@@ -242,7 +241,7 @@ class FaissIndex:
         with faiss_errors(too_few), self.built_on(device) as built:
             built.index.train(prepared(sample, self.similarity))
 
-    def add(self, vectors: npt.NDArray[np.generic]) -> None:
+    def add(self, vectors: AnyVectors) -> None:
         """Append rows ``[n, dim]``.
 
         Raises:
@@ -256,7 +255,7 @@ class FaissIndex:
         with faiss_errors(refused):
             self.index.add(prepared(vectors, self.similarity))
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return about the `k` nearest rows of each query ``[queries, dim]``; position -1 where none was found.
 
         Args:
@@ -268,12 +267,12 @@ class FaissIndex:
             InputError: if the queries have another dimension.
         """
         check_width(queries, self.index.d, "query")
-        if not len(self) or not len(queries):
+        k = min(k, len(self))
+        if not k or not len(queries):
             return Neighbours.none(len(queries))
-        most = max(min(k, len(self)), self.efforts.get("nprobe", 1))
+        most = max(k, self.efforts.get("nprobe", 1))
         if self.on_cpu is not None and (most > MOST_ON_GPU or mask is not None):
             return self.on_cpu.search(queries, k, mask)
-        k = min(k, len(self))
         options = {}
         if mask is not None or _needs_effort(self.index, k):
             options["params"] = _parameters(self.index, mask, k)

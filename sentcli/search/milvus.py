@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
@@ -36,6 +35,7 @@ from sentcli.search.milvus_rows import (
     with_ids,
 )  # fmt: skip
 from sentcli.search.milvus_schema import indexes_of, schema_of
+from sentcli.search.neighbours import AnyVectors
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 
@@ -191,7 +191,7 @@ class MilvusCollection:
         """Return the `content_hash` of each of these rows that is there."""
         return {row[ID]: row[HASH] for row in self.fields(ids, [HASH])}
 
-    def upsert(self, block: Block, vectors: npt.NDArray[np.generic], hashes: Sequence[str]) -> int:
+    def upsert(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
         """Write rows, which replace those with the same ids.
 
         Args:
@@ -203,18 +203,18 @@ class MilvusCollection:
             How many of the texts were cut, because Milvus takes `MOST_TEXT_BYTES` bytes.
         """
         cut = 0
+        rows = []
         wide: Vectors = np.ascontiguousarray(vectors, np.float32)
-        for start in range(0, len(block), REQUEST_ROWS):
-            rows = []
-            for i in range(start, min(start + REQUEST_ROWS, len(block))):
-                text = shortened(block.texts[i])
-                cut += text != block.texts[i]
-                row = {ID: block.ids[i], TEXTS: text, VECTORS: wide[i], HASH: hashes[i]}
-                for name, (field_name, kind) in self.record.columns.items():
-                    row[field_name] = stored_value(block.columns[name][i], kind)
-                rows.append(row)
+        for i, whole in enumerate(block.texts):
+            text = shortened(whole)
+            cut += text != whole
+            row = {ID: block.ids[i], TEXTS: text, VECTORS: wide[i], HASH: hashes[i]}
+            for name, (field_name, kind) in self.record.columns.items():
+                row[field_name] = stored_value(block.columns[name][i], kind)
+            rows.append(row)
+        for start in range(0, len(rows), REQUEST_ROWS):
             with answering(self.title):
-                self.client.upsert(self.name, rows)
+                self.client.upsert(self.name, rows[start : start + REQUEST_ROWS])
         return cut
 
     def delete(self, ids: Sequence[str]) -> None:

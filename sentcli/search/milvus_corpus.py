@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
@@ -21,7 +20,7 @@ from sentcli.search.milvus import MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
 from sentcli.search.milvus_schema import EFFORT
-from sentcli.search.neighbours import Neighbours
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
@@ -127,14 +126,13 @@ class MilvusCorpus:
 
 def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: dict[str, int]) -> Neighbours:
     """Return hits by position instead of by id; an id that has no position yet gets the next one."""
-    width = max(map(len, hits_by_query), default=0)
-    places = np.full((len(hits_by_query), width), -1, np.int64)
-    scores = np.zeros(places.shape, np.float32)
+    shape = len(hits_by_query), max(map(len, hits_by_query), default=0)
+    neighbours = Neighbours(np.full(shape, -1, np.int64), np.zeros(shape, np.float32))
     for query, hits in enumerate(hits_by_query):
         for rank, (key, score) in enumerate(hits):
-            places[query, rank] = positions.setdefault(key, len(positions))
-            scores[query, rank] = score
-    return Neighbours(places, scores)
+            neighbours.positions[query, rank] = positions.setdefault(key, len(positions))
+            neighbours.scores[query, rank] = score
+    return neighbours
 
 
 @dataclass(frozen=True)
@@ -166,12 +164,12 @@ class CollectionVectors(VectorSource):
     def __len__(self) -> int:
         return len(self.positions)
 
-    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield all rows, as many at a time as Milvus sends; see `Comparable`."""
         for batch in self.collection.rows([VECTORS]):
             yield np.array([row[VECTORS] for row in batch], np.float32)
 
-    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+    def take(self, positions: Integers) -> Vectors:
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
         ids = [self._ids[position] for position in distinct]

@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+AnyVectors = npt.NDArray[np.generic]
+"""Vectors ``[n, dim]`` in any type of numbers."""
 Mask = npt.NDArray[np.bool_]
 """Which rows of a corpus may be found, or which of some queries are meant ``[n]``."""
 
@@ -21,7 +24,7 @@ class Neighbours:
     """
 
     positions: Integers
-    scores: npt.NDArray[np.float32]
+    scores: Floats
 
     @classmethod
     def none(cls, queries: int) -> Neighbours:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from sentcli.search import device_memory
 from sentcli.search.device_memory import COPIED, StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
 from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_products, ordered, with_less_memory
 from sentcli.search.exact import Blocks, Vectors, check_width, prepared, search_blocks
-from sentcli.search.neighbours import Mask, Neighbours
+from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
 
 SEARCH_BYTES = 6 * DEVICE_SIMILARITIES + 4 * COPIED
 """The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
@@ -126,7 +125,7 @@ class DeviceRows:
     def __len__(self) -> int:
         return len(self.blocks) - self.first
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, or all rows if there are fewer.
 
         Of equal similarities the first row comes first; at the last hit any of the rows of equal similarity may be it.
@@ -190,9 +189,7 @@ class DeviceRows:
             return None
         return torch.from_numpy(~mask[self.first :]).to(self.device)
 
-    def _by_scan(
-        self, asked: Vectors, k: int, width: int, mask: Mask | None
-    ) -> tuple[Neighbours, npt.NDArray[np.bool_]]:
+    def _by_scan(self, asked: Vectors, k: int, width: int, mask: Mask | None) -> tuple[Neighbours, Mask]:
         """Return the best of `width` rows that a scan in bf16 finds, and whether they surely are the best of all."""
         assert self.rounded is not None
         queries = as_tensor(asked).to(self.device)

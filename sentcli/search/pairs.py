@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from sentcli.search.neighbours import Neighbours
+from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
 from sentcli.search.recall import SAMPLE_ROWS
 from sentcli.search.searcher import Searcher
 
-Positions = npt.NDArray[np.int64]
 NEAREST = 16
 """How many neighbours of a row are asked for first; a row whose neighbours are all similar enough is asked for more."""
 MOST_NEIGHBOURS = 1024
@@ -29,13 +27,13 @@ QUERY_ROWS = 4096
 class SimilarPairs:
     """Pairs of rows, the most similar first, each once."""
 
-    first: Positions
+    first: Integers
     """The position of the earlier row of each pair ``[pairs]``."""
-    second: Positions
+    second: Integers
     """The position of the later row ``[pairs]``."""
-    similarities: npt.NDArray[np.float32]
+    similarities: Floats
     """``[pairs]``."""
-    nearest: npt.NDArray[np.float32]
+    nearest: Floats
     """The similarity of each row and its nearest other row ``[rows]``; -1 where an index found none."""
     crowded: int
     """The number of rows with `MOST_NEIGHBOURS` or more such neighbours, of which the nearest are here."""
@@ -66,7 +64,7 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
             if k == NEAREST and hits.scores.shape[1]:
                 nearest[own] = np.maximum(hits.scores[:, 0], -1)
             is_similar = hits.scores >= least
-            may_have_more: npt.NDArray[np.bool_] = np.all(is_similar, axis=1) & (k < rows - 1)
+            may_have_more: Mask = np.all(is_similar, axis=1) & (k < rows - 1)
             if k >= MOST_NEIGHBOURS:
                 crowded += int(may_have_more.sum())
                 may_have_more[:] = False
@@ -118,14 +116,14 @@ def expected_pairs(searcher: Searcher, least: float) -> ExpectedPairs:
     return ExpectedPairs(pairs, proposed, of_proposed)
 
 
-def _exact_neighbours(searcher: Searcher) -> tuple[Positions, Neighbours]:
+def _exact_neighbours(searcher: Searcher) -> tuple[Integers, Neighbours]:
     """Return random rows ``[sample]``, and their exact neighbours among the others."""
     sample, vectors = searcher.blocks.sample(SAMPLE_ROWS)
     hits = searcher.exactly().search(vectors, min(MOST_NEIGHBOURS + 1, len(searcher.blocks)))
     return sample, _without_own(hits, sample)
 
 
-def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
+def rows_left(pairs: SimilarPairs, rows: int) -> Mask:
     """Return which rows are left ``[rows]`` if each row goes that is in a pair with an earlier row that is left."""
     left = np.ones(rows, np.bool_)
     order = np.argsort(pairs.second, kind="stable")
@@ -135,7 +133,7 @@ def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
     return left
 
 
-def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
+def _without_own(hits: Neighbours, own: Integers) -> Neighbours:
     """Return the neighbours ``[queries, k - 1]`` of queries that are rows, best first, without these rows."""
     is_none = (hits.positions == own[:, None]) | (hits.positions < 0)
     scores = np.where(is_none, -np.inf, hits.scores)
@@ -144,7 +142,7 @@ def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
     return Neighbours(others.positions[:, :count], others.scores[:, :count])
 
 
-def groups_of(pairs: SimilarPairs, rows: int) -> Positions:
+def groups_of(pairs: SimilarPairs, rows: int) -> Integers:
     """Return the group of each row ``[rows]``: rows that a chain of pairs connects; -1 for a row in no pair.
 
     Groups are numbered from 0, the largest first, and groups of equal size in the order of their first rows.

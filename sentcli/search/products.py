@@ -16,11 +16,9 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from sentcli.search.neighbours import Integers, Neighbours
+from sentcli.search.neighbours import Floats, Integers, Neighbours
 
-Floats = npt.NDArray[np.float32]
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 GROUP = 512

@@ -8,7 +8,6 @@ from itertools import compress, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
@@ -16,7 +15,7 @@ from sentcli.search import ann, exact
 from sentcli.search.ann import FaissRecipe
 from sentcli.search.exact import BLOCK, Blocks, Vectors, prepared, search_blocks
 from sentcli.search.faiss_index import FaissIndex
-from sentcli.search.neighbours import Mask, Neighbours, merge
+from sentcli.search.neighbours import AnyVectors, Mask, Neighbours, merge
 from sentcli.search.recall import sample, tune
 from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 
@@ -61,7 +60,7 @@ class Searcher:
     _opened: dict[tuple[str, int], DeviceRows] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The rows on a device, by its name and the position of the first of them."""
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``; position -1 where an index found fewer.
 
         Args:
@@ -92,7 +91,7 @@ class Searcher:
             return k
         return max(k * self.recipe.rescore, LEAST_RESCORED)
 
-    def _search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
+    def _search(self, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
         """Search for queries whose hits fit into memory; see `search`."""
         if not len(self.blocks):
             return Neighbours.none(len(queries))
@@ -118,7 +117,7 @@ class Searcher:
                 return False
         return k < left  # an index is no help for finding all its rows, and a graph may not reach every one
 
-    def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
+    def _exact(self, queries: AnyVectors, k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
         if not exact.on_host(self.device):
             return self._on_device(first).search(queries, k, mask)
@@ -146,7 +145,7 @@ class Searcher:
             self._opened[key] = DeviceRows.open(self.blocks, self.similarity, self.device, first=first, scan=self.scan)
         return self._opened[key]
 
-    def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
+    def _exact_of_chosen(self, queries: AnyVectors, k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with the rows from position `first` on, reading only those that may be found."""
         similarity = self.similarity
         if similarity == "cosine" and self.blocks.are_unit(look=mask is None):  # looked at once for all searches
@@ -154,7 +153,7 @@ class Searcher:
             similarity = "dot"
         return search_blocks(queries, self.blocks, k, first=first, mask=mask, similarity=similarity)
 
-    def _approximate(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
+    def _approximate(self, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
         """Search with the indexes, and compare exactly what an index of codes has found."""
         candidates = self._candidates(k)
         best = Neighbours.none(len(queries))
@@ -230,7 +229,7 @@ class CompressedSearch:
         """The similarity of query and row."""
         return self.searcher.similarity
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
         compressed = self.fit(queries.astype(np.float32, copy=False))
         if self.full is None:
@@ -265,7 +264,7 @@ class StreamedSearch:
         while block := list(islice(texts, BLOCK_DOCUMENTS)):
             yield self.encode(block)
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
         hits = exact.search(queries, self.blocks(mask), k, similarity=self.similarity, device=self.device)
         if mask is None:
@@ -289,9 +288,7 @@ def scanned(blocks: Blocks, similarity: Similarity, device: str) -> Searcher:
     return Searcher([], EXACT, blocks, similarity, device, scan=True)
 
 
-def build(
-    kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine", device: str = "cpu"
-) -> Searcher:
+def build(kind: str, vectors: AnyVectors | Blocks, similarity: Similarity = "cosine", device: str = "cpu") -> Searcher:
     """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:
