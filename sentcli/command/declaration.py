@@ -273,15 +273,17 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
         else:
             arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
     if COMMON not in groups:
-        arguments += _of_group(COMMON, CommonOptions(), Group("Output", () if pages else ("report",)), {})
+        without = () if pages else ("report",)
+        arguments += _of_group(COMMON, CommonOptions(), Group("Output", without), {})
     return Verb(name, function, tuple(arguments), groups, text)
 
 
 def _documented(function_or_class: Any) -> tuple[str, dict[str, str]]:
     """Split a docstring into its text and the explanations of arguments or attributes by name."""
     text = inspect.cleandoc(function_or_class.__doc__ or "")
-    before, _, rest = text.replace("\nAttributes:\n", "\nArgs:\n").partition("\nArgs:\n")
-    section, _, after = rest.partition("\n\n")
+    text = text.replace("\nAttributes:\n", "\nArgs:\n")
+    before, _, behind = text.partition("\nArgs:\n")
+    section, _, after = behind.partition("\n\n")
     helps = {}
     for name, words in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE):
         helps[name] = " ".join(words.split())
@@ -291,13 +293,18 @@ def _documented(function_or_class: Any) -> tuple[str, dict[str, str]]:
 def _of_group(parameter: str, defaults: Any, group: Group, helps: Mapping[str, str]) -> list[Argument]:
     """Return the fields of a group as arguments; the verb's own help for a field has priority over the group's."""
     annotations = typing.get_type_hints(type(defaults), include_extras=True)
-    helps = {**_documented(type(defaults))[1], **helps}
+    _, own_helps = _documented(type(defaults))
+    helps = {**own_helps, **helps}
     arguments = []
     for field in dataclasses.fields(defaults):
-        if field.name in group.without:
+        name = field.name
+        if name in group.without:
             continue
-        argument = _argument(field.name, *_parts(annotations[field.name]), getattr(defaults, field.name), helps)
-        flag = dataclasses.replace(argument.flag, panel=argument.flag.panel or group.panel)
+        kind, metadata = _parts(annotations[name])
+        argument = _argument(name, kind, metadata, getattr(defaults, name), helps)
+        flag = argument.flag
+        if not flag.panel:
+            flag = dataclasses.replace(flag, panel=group.panel)
         arguments.append(dataclasses.replace(argument, flag=flag, group=parameter))
     return arguments
 

@@ -209,7 +209,8 @@ class Result:
         width, most = SCREEN
         target = console.recording(width)
         self._print(target, [*self._overview(), *self.tables])
-        lines = target.file.getvalue().splitlines() or [self._title]  # type: ignore[attr-defined]
+        text: str = target.file.getvalue()  # type: ignore[attr-defined]
+        lines = text.splitlines() or [self._title]
         if len(lines) > most:
             lines[most - 1 :] = ["... show() prints all, to_dict() and frame have the numbers"]
         return "\n".join(line.rstrip()[:width] for line in lines)

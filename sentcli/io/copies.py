@@ -189,7 +189,9 @@ class FolderCopy(Place):
 
     def _note(self, files: dict[str, RemoteFile]) -> None:
         """Record the files whose copies are as in the store."""
-        facts = {name: [file.size, file.version, self._changed_at(name)] for name, file in files.items()}
+        facts = {}
+        for name, file in files.items():
+            facts[name] = [file.size, file.version, self._changed_at(name)]
         write_json(self._sidecar("json"), facts)
 
     def _updated(self, files: dict[str, RemoteFile]) -> FolderCopy:

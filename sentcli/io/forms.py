@@ -247,4 +247,5 @@ def problem_of(kind: Any, error: ValidationError) -> str:
     for pydantic_name, name in TYPE_NAMES.items():
         expected = expected.replace(f"valid {pydantic_name}", name)
     subject = f"{place}:" if place else "it"
-    return f"{subject} {expected}, not {without_secrets(repr(first['input']), of_host=True):.60}"
+    value = without_secrets(repr(first["input"]), of_host=True)
+    return f"{subject} {expected}, not {value:.60}"

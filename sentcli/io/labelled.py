@@ -75,7 +75,9 @@ class LabelledTable:
         cells = [repr(texts[0][:60]) for texts in self.texts]
         if self.values is not None:
             value = self.values[0]
-            cells.append(value if isinstance(value, str) else f"{value:g}")
+            if not isinstance(value, str):
+                value = f"{value:g}"
+            cells.append(value)
         words = KINDS[self.kind].words
         columns = ", ".join(map(str.strip, self.columns))
         first_row = f"{self.unit} {self.lines[0]}: {' | '.join(cells)}"
@@ -313,7 +315,9 @@ def empty_cells(source: Source, empty: list[tuple[int, str]]) -> DataError:
     (first, column), *others = empty
     problem = f"{column} is empty"
     if others:
-        places = [f"{source.unit} {line} ({name})" for line, name in others[: NAMED_ROWS - 1]]
+        places = []
+        for line, name in others[: NAMED_ROWS - 1]:
+            places.append(f"{source.unit} {line} ({name})")
         if len(others) >= NAMED_ROWS:
             places.append("...")
         problem += f", and {len(others):,} more cells: {', '.join(places)}"

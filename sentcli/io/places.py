@@ -259,20 +259,24 @@ def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
         name: the public name of the file or folder.
         doing: what was done with it.
     """
-    status, code, kinds = status_of(error), _code(error), _classes(error)
+    status = status_of(error)
+    code = _code(error)
+    kinds = _classes(error)
     if code in _REFUSED:
         return InputError(f"{name}: the store refuses the credentials ({code})")
     if status == 401 or any("Credential" in kind for kind in kinds):
         how = CREDENTIALS.get(scheme_of(name), CREDENTIALS["https"])
         return InputError(f"{name}: there are no credentials for it; {how}")
     if status == 403 or "PermissionError" in kinds:
-        with_code = f" ({code or status})" if code or status else ""
-        return InputError(f"no right to {doing} {name} with the credentials of this environment{with_code}")
+        problem = f"no right to {doing} {name} with the credentials of this environment"
+        if code or status:
+            problem += f" ({code or status})"
+        return InputError(problem)
     if code == "NoSuchBucket" or "bucket does not exist" in str(error):
         return InputError(f"{name}: there is no bucket {urlsplit(name).netloc!r}")
-    problem = _failure(error, name, kinds, status)
-    if problem is not None:
-        return SentcliError(problem)
+    failure = _failure(error, name, kinds, status)
+    if failure is not None:
+        return SentcliError(failure)
     return _last(error, name, doing)
 
 

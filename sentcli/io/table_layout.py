@@ -60,10 +60,10 @@ def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, i
         raise DataError(source.name, problem, line=line)
     if fields is not None:
         return _layout_of_fields(source, kind, fields, present)
-    options = layouts(present) if kind is None else layouts_of(kind, present)
-    if len(options) != 1:
-        raise _layout_error(source, present, options)
-    return _by_values(source, options[0], None, unnamed=False)
+    fitting = layouts(present) if kind is None else layouts_of(kind, present)
+    if len(fitting) != 1:
+        raise _layout_error(source, present, fitting)
+    return _by_values(source, fitting[0], None, unnamed=False)
 
 
 def _layout_of_fields(source: Source, kind: Kind | None, fields: str, present: Sequence[str]) -> Layout:
