@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 STRICT = ("strict", "surrogateescape")
-"""What Python calls the ways to treat signs that a stream lacks which end in an error."""
+"""Python's names of the ways to treat signs that a stream lacks which end in an error."""
 
 
 def escaped(text: str) -> str:

@@ -49,7 +49,7 @@ class Record:
     """Every choice that moves the results."""
     results: Any = None
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """What `machine.environment` returns."""
+    """The versions, the device and the seed, as `machine.environment` returns them."""
     seconds: float = 0.0
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further entries."""

@@ -18,7 +18,7 @@ TEXT = "text"
 NAMED_VALUES = 10
 """How many values that a given type does not hold are named of a column."""
 FEW_NULLS = 3
-"""So many different values that a given type does not hold may all stand for missing ones."""
+"""At most so many different values that a given type does not hold may all stand for missing ones."""
 BATCH_VALUES = 16_384
 """How many values of a column are looked at together."""
 PLAIN = {str, bool, int, float, NoneType}

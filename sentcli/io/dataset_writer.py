@@ -119,7 +119,7 @@ class DatasetWriter:
         self.plan = plan
         self.part = part or ShardShare()
         self.damaged: list[str] = []
-        """What is wrong with each shard that was finished and is damaged now."""
+        """A sentence for each shard that was finished and is damaged now."""
         self.manifest = Manifest(
             dimension=plan.dimension,
             dtype=plan.dtype,

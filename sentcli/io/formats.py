@@ -31,7 +31,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 _NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-"""What may separate csv: semicolons where numbers have decimal commas."""
+"""The signs that may separate csv, with their names: semicolons where numbers have decimal commas."""
 
 Record = dict[str, Any]
 Batch = tuple[Sequence[int], list[Record]]

@@ -41,7 +41,7 @@ class LabelledTable:
     lines: list[int]
     """The number of each row in the file, from 1."""
     unit: Literal["line", "row"] = "line"
-    """What `lines` counts."""
+    """The unit of the numbers in `lines`."""
     positive_word: str = "1"
     """The text that stands for 1 in the column of labels of 0/1 pairs."""
     empty: tuple[tuple[int, str], ...] = ()

@@ -19,7 +19,7 @@ class DataKind:
 
     name: Kind
     words: str
-    """What its rows are, for people."""
+    """The name of its rows in words, for people."""
     columns: tuple[str, ...]
     """The columns by which it is known."""
     fields: str

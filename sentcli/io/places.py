@@ -31,9 +31,9 @@ _SCHEME = re.compile(rf"({'|'.join((*SCHEMES, *ALIASES))})://", re.IGNORECASE)
 _USER = re.compile(r"(?<=//)[^/@\s]+@")
 """The user in front of a host."""
 _QUERY = re.compile(r"\?[^\s'\"<>)]*")
-"""What may be a query; one with an equals sign is."""
+"""A pattern of the part of an address that may be a query; one with an equals sign is."""
 _VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
-"""What stores put behind the name of an object for one of its versions."""
+"""The endings by which stores name one version of an object."""
 _SECRET_QUERY = re.compile(r"sig|token|key|secret|password|credential|auth", re.IGNORECASE)
 """The names of values in the query of an address that are secrets."""
 
@@ -66,7 +66,7 @@ _GARBAGE = (
     "BadHttpMessage", "BadHttpMethod", "BadStatusLine", "ContentLengthError", "InvalidHeader", "LineTooLong",
     "InvalidURLError", "TransferEncodingError", "ContentEncodingError",
 )  # fmt: skip
-"""What was sent is no answer that could be read."""
+"""The errors of libraries for an answer that cannot be read."""
 _REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "RequestTimeTooSkewed")
 _5XX = range(500, 600)
 

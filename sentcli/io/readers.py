@@ -77,7 +77,7 @@ class _RowReader:
     options: ReadOptions
     text_field: str
     id_field: str | None
-    """None if row numbers are the ids."""
+    """The column of the ids; None if row numbers are the ids."""
 
     def rows_of(self, lines: Sequence[int], records: list[Record]) -> RowBatch:
         """Return the rows of some records, given the number of the line of each."""

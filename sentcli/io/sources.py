@@ -54,9 +54,9 @@ FIRST_BYTES = {
     b"BZh91AY&SY": "compressed by bzip2: its name has to end in .bz2",
     b"7z\xbc\xaf\x27\x1c": "an archive of 7-Zip: unpack it first",
 }
-"""What a file is whose first bytes are these."""
+"""The kind of a file, in words, by its first bytes."""
 PRINTABLE = {kind for first, kind in FIRST_BYTES.items() if first.isascii() and first.decode().isprintable()}
-"""What a file may seem to be that is a text nevertheless, since its first bytes are letters."""
+"""The kinds whose first bytes are letters, so that a text may begin with them."""
 OF_BINARY = ("parquet", "arrow", "sheet")
 """The formats that are no text."""
 BOM = b"\xef\xbb\xbf"
@@ -105,7 +105,7 @@ class Source(Place):
 
     @property
     def unit(self) -> Literal["line", "row"]:
-        """What the numbers of `records` count; all tables in memory have lines."""
+        """The unit of the numbers of `records`; all tables in memory have lines."""
         if self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})"):
             return "row"
         return "line"

@@ -19,7 +19,7 @@ from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
 FLOOR = 2 / (significance.DRAWS + 1)
-"""What a bootstrap says of p where all samples agree: it is no larger."""
+"""The smallest p that a bootstrap can give: where all samples agree, p is at most this."""
 FEW_ITEMS = 50
 """With fewer queries, pairs or texts the verdict says which difference they would show."""
 

@@ -14,7 +14,7 @@ class Leaders:
     """The systems of a table that are best by its last column, which is the average if there is one."""
 
     best: tuple[System, ...]
-    """All that have the same highest value in the digits that the table prints."""
+    """The systems whose value is the highest, equal in the digits that the table prints."""
     value: float
     others: tuple[System, ...]
     """The rest of those that have a value, the best one first."""

@@ -23,7 +23,7 @@ class ShortNames:
     """Names as a page shows them."""
 
     shown: dict[str, str] = field(default_factory=dict)
-    """What is shown of each name."""
+    """The short form of each name."""
     notes: tuple[str, ...] = ()
     """A sentence with what long names have in common, for the top of the page; none if they are shown whole."""
 

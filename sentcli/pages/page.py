@@ -57,7 +57,7 @@ class Section:
     file: str = ""
     """The name of the table's CSV without a suffix; empty if none is written."""
     rows: pd.DataFrame | None = None
-    """All rows for this CSV, where the table shows only the first."""
+    """All rows of the CSV, where the table shows the first ones alone."""
     code: Sequence[str] = ()
     """Lines of a shell script."""
     level: int = 2

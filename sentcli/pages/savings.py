@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
-"""What the difference of the score is drawn against."""
+"""The titles of the panels, each with a cost against which the difference of the score is drawn."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Savings(Part):
     """The ways of searching sets with models, compared."""
 
     comparisons: Mapping[tuple[str, str], VariantComparison]
-    """By model and set."""
+    """The comparison of the ways of searching, by the names of model and set."""
     sets: Mapping[str, RetrievalSet]
     models: Mapping[str, EvaluatedModel]
 

@@ -101,7 +101,7 @@ class System:
     seeds: tuple[ModelScores, ...]
     """Their labels are unique in the table."""
     tasks: frozenset[str]
-    """All tasks of the table; only who has a score of each of them has an average."""
+    """The names of all tasks of the table; a model without a score of one of them has no average."""
     grouped: bool = False
 
     @property
@@ -318,7 +318,7 @@ class _SharedTable:
     key: str
     """Kind, measure and protocol, which are the same for all of them."""
     sizes: dict[str, tuple[Any, ...]]
-    """What `_size` returns of each of their tasks."""
+    """The size and the choices of the data of each task, as `_size` returns them."""
     members: list[ModelScores]
 
 

@@ -43,7 +43,7 @@ BATCH_QUERIES = 1024
 
 @dataclass(frozen=True)
 class WordsRecord:
-    """What is read of `FACTS`."""
+    """The content of the file `FACTS`."""
 
     rows: Annotated[int, Ge(0)]
     words: Annotated[int, Ge(0)]

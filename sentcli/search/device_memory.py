@@ -71,9 +71,9 @@ class _Place:
     pinned: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     there: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     copied: Any = field(default_factory=lambda: torch.cuda.Event())  # type: ignore[no-untyped-call]
-    """The copy to the device has ended."""
+    """The event of the device that the copy has ended."""
     used: Any = field(default_factory=lambda: torch.cuda.Event())  # type: ignore[no-untyped-call]
-    """What compares the rows on the device has ended."""
+    """The event of the device that the rows in this place have been compared, so that it may be filled again."""
 
 
 class StagedCopies:

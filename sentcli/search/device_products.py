@@ -24,7 +24,7 @@ Done = TypeVar("Done")
 DEVICE_SIMILARITIES = 2**28
 """How many similarities are on a device at a time: 1 GiB in float32."""
 TILE_DIVISOR = 8
-"""By how much less is tried once where the memory of the device ends."""
+"""The divisor of `DEVICE_SIMILARITIES` for the second attempt, after the memory of the device has ended."""
 LEAST_QUERIES = 256
 """So many queries are compared with a tile of rows, if there are as many, whatever the number of rows: each tile is
 read once for them."""
@@ -121,7 +121,7 @@ class Nearest:
         self.scores = queries.new_empty((len(queries), 0))
         """``[queries, k]``, or fewer if there were fewer rows, in any order."""
         self.positions = torch.empty((len(queries), 0), dtype=torch.int64, device=queries.device)
-        """The same for the positions of the rows."""
+        """The positions of the rows with these products ``[queries, k]``."""
 
     def add(self, rows: Tensor, first: int, hidden: Tensor | None = None) -> None:
         """Compare further rows.
@@ -207,7 +207,7 @@ def _tile(queries: int, rows: int, similarities: int) -> tuple[int, int]:
 
 
 class BestOnDevice:
-    """What `products.BestRows` is for the processor, on a device: for rows that come block by block from the host.
+    """The best rows of each query on a device, of rows that come block by block from the host; see `products.BestRows`.
 
     Args:
         queries: `prepared` ``[queries, dim]``.

@@ -56,7 +56,7 @@ class IndexRequest:
 
     kind: str
     similarity: Similarity | None = None
-    """None takes the one that the facts of the vectors name."""
+    """The similarity of the index; None takes the one that the facts of the vectors name."""
     query_prompt: str | None = None
     settings: dict[str, int] = field(default_factory=dict)
     file_rows: int | None = None

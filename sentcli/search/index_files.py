@@ -58,7 +58,7 @@ class Chosen(BaseModel, extra="allow"):
 
 
 class Measured(BaseModel, extra="allow"):
-    """What is read of the result of `recall.tune`."""
+    """The part of the result of `recall.tune` that is read again."""
 
     chosen: Chosen
     k: Annotated[int, Ge(1)] = 10

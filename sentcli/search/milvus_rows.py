@@ -52,7 +52,7 @@ class Record:
     efforts: dict[str, int] = field(default_factory=dict)
     """The search parameter that was chosen by the recall."""
     recall: dict[str, Any] | None = None
-    """What was measured against exact search."""
+    """The result of `recall.tune`: recall and speed against exact search."""
     rows: int | None = None
     """The number of rows after all were written; None before that."""
     format: Literal[1] = 1
@@ -226,4 +226,4 @@ def _literal(value: Any, kind: str) -> str:
 
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
-"""What has to be escaped in a text of Milvus, which knows no ``\\u0001`` as JSON does."""
+"""The escapes of a text in an expression of Milvus, which knows no ``\\u0001`` as JSON does."""

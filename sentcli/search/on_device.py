@@ -31,12 +31,12 @@ SCANNED, MORE_SCANNED = 2, 64
 """How many rows of a scan are compared in float32 for each hit, and how many more. Of a million random rows of 384
 dimensions the similarities at k = 10 and at rank 84 differ by several times the bound on the error."""
 OUTPUT_ERROR = 2**-8
-"""By which share of it a product in bf16 is at most beside its sum: twice what rounding to 8 binary digits is."""
+"""The greatest error of a product in bf16 as a share of it: twice that of rounding to 8 binary digits."""
 SUM_ERROR = 2**-22
 """The error of a sum in float32 for each of its terms, as a share of the product of the lengths; tensor cores cut off
 what they cannot hold instead of rounding it."""
 OF_NORMS = 1.001
-"""What the rounding of the norms in a bound is covered by."""
+"""The factor that covers the rounding of the norms in a bound."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class DeviceRows:
     full: Tensor | None
     """`prepared` rows ``[n, dim]`` in float32; None where they do not fit."""
     rounded: Tensor | None
-    """The same in bf16; None where no scan is needed, or where not even they fit."""
+    """The prepared rows in bf16; None where no scan is needed, or where not even they fit."""
     longest: float = 0.0
     """The greatest length of a row."""
     lost: float = 0.0

@@ -30,7 +30,7 @@ TILE = 2**22
 LEAST_ROWS, MOST_ROWS = 2048, 131_072
 """The bounds of the rows of a product."""
 SAMPLED = 64
-"""Of how many rows one is drawn for the first bound."""
+"""One of so many rows is drawn for the sample that gives the first bound."""
 SURE = 4.0
 """How many standard deviations the first bound lies below the k-th best product that the sample lets expect."""
 UNIT_ERROR = 4e-6
@@ -142,7 +142,7 @@ class _Group:
 
 
 class _Gathered:
-    """What some rows have above a bound: a table with some places for each query, which are filled from the left.
+    """The products of some rows above a bound, in a table with places for each query that are filled from the left.
 
     Args:
         queries: ``[queries, dim]``.

@@ -51,7 +51,7 @@ class Provenance(VectorFacts):
     id_field: str | None = None
     on_null: OnNull = "error"
     on_long: OnLong = "truncate"
-    """What happened to a text longer than the model reads."""
+    """How texts longer than the model reads were treated."""
     inputs: list[EncodedInput] = field(default_factory=list)
     """The files of the texts; of a directory, its manifest names them."""
 

@@ -31,7 +31,7 @@ class OpenedVectors:
     query_prompt: str
     document_prompt: str
     smaller: CompressedSearch | None = None
-    """The same for vectors that were made smaller: it fits the queries to them, and rescores."""
+    """The search over vectors that were made smaller, which fits queries to them and rescores; None for full ones."""
     how_smaller: dict[str, Any] = field(default_factory=dict)
     """How they were made smaller, and whether they are rescored, for the protocol."""
 
@@ -56,7 +56,7 @@ class SearchRequest:
     index: str | None = None
     """The name or the kind of the index; None leaves it to the vectors."""
     similarity: Similarity | None = None
-    """None takes the one of the index, or else the model's."""
+    """The similarity of query and row; None takes that of the index, or else the model's."""
     query_prompt: str | None = None
     """The prompt of the queries; None takes that of the index, or else the model's own."""
     device: str = "cpu"

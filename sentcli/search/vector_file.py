@@ -39,7 +39,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".parquet", ".arrow", ".feather", *JSON_LINES)
 """The suffixes of tables whose columns may hold vectors."""
 ALONE = {suffix: form.read for suffix, form in FILES.items() if form.read is not None}
-"""What reads a file that holds vectors alone, without their texts, by its suffix."""
+"""The function that reads a file of vectors alone, without their texts, by the suffix of the file."""
 LARGEST_COMPONENT = 1e15
 """The largest component of a vector whose inner products float32 holds, whatever the dimension."""
 

@@ -49,13 +49,13 @@ class Documents:
 
     ids: list[str] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
-    """What stands above each text; empty if nothing does."""
+    """The title or heading above each text; empty if there is none."""
     texts: list[str] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     origins: list[dict[str, Any]] = field(default_factory=list)
     """The name, the size and the SHA-256 of each file that was read."""
     taken: list[str] = field(default_factory=list)
-    """What columns and files were taken for."""
+    """Sentences that say which columns and files were taken for texts and titles."""
     names: list[str] = field(default_factory=list)
     """The files and folders, as they were named."""
     problems: list[InputError] = field(default_factory=list)

@@ -28,7 +28,7 @@ LEAST_QUERIES = 10
 QUERY_WORD = re.compile(rf"{SIGN}|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 """A word with its marks; of scripts without blanks between the words, a sign."""
 WORD_AND_SIGNS = re.compile(rf"({QUERY_WORD.pattern})[^\w<(\[{{]*")
-"""The same with what follows up to the next word, but for brackets that open."""
+"""A word with the signs behind it up to the next word, but for opening brackets."""
 SHINGLE, LEAST_SHARED = 3, 0.8
 """Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
 LEAST_COSINE = 0.9
