@@ -168,10 +168,12 @@ def _rows_and_searcher(
 
     from sentcli.search.rows import read_rows
     from sentcli.search.searcher import build
+    from sentcli.search.stored_vectors import SearchRequest
 
     own = model is None or model.has_made(corpus)
     if own and stored is not None:
-        return stored.rows, stored.open_index(index, "cosine", device=device)[0]
+        searcher, _ = stored.open_index(SearchRequest(index, "cosine", device=device))
+        return stored.rows, searcher
     assert model is not None
     rows = read_rows([corpus], options) if stored is None else stored.rows
     texts = list(rows.texts())

@@ -14,8 +14,8 @@ tests, `--against`, JSON, console and pages read these. `evaluation/score_json.p
 and the shown metrics of each task under `scores`; `evaluation/score_files.py` reads a file back, checked, as
 `ModelScores`, and one function there tells the kinds in a file of an earlier version.
 
-**Data of one's own.** `io/labelled.py` reads every table of labelled text. `tell` in `io/table_layout.py` is the one
-place that says what a table holds, from the names of its columns and then from all values of one of them
+**Data of one's own.** `io/labelled.py` reads every table of labelled text. `infer_layout` in `io/table_layout.py` is
+the one place that says what a table holds, from the names of its columns and then from all values of one of them
 (`labelled_values.py`); training, `evaluate`, `data check` and all that takes `--pair-fields` go through it.
 `labelled_data.load_tasks` checks tables and retrieval sets and makes tasks of them (`sts.SimilarityTask`,
 `labelled_tasks`, `positives`, `retrieval_tasks.RetrievalTask`), for `evaluate` and for a dev set in training, where

@@ -17,6 +17,7 @@ from sentcli.errors import InputError, SentcliError
 from sentcli.io.served import Served
 from sentcli.machine import threads
 from sentcli.model.options import LoadOptions, Precision
+from sentcli.remaining import duration
 from sentcli.table import Table
 from sentcli.waiting import busy_note
 
@@ -266,7 +267,7 @@ def _table(estimates: Sequence[Estimate], notes: list[str]) -> Table:
                 estimate.tokens_per_text,
                 100 * estimate.cut_rows,
                 estimate.texts_per_second,
-                console.duration(estimate.seconds),
+                duration(estimate.seconds),
                 _megabytes(estimate.bytes),
             ]
         )

@@ -24,7 +24,7 @@ from sentcli.model.identity import Source, cache_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text
-from sentcli.search.exact import Neighbours
+from sentcli.search.neighbours import Neighbours
 
 MEASURED_PAIRS = 200
 """Pairs that are scored without the cache to measure the speed."""

@@ -30,6 +30,7 @@ from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
+from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.options import SearchMode, SearchOptions
 
 DIMENSIONS = (64, 384, 768)
@@ -270,9 +271,9 @@ def check_factory(factory: str, similarity: Similarity) -> None:
     *dimensions, last = (*dimensions, *DIMENSIONS)
     for dimension in dimensions:
         with suppress(InputError):
-            ann.FaissIndex.empty(factory, dimension, similarity)
+            FaissIndex.empty(factory, dimension, similarity)
             return
-    ann.FaissIndex.empty(factory, last, similarity)
+    FaissIndex.empty(factory, last, similarity)
 
 
 def set_protocol(collections: Sequence[Collection]) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
-from sentcli.search.exact import Neighbours, Vectors
+from sentcli.search.exact import Vectors
 from sentcli.search.fusion import fuse
 from sentcli.search.local_corpus import LocalCorpus
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchMode, SearchOptions
 from sentcli.search.recall import recall, sample
 from sentcli.search.searcher import Searcher

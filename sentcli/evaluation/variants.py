@@ -76,13 +76,12 @@ class EncodedSet:
             row_bytes += part.row_bytes
         if storage.compression == Compression():
             return search, row_bytes, seconds
-        rescoring = None
-        if storage.rescored:
-            whole = self.documents.astype(np.float16)
-            row_bytes += whole.itemsize * whole.shape[1]
-            rescoring = Blocks([whole])
-        fit_queries = partial(origin.fitted, normalized=self.normalized)
-        return CompressedSearch(search, fit_queries, rescoring), row_bytes, seconds
+        fit_queries = partial(origin.compress, normalized=self.normalized)
+        if not storage.rescored:
+            return CompressedSearch(search, fit_queries, None), row_bytes, seconds
+        whole = self.documents.astype(np.float16)
+        row_bytes += whole.itemsize * whole.shape[1]
+        return CompressedSearch(search, fit_queries, Blocks([whole])), row_bytes, seconds
 
 
 @dataclass(frozen=True)

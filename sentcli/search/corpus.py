@@ -15,8 +15,9 @@ import numpy as np
 
 from sentcli.io.forms import finite
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Neighbours, Vectors
+from sentcli.search.exact import Vectors
 from sentcli.search.fusion import depth, fuse
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchMode, SearchOptions
 from sentcli.search.rows import Document
 
@@ -109,7 +110,8 @@ class Hit:
             hit["rerank_score"] = self.rerank_score
         hit["text"] = self.row.text
         if self.row.columns:
-            hit["columns"] = json.loads(json.dumps(finite(self.row.columns), default=str))
+            columns = json.dumps(finite(self.row.columns), default=str)
+            hit["columns"] = json.loads(columns)
         return hit
 
 

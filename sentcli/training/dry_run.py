@@ -11,6 +11,7 @@ from typing import Any
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.machine import threads
+from sentcli.remaining import duration
 from sentcli.table import Table
 from sentcli.training.notes import WARM_UP
 from sentcli.training.prepare import prepare
@@ -79,7 +80,7 @@ class TrainingEstimate:
         """Say how long all will take."""
         count = self.runs - self.finished
         runs = f"{count:,} run{'s' * (count != 1)} of {self.steps:,} steps in all"
-        return f"{runs}: about {console.duration(self.seconds)} here."
+        return f"{runs}: about {duration(self.seconds)} here."
 
     def table(self) -> Table:
         """Return a row for each kind of run."""
@@ -88,7 +89,7 @@ class TrainingEstimate:
             f"{MEASURED_STEPS} steps and the evaluations of one run of each kind were measured. Nothing was written."
         ]
         for kind in self.kinds:
-            rows.append([kind.settings, kind.runs, kind.steps, kind.evaluations, console.duration(kind.seconds)])
+            rows.append([kind.settings, kind.runs, kind.steps, kind.evaluations, duration(kind.seconds)])
             if kind.note:
                 notes.append(f"{kind.settings}: {kind.note}.")
         if self.finished:

@@ -20,7 +20,7 @@ from sentcli.io.labelled_kinds import Kind, Layout, layouts
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.readers import ReadOptions, rows
 from sentcli.io.sources import open_source, pair_files, task_name
-from sentcli.io.table_layout import tell
+from sentcli.io.table_layout import infer_layout
 from sentcli.training.data import Subset, TrainingSentences, file_facts
 
 FOLD_SEED = 42
@@ -164,13 +164,13 @@ def layout_of(files: Sequence[str], fields: str | None = None, kind: Kind | None
     if fields is None and (source.format == "txt" or is_stsb(source) or not layouts(columns_of(source))):
         return None
     if kind is None:
-        return tell(source, fields=fields)
+        return infer_layout(source, fields=fields)
     try:
-        layout = tell(source, fields=fields)
+        layout = infer_layout(source, fields=fields)
     except InputError:
-        return tell(source, kind=kind, fields=fields)
+        return infer_layout(source, kind=kind, fields=fields)
     if layout.kind == "classed-pairs":  # it may be meant as pairs
-        return tell(source, kind=kind, fields=fields)
+        return infer_layout(source, kind=kind, fields=fields)
     return layout
 
 

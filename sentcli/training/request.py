@@ -10,7 +10,7 @@ from sentcli.errors import InputError
 from sentcli.io.labelled_kinds import KINDS
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import open_source
-from sentcli.io.table_layout import tell
+from sentcli.io.table_layout import infer_layout
 from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
 from sentcli.model.spec import check_pooling
@@ -123,12 +123,12 @@ class TrainRequest:
         """Return what the data holds, if it is a labelled table whose labels the method would meet."""
         if method.fit is not None or self.data.text_of is not None:
             return None
-        fields = self.data.pair_fields
-        if self.files and method.views.reads == "classed-pairs":
-            return tell(open_source(self.files[0]), kind="classed-pairs", fields=fields)
-        if self.files and method.views.reads == "labels" and fields is not None:
-            return tell(open_source(self.files[0]), kind="labels", fields=fields)
-        return layout_of(self.files, fields, self.evaluation.kind)
+        files, fields = self.files, self.data.pair_fields
+        if files and method.views.reads == "classed-pairs":
+            return infer_layout(open_source(files[0]), kind="classed-pairs", fields=fields)
+        if files and method.views.reads == "labels" and fields is not None:
+            return infer_layout(open_source(files[0]), kind="labels", fields=fields)
+        return layout_of(files, fields, self.evaluation.kind)
 
     def without_labels(self, layout: Layout) -> bool:
         """Return whether the texts of a labelled table are read as plain text: ``--text-field`` is one of them."""

@@ -22,7 +22,7 @@ from torch import nn
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.hub import CARD
-from sentcli.io.atomic import check_output, require_room, succeed, successor
+from sentcli.io.atomic import check_output, promote, require_room, staging_folder
 from sentcli.io.forms import finite, write_json
 from sentcli.io.graph_files import HUB_FOLDERS, ONNX
 from sentcli.io.weights import save_weights
@@ -126,7 +126,7 @@ def kept_identity(path: Path, *, overwrite: bool) -> dict[str, Any]:
     """
     folders = [path]
     if overwrite:
-        folders.insert(0, successor(path.resolve()))
+        folders.insert(0, staging_folder(path.resolve()))
     for folder in folders:
         with suppress(InputError):  # there is none, or it is damaged, which is said when the run starts
             return read_run_file(folder / IDENTITY_FILE)
@@ -137,10 +137,10 @@ class RunFolder:
     """The folder that one run writes to. With several processes, only the first one writes.
 
     With `overwrite`, a folder that holds a run stays as it is until the new model is complete, which is made in its
-    `successor`. With `resume` as well, a new run that was begun there goes on.
+    `staging_folder`. With `resume` as well, a new run that was begun there goes on.
 
     Attributes:
-        path: the folder that is written, which is the successor until `finish` has put it in place.
+        path: the folder that is written, which is the staging folder until `finish` has put it in place.
         checkpoint: the checkpoint that the run continues from, if there is one.
         results: the results of the run, if it had finished before.
         resumed: whether an unfinished run is resumed, from a checkpoint or from its beginning.
@@ -194,7 +194,7 @@ class RunFolder:
 
     def _find_begun(self, *, resume: bool) -> bool:
         """Choose the folder for a run that replaces another one; return whether the same run goes on in it."""
-        new = successor(self.target)
+        new = staging_folder(self.target)
         if resume:
             for folder in (new, self.target):
                 with suppress(InputError):  # there is none, or it is damaged
@@ -338,7 +338,7 @@ class RunFolder:
     def _put_in_place(self) -> None:
         """Put the finished folder in its place, and remove what only an unfinished run needs."""
         if self.path != self.target:
-            succeed(self.target)
+            promote(self.target)
             self.path = self.target
         self.checkpoints.clear()
         self._unlock()

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.remaining import duration
 from sentcli.table import Table
 from sentcli.training.view import LOG_EVERY, kept_start, loss_text, training
 
@@ -52,7 +53,7 @@ class SweepView:
         left = ""
         if earlier:
             of_one = (now - earlier[0]) / len(earlier)
-            of_others = console.duration(of_one * (len(self.runs) - self.runs.index(run)))
+            of_others = duration(of_one * (len(self.runs) - self.runs.index(run)))
             left = f"; about {of_others} left, if all take as long as so far"
         self.began.setdefault(run.name, now)
         console.note(f"{self._title(run)}{left}")

@@ -79,7 +79,7 @@ class TrainingView:
         if self.remaining is None:  # what was done before `--resume` says nothing about the speed
             self.remaining = Remaining(info.total - info.step + 1)
         self.remaining.add(1)
-        left = console.left(self.remaining)
+        left = self.remaining.words()
         speed = f"{self.dev}{info.sentences_per_second:,.0f} sentences/s"
         if self.live is not None:
             self.progress.update(self.progress.task_ids[0], completed=info.step, status=speed, left=left)

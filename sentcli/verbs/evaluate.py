@@ -60,7 +60,7 @@ def evaluate(
     group_by: Annotated[str | None, Flag(metavar="COLUMN")] = None,
     group: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="LABEL=NAME")] = None,
     by: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN")] = None,
-    variants: Annotated[str | None, Flag(metavar="[FILE.toml]", bare="default")] = None,
+    variants: Annotated[str | None, Flag(metavar="[FILE.toml]", implied_value="default")] = None,
     draws: Annotated[Path | None, Flag(metavar="FILE", panel="Output")] = None,
     overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),

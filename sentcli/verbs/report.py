@@ -97,10 +97,10 @@ def report(
     if data is not None and models:
         scores += _sts_scores(models, data, scoring)
     sweeps = read_sweeps(inputs.sweeps)
-    if page.bare and not (scores or sweeps):
+    if page.tables_only and not (scores or sweeps):
         raise InputError(f"--only scores: there are none in {', '.join(names)}")
     more_sections = [sweep_section(name, points) for name, points in sweeps.items()]
-    if not page.bare:
+    if not page.tables_only:
         page = replace(page, more_names=inputs.model_names)
         shown = shown_names(scores, page).shown
         of_runs: list[Section] = []

@@ -101,13 +101,13 @@ def run_one(request: TrainRequest) -> Result:
 def _done_so_far(output: Path) -> dict[str, Any]:
     """Return the steps of a run that was interrupted and its last evaluation; nothing if it had not begun.
 
-    One that replaces a finished run is made beside it, in the successor.
+    One that replaces a finished run is made beside it, in the staging folder.
     """
-    from sentcli.io.atomic import successor
+    from sentcli.io.atomic import staging_folder
     from sentcli.training.records import METRICS_FILE, parsed
     from sentcli.training.run_folder import WEIGHTS_FILE
 
-    for folder in (successor(output), output):
+    for folder in (staging_folder(output), output):
         log = folder / METRICS_FILE
         if not log.is_file() or (folder / WEIGHTS_FILE).exists():
             continue

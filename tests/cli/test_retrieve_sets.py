@@ -180,7 +180,7 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
 
 def _neighbours(path, data):
     from sentcli.evaluation.retrieval_metrics import read_run
-    from sentcli.search.exact import Neighbours
+    from sentcli.search.neighbours import Neighbours
 
     rows = {key: row for row, key in enumerate(data.ids)}
     found = Neighbours(np.full((len(data.queries), 1000), -1), np.zeros((len(data.queries), 1000), np.float32))
@@ -337,7 +337,7 @@ def test_an_interrupted_run_goes_on(make_random, invoke, tiny_bert, monkeypatch)
 
 
 def test_an_index_is_measured_against_exact_search(make_random, retrieve, invoke, tiny_bert, monkeypatch):
-    from sentcli.search.ann import FaissIndex
+    from sentcli.search.faiss_index import FaissIndex
 
     searched, search = [], FaissIndex.search
     monkeypatch.setattr(FaissIndex, "search", lambda self, q, k, mask: searched.append(k) or search(self, q, k, mask))
