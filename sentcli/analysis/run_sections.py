@@ -43,7 +43,9 @@ def read_sweeps(paths: Sequence[Path]) -> dict[str, list[Summary]]:
     """
     points = {}
     for path in paths:
-        folder = path.parent if path.is_file() else path
+        folder = path
+        if path.is_file():
+            folder = path.parent
         points[folder.resolve().name] = summarize(run.record for run in read_runs([path]))
     return points
 

@@ -79,7 +79,9 @@ def map_(
 
     check_folder(output, overwrite=overwrite)
     settings = MapSettings(clusters, perplexity, seed, neighbours)
-    whitening = Whitening.parse(whiten) if whiten is not None else None
+    whitening = None
+    if whiten is not None:
+        whitening = Whitening.parse(whiten)
     models = named_models(model or [], load, rerun=rerun, reused=[texts])
     inputs = read_map_texts(texts, text_field, id_field, label_field, limit, seed)
     if not models and inputs.vectors is None:

@@ -73,7 +73,9 @@ def objectives(
         names += [name for name, run in terms.items() if run.finished]
         if not names:
             raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
-    rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
+    rows = None
+    if texts:
+        rows = read_rows(texts, text_field, limit, seed=seed)
     short = short_names(list(dict.fromkeys([*(model or []), *terms]))).shown
     kind = {"kind": "objectives"}
     records = {}
