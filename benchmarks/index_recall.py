@@ -27,6 +27,7 @@ import numpy as np
 from pathlib import Path
 from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
+from sentcli.search.stored_vectors import SearchRequest
 from sentcli.search.vector_directory import VectorDirectory
 
 def resident(key):
@@ -35,10 +36,10 @@ def resident(key):
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 before = resident("VmRSS")
 stored = VectorDirectory.open(folder)
-opened = stored.open_index(kind)
+searcher, _ = stored.open_index(SearchRequest(kind))
 queries = np.load(folder / "vectors-00000.npy", mmap_mode="r")[:100]
 began = time.perf_counter()
-corpus = LocalCorpus(str(folder), stored.rows, stored, searcher=opened.searcher)
+corpus = LocalCorpus(str(folder), stored.rows, stored, searcher=searcher)
 hits = search(corpus, "dense", [""] * 100, queries, 10)
 seconds = time.perf_counter() - began
 itself = sum(row[0].row.id == f"d{i}" for i, row in enumerate(hits))

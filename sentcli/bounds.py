@@ -153,7 +153,7 @@ class Flag:
     """Whether it is an argument without a name."""
     needs: str = ""
     """The other arguments of which this one needs any, with spaces in between: names, or ``name=value``."""
-    bare: str = ""
+    implied_value: str = ""
     """The value of an option that is given without one."""
     excludes: str = ""
     """The names of other arguments that do not go with this one, or ``value:name`` if only this value excludes it."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import threading
 import time
@@ -11,57 +9,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from sentcli.errors import InputError
+from sentcli.printable import printable_on, safe
 from sentcli.redaction import without_secrets
-from sentcli.remaining import Remaining
+from sentcli.remaining import Remaining, duration
 from sentcli.table import Table
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
-
-
-def escaped(text: str) -> str:
-    """Return a JSON text in which all characters but line feeds that would act on a terminal are JSON escapes."""
-
-    def escape(match: re.Match[str]) -> str:
-        if match[0].isprintable():
-            return match[0]
-        return json.dumps(match[0])[1:-1]
-
-    return re.sub(r"[^ -~\n]", escape, text)
-
-
-_RUNNER_COMMANDS = re.compile(
-    r"(^\s*:|:(?=:(?:add-(?:mask|matcher|path)|debug|echo|end-?group|error|group|notice|remove-matcher|save-state|"
-    r"set-(?:env|output)|stop-commands|warning)(?:\s|::)))(?=:)|#(?=#(?:\[|vso\[|teamcity\[))",
-    re.IGNORECASE,
-)
-"""Where a line of output would be a command for a runner of CI: of GitHub, Azure or TeamCity."""
-
-
-def _printable(character: str) -> str:
-    if character.isprintable():
-        return character
-    if character.isspace():
-        return " "
-    return "\N{REPLACEMENT CHARACTER}"
-
-
-def safe(text: str) -> str:
-    """Replace what acts on who shows a text: control characters, and commands for the runner of a CI job.
-
-    A document must not move the cursor, colour the terminal, break a page or stop the annotations of a job.
-    """
-    if not text.isprintable():
-        text = "".join(map(_printable, text))
-    return _RUNNER_COMMANDS.sub(lambda sign: f"{sign[0]} ", text)
 
 
 class Counted(Protocol):
@@ -89,30 +51,6 @@ class _State:
 state = _State()
 closed: set[str] = set()
 """The names of the standard streams that were closed when the program began."""
-STRICT = ("strict", "surrogateescape")
-"""What Python calls the ways to treat signs that a stream lacks which end in an error."""
-
-
-class _Replacing:
-    """A stream that shows a question mark for each sign that its encoding lacks."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write a text."""
-        encoding = self._stream.encoding
-        return int(self._stream.write(text.encode(encoding, "replace").decode(encoding)))
-
-
-def printable_on(stream: Any) -> Any:
-    """Return what takes any text and writes it to a stream, which may belong to another program."""
-    if getattr(stream, "errors", None) in STRICT and getattr(stream, "encoding", None) is not None:
-        return _Replacing(stream)
-    return stream
 
 
 def at_terminal() -> bool:
@@ -198,25 +136,23 @@ def show(table: Table, target: Console | None = None) -> None:
         target: the console; None is that of results.
     """
     console = target or output()
-    headings = [safe(column) for column in table.columns]
-    entries = []
-    for row in range(len(table.rows)):
-        entries.append([_shown(table, row, column) for column in range(len(headings))])
-    widths = []
+    drawn = RichTable(title=Text(safe(table.title)), title_justify="left")
+    columns = []
     needed = 0
-    for i, heading in enumerate(headings):
-        width = max((_longest_word(row[i]) for row in entries), default=0)
-        widths.append(width)
+    for i, name in enumerate(table.columns):
+        heading = safe(name)
+        entries = [_shown(table, row, i) for row in range(len(table.rows))]
+        width = max(map(_longest_word, entries), default=0)
         needed += max(width, _longest_word(heading)) + 3
-    padding = 0 if needed >= console.width else 1
-    drawn = RichTable(title=Text(safe(table.title)), title_justify="left", padding=(0, padding))
-    for i, heading in enumerate(headings):
         if table.numeric(i):
-            drawn.add_column(Text(heading), justify="right", overflow="fold", min_width=widths[i])
+            drawn.add_column(Text(heading), justify="right", overflow="fold", min_width=width)
         else:
             drawn.add_column(Text(heading), overflow="fold")
-    for texts in entries:
-        drawn.add_row(*map(Text, texts))
+        columns.append(map(Text, entries))
+    if needed >= console.width:
+        drawn.padding = 0
+    for texts in zip(*columns, strict=True):
+        drawn.add_row(*texts)
     console.print(drawn)
 
 
@@ -282,16 +218,18 @@ def working(label: str) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def _speaking_of(label: str) -> Iterator[Callable[[str], None]]:
     """Print the current step every `EVERY` seconds from a thread, since a step may take long."""
-    began, current, done = time.monotonic(), [""], threading.Event()
+    began = time.monotonic()
+    current = label
+    done = threading.Event()
 
     def speak() -> None:
         while not done.wait(EVERY):
-            step = f": {current[0]}" if current[0] else ""
-            note(f"{label}{step} after {duration(time.monotonic() - began)}")
+            note(f"{current} after {duration(time.monotonic() - began)}")
 
     def say(step: str) -> None:
-        current[0] = step
-        detail(f"{label}: {step}")
+        nonlocal current
+        current = f"{label}: {step}"
+        detail(current)
 
     threading.Thread(target=speak, daemon=True).start()
     try:
@@ -309,7 +247,8 @@ def encoding(label: str, total: int) -> Iterator[Callable[[Counted], None]]:
 
         def add(batch: Counted) -> None:
             nonlocal tokens, texts
-            tokens, texts = tokens + batch.tokens, texts + batch.texts
+            tokens += batch.tokens
+            texts += batch.texts
             elapsed = max(time.monotonic() - began, 1e-9)
             advance(batch.texts, f"{texts / elapsed:,.0f} rows/s, {tokens / elapsed:,.0f} tokens/s")
 
@@ -351,7 +290,7 @@ def counting(label: str, total: int) -> Iterator[Advance]:
 
             def advance_bar(count: int, status: str = "") -> None:
                 remaining.add(count)
-                progress.update(task, advance=count, status=status, left=left(remaining))
+                progress.update(task, advance=count, status=status, left=remaining.words())
 
             yield advance_bar
 
@@ -370,32 +309,19 @@ class _Lines:
     def add(self, count: int, status: str = "") -> None:
         """Count, and print a line if it is time."""
         self.remaining.add(count)
-        now, began, done = time.monotonic(), self.remaining.began, self.remaining.done
+        now = time.monotonic()
+        began = self.remaining.began
+        done = self.remaining.done
         if now - self.said < max(EVERY, (now - began) / 20):
             return
         self.said = now
         of_total = f"{done:,} of {self.total:,} ({done / max(self.total, 1):.0%})"
-        parts = [f"{of_total} after {duration(now - began)}", left(self.remaining), status]
+        parts = [f"{of_total} after {duration(now - began)}", self.remaining.words(), status]
         note(f"{self.label}: {', '.join(filter(None, parts))}")
 
 
 EVERY = 30.0
 """The least time in seconds between two lines of progress."""
-
-
-def left(remaining: Remaining) -> str:
-    """Return the time left in words; nothing while it is not known."""
-    seconds = remaining.seconds()
-    if seconds is None:
-        return ""
-    return f"{duration(seconds)} left"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"
 
 
 def _in_notebook() -> bool:

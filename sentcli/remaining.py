@@ -60,6 +60,20 @@ class Remaining:
             return None
         return max(0.0, estimates[-1] - gone)
 
+    def words(self) -> str:
+        """Return the time left in words; nothing while it is not known."""
+        seconds = self.seconds()
+        if seconds is None:
+            return ""
+        return f"{duration(seconds)} left"
+
     def _whole(self, gone: float) -> float:
         """Return how long all of the work takes, if it goes on as in the time that is gone."""
         return gone * (self.total - self.at_once) / (self.done - self.at_once)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

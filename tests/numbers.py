@@ -47,6 +47,7 @@ NOT_DECIDING = {
     "sentcli/search/milvus.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/milvus_client.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/milvus_corpus.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/milvus_schema.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/milvus_rows.py": "collections of a database, of which nothing is kept here",
 }
 """The modules there that decide neither, with the reason."""

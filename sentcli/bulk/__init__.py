@@ -11,16 +11,16 @@ and their vectors are taken from a temporary file, the spool, so memory holds a 
 of one shard. The rest goes to an engine (`bulk/engine.py`): a thread with the encoder, or a process for each device.
 The engine is some blocks ahead of the writer, never more, and results are taken in the order of the input.
 
-On Ray a worker gets the number of its shard and the `Mark` before its first row, reads the rows itself and runs the
-same line with an `io/dataset_writer.ShardWriter` (`bulk/on_ray.py`); this process enters the shard that it returns into
-the manifest. Who dies costs a shard and no more: all state is the manifest. The worker puts the files of its shard into
-the directory itself, through `io/folder.py`, which is a folder on a disk or in a store. `ask_nodes` in
+On Ray a worker gets the number of its shard and the `InputPosition` before its first row, reads the rows itself and
+runs the same line with an `io/dataset_writer.ShardWriter` (`bulk/on_ray.py`); this process enters the shard that it
+returns into the manifest. Who dies costs a shard and no more: all state is the manifest. The worker puts the files of
+its shard into the directory itself, through `io/folder.py`, which is a folder on a disk or in a store. `ask_nodes` in
 `cluster/nodes.py` sends functions that need no sentcli on the node, so that versions can be compared.
 
 Nothing good is deleted before the new is whole. What is made in one go has a temporary name (`replacing` in
-`io/atomic.py`); what takes hours is made in the `successor` of its folder, where a later command goes on, and
+`io/atomic.py`); what takes hours is made in the `staging_folder` of its folder, where a later command goes on, and
 `exchange` swaps both names in one step. Training, `encode`, `index` and exports go through these three functions;
-`Folder.succeed` does it for directories of shards, and in a store, which has no such step, by a copy that brings the
+`Folder.promote` does it for directories of shards, and in a store, which has no such step, by a copy that brings the
 manifest last. A collection of Milvus is made beside the old one and renamed. `tests/faults/test_overwrite.py` lets each
 call that changes a file fail, or kills there: a command that writes something new is a line in its `CASES`.
 

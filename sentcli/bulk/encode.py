@@ -360,7 +360,7 @@ def _open_output(
         folder, writer = place, None
         if settings.overwrite and place.holds(part):
             refuse_links(place.path)
-            folder = place.successor()
+            folder = place.staging()
             begun = [folder] if settings.stays_beside else [folder, place]
             for one in begun if settings.resume else ():
                 if writer is None and one.holds(part):
@@ -380,14 +380,14 @@ def _open_output(
 def _replace(place: Folder, part: ShardShare) -> None:
     """Put a new directory in the place of the old one, if the parts of all machines are there."""
     if part.of > 1:
-        new = place.successor()
+        new = place.staging()
         count = sum(PART.fullmatch(name) is not None for name in new.names())
         if count < part.of or (joined := read_manifest(new)).rows_done < joined.rows_total:
             console.note(
                 f"part {part.number} of {part.of} is in {new}; {place} is replaced when all parts are complete"
             )
             return
-    place.succeed()
+    place.promote()
 
 
 def _settings_of(

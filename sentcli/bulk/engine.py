@@ -65,7 +65,7 @@ class EncodeSettings:
     overwrite: bool = False
     """Whether a directory that is there is replaced, once the new one is complete."""
     stays_beside: bool = False
-    """Whether the new directory is left in `Folder.successor` with `overwrite`, for an index to be built in it."""
+    """Whether the new directory is left in `Folder.staging` with `overwrite`, for an index to be built in it."""
     resume: bool = False
     append: bool = False
     part: ShardShare = field(default_factory=ShardShare)

@@ -22,7 +22,7 @@ from sentcli.cluster.pool import Event, Pool
 from sentcli.encoder.loading import require_same_weights
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.blocks import Block, Mark, blocks
+from sentcli.io.blocks import Block, InputPosition, blocks
 from sentcli.io.dataset import Counts, Shard
 from sentcli.io.dataset_writer import DatasetWriter, ShardPlace, ShardWriter
 from sentcli.io.folder import Folder, join_folder
@@ -151,7 +151,7 @@ class ShardRows:
     plan: OutputPlan
     number: int
     """The number of the shard, from the first one of these inputs."""
-    start: Mark
+    start: InputPosition
     """Where reading begins."""
 
 
@@ -199,7 +199,7 @@ def make_shards(
     sizes = [source.path.stat().st_size for source in inputs.sources]
     sent = replace(settings, pool=None)
     job = ShardJob(writer.folder.full_name, inputs.sources, sizes, inputs.options, reading, sent)
-    starts = {number: inputs.survey.mark_before(number * settings.shard_rows) for number in writer.missing}
+    starts = {number: inputs.survey.position_before(number * settings.shard_rows) for number in writer.missing}
     waiting = deque(
         ShardRows(writer.shard_place(number), writer.shard_plan(number), number, start)
         for number, start in starts.items()

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from sentcli import __version__
 from sentcli.analysis import ANALYSES
 from sentcli.cli.base import register
-from sentcli.console import safe
+from sentcli.printable import safe
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The class of all errors in the arguments."""

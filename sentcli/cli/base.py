@@ -110,7 +110,7 @@ class Command(TyperCommand):
     """A command whose help page folds long names of options, and shows the common options unless all are asked for."""
 
     common: frozenset[str] | None = None
-    bare: Mapping[str, str] = {}
+    implied_values: Mapping[str, str] = {}
     """The values of options that are given without one, by their long names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -118,8 +118,8 @@ class Command(TyperCommand):
         words: list[str] = []
         for word, following in zip_longest(args, args[1:], fillvalue="-"):
             words.append(word)
-            if word in self.bare and following.startswith("-"):
-                words.append(self.bare[word])
+            if word in self.implied_values and following.startswith("-"):
+                words.append(self.implied_values[word])
         return super().parse_args(ctx, words)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -199,8 +199,10 @@ def register(function: Any, group: typer.Typer) -> None:
     command_of_verb.__annotations__ = {p.name: p.annotation for p in parameters}
     required = any(argument.required for argument in verb.arguments)
     common = verb.common | {"help_all"} if verb.common else None
-    bare = {argument.long: argument.flag.bare for argument in verb.arguments if argument.flag.bare}
-    command_class = type("CommandOfVerb", (Command,), {"common": common, "bare": bare})
+    implied_values = {
+        argument.long: argument.flag.implied_value for argument in verb.arguments if argument.flag.implied_value
+    }
+    command_class = type("CommandOfVerb", (Command,), {"common": common, "implied_values": implied_values})
     group.command(verb.name, cls=command_class, no_args_is_help=required, help=verb.help)(command_of_verb)
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 
 from sentcli import console
+from sentcli.printable import STRICT
 
 STREAMS = {0: "stdin", 1: "stdout", 2: "stderr"}
 
@@ -21,7 +22,7 @@ def prepare_streams() -> None:
         if getattr(sys, name) is None:
             console.closed.add(name)
             _open_empty(number, name)
-    if sys.stdout.errors in console.STRICT:
+    if sys.stdout.errors in STRICT:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 

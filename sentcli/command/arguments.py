@@ -49,7 +49,19 @@ class Argument:
         """The name that messages use: ``--top-k``, ``-m``, or that of an argument without one."""
         if self.flag.positional:
             return self.name.upper()
-        return "-m" if self.flag.short == "-m" else self.long
+        if self.flag.short == "-m":
+            return "-m"
+        return self.long
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types that its values may have."""
+        return alternatives(self.type)
+
+    @property
+    def takes_list(self) -> bool:
+        """Whether it may have several values."""
+        return any(typing.get_origin(kind) is list for kind in self.kinds)
 
     @property
     def reads_files(self) -> bool:
@@ -103,28 +115,33 @@ def check_rules(arguments: Sequence[Argument], values: Mapping[str, Any]) -> Non
         InputError: which names both.
     """
     options: dict[str, str] = {}
-    given: dict[str, Argument] = {}
+    with_value: dict[str, Argument] = {}
     for argument in arguments:
         options[argument.name] = argument.option
-        if _is_given(argument, values[argument.name]):
-            given[argument.name] = argument
-    for argument in given.values():
-        _check_needs(argument, options, given, values)
+        if _has_value(argument, values[argument.name]):
+            with_value[argument.name] = argument
+    for argument in with_value.values():
+        _check_needs(argument, options, with_value, values)
         for rule in argument.flag.excludes.split():
             value, _, name = rule.rpartition(":")
-            if name in given and value in ("", values[argument.name]):
+            if name in with_value and value in ("", values[argument.name]):
                 this = f"{argument.option} {value}".rstrip()
                 raise InputError(f"{this} and {options[name]} do not go together")
 
 
 def _check_needs(
-    argument: Argument, options: Mapping[str, str], given: Container[str], values: Mapping[str, Any]
+    argument: Argument, options: Mapping[str, str], with_value: Container[str], values: Mapping[str, Any]
 ) -> None:
-    """Refuse an argument that is given without any of those that it needs."""
+    """Refuse an argument that has a value without any of those that it needs.
+
+    A rule names another argument, or one of the values that this may have, also among others.
+    """
     needed = []
     for rule in argument.flag.needs.split():
         name, _, value = rule.partition("=")
-        if _holds_rule(name, value, given, values):
+        if not value and name in with_value:
+            return
+        if value and value in str(values[name]).replace(" ", "").split(","):
             return
         needed.append(f"{options[name]} {value}".rstrip())
     if needed:
@@ -171,16 +188,9 @@ def _words_of(argument: Argument, value: Any) -> list[str]:
     return [argument.option, str(value)]
 
 
-def _is_given(argument: Argument, value: Any) -> bool:
+def _has_value(argument: Argument, value: Any) -> bool:
     """Tell whether an argument has a value of the user's, and not its default or nothing."""
     return value is not None and value is not False and value != [] and value != argument.default
-
-
-def _holds_rule(name: str, value: str, names: Container[str], values: Mapping[str, Any]) -> bool:
-    """Tell whether the argument that a rule needs is given, or has the value that the rule names, also among others."""
-    if not value:
-        return name in names
-    return value in str(values[name]).replace(" ", "").split(",")
 
 
 def checked(argument: Argument, value: Any) -> Any:
@@ -196,20 +206,21 @@ def checked(argument: Argument, value: Any) -> Any:
     if argument.reads_files and not isinstance(value, str | Path):
         from sentcli.io.in_memory import in_files
 
-        value = in_files(value, argument.name, is_list=list[str] in alternatives(argument.type))
+        value = in_files(value, argument.name, is_list=list[str] in argument.kinds)
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-    kinds = alternatives(argument.type)
+    kinds = argument.kinds
     if isinstance(value, list | tuple) and str in kinds:
         if argument.reads_files:
             raise InputError(f"{argument.name}: give one file, a table, or a list of texts; this is a list of others")
         value = ",".join(map(str, value))
-    takes_list = any(typing.get_origin(kind) is list for kind in kinds)
-    if takes_list and not isinstance(value, list | tuple):
+    if argument.takes_list and not isinstance(value, list | tuple):
         value = [value]
     if str in kinds or list[str] in kinds:
         value = _paths_as_text(value)
-    kind: Any = Annotated[argument.type, *argument.bounds] if argument.bounds else argument.type
+    kind = argument.type
+    if argument.bounds:
+        kind = Annotated[kind, *argument.bounds]
     try:
         return TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)).validate_python(value)
     except ValidationError as error:
@@ -219,8 +230,10 @@ def checked(argument: Argument, value: Any) -> Any:
 
 def _paths_as_text(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_paths_as_text(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+        return list(map(_paths_as_text, value))
+    if isinstance(value, Path):
+        return str(value)
+    return value
 
 
 def in_utf8(argument: Argument, value: Any) -> Any:
@@ -245,8 +258,9 @@ def in_utf8(argument: Argument, value: Any) -> Any:
 
 def alternatives(kind: Any) -> tuple[Any, ...]:
     """Return the members of a union; of any other type the type itself."""
-    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
-    return typing.get_args(kind) if is_union else (kind,)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return typing.get_args(kind)
+    return (kind,)
 
 
 def docstring(
@@ -279,23 +293,29 @@ def in_python(
     line: str, function: str, verb: str, arguments: Sequence[Argument], signature: inspect.Signature
 ) -> str | None:
     """Return an example of the command line as a call, or None if it is of another verb or of several commands."""
-    is_kind = line.startswith(f"sentcli analyze {verb} ")
-    start = f"sentcli analyze {verb} " if is_kind else f"sentcli {verb} "
-    if not line.startswith(start) or {"|", "<", ">"} & set(line.split()):
+    if {"|", "<", ">"} & set(line.split()):
         return None
-    values = _values_in(shlex.split(line[len(start) :]), arguments)
+    words = shlex.split(line)
+    first = next(iter(signature.parameters))
+    call = []
+    if words[:3] == ["sentcli", "analyze", verb]:
+        function, first = "analyze", ""
+        call.append(repr(verb))
+        values = _values_in(words[3:], arguments)
+    elif words[:2] == ["sentcli", verb]:
+        values = _values_in(words[2:], arguments)
+    else:
+        return None
     if values is None:
         return None
-    shown = {}
     for name, value in values.items():
-        single = isinstance(value, list) and len(value) == 1
-        shown[name] = value[0] if single else value
-    call = [repr(verb)] if is_kind else []
-    first = next(iter(signature.parameters))
-    if first in shown and not is_kind:
-        call.append(repr(shown.pop(first)))
-    call += [f"{name}={value!r}" for name, value in shown.items()]
-    return f"sentcli.{'analyze' if is_kind else function}({', '.join(call)})"
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if name == first:
+            call.insert(0, repr(value))
+        else:
+            call.append(f"{name}={value!r}")
+    return f"sentcli.{function}({', '.join(call)})"
 
 
 def _values_in(words: list[str], arguments: Sequence[Argument]) -> dict[str, Any] | None:
@@ -310,11 +330,13 @@ def _values_in(words: list[str], arguments: Sequence[Argument]) -> dict[str, Any
     values: dict[str, Any] = {}
     while words:
         word = words.pop(0)
-        argument = by_flag.get(word) if word.startswith("-") and word != "-" else positional
+        argument = positional
+        if word.startswith("-") and word != "-":
+            argument = by_flag.get(word)
         if argument is None:
             return None
         value = _value_of(argument, word, words)
-        if any(typing.get_origin(kind) is list for kind in alternatives(argument.type)):
+        if argument.takes_list:
             values.setdefault(argument.name, []).append(value)
         else:
             values[argument.name] = value
@@ -325,10 +347,10 @@ def _value_of(argument: Argument, word: str, words: list[str]) -> Any:
     """Return the value of an argument: the word itself, or the word behind it, which is taken."""
     if argument.flag.positional:
         return word
-    kinds = alternatives(argument.type)
-    if bool in kinds:
+    if bool in argument.kinds:
         return True
     value = words.pop(0)
-    if float in kinds:
-        return float(value)
-    return int(value) if int in kinds else value
+    for kind in (float, int):
+        if kind in argument.kinds:
+            return kind(value)
+    return value

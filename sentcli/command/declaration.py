@@ -94,7 +94,10 @@ class Verb:
         _check_outputs(self._outputs(values), self._paths(values), streams)
         common = CommonOptions(**self._taken(COMMON, values))
         for name, defaults in self.groups.items():
-            values[name] = common if name == COMMON else dataclasses.replace(defaults, **self._taken(name, values))
+            if name == COMMON:
+                values[name] = common
+            else:
+                values[name] = dataclasses.replace(defaults, **self._taken(name, values))
         with console.speaking(quiet=common.quiet, verbose=common.verbose, data_on_stdout=bool(streams)):
             try:
                 result = self._with_command_line(self.function(**values), asked)
@@ -114,10 +117,7 @@ class Verb:
         """Return a result with the command that measured its scores, if it has some and there is a command."""
         if not getattr(result, "scores", ()):
             return result
-        choices = []
-        for argument in self.arguments:
-            if argument.group != COMMON:
-                choices.append(argument)
+        choices = [argument for argument in self.arguments if argument.group != COMMON]
         line = command_line(self.name, choices, values)
         if line is None:
             return result
@@ -125,14 +125,19 @@ class Verb:
 
     def _taken(self, group: str, values: dict[str, Any]) -> dict[str, Any]:
         """Take the values of the arguments of a group out of all values."""
-        return {argument.name: values.pop(argument.name) for argument in self.arguments if argument.group == group}
+        of_group = {}
+        for argument in self.arguments:
+            if argument.group == group:
+                of_group[argument.name] = values.pop(argument.name)
+        return of_group
 
     def _outputs(self, values: Mapping[str, Any]) -> list[tuple[str, Path]]:
         """Return the files of ``--json`` and ``--report``."""
         outputs = []
         if values["json"] not in (None, "-"):
             outputs.append(("--json", Path(values["json"])))
-        outputs += [("--report", page) for page in values.get("report") or []]
+        for page in values.get("report") or []:
+            outputs.append(("--report", page))
         return outputs
 
     def _paths(self, values: Mapping[str, Any]) -> list[str | Path]:
@@ -143,7 +148,9 @@ class Verb:
                 continue
             value = values[argument.name]
             items = value if isinstance(value, list | tuple) else [value]
-            paths += (item for item in items if isinstance(item, str | Path))
+            for item in items:
+                if isinstance(item, str | Path):
+                    paths.append(item)
         return paths
 
 
@@ -224,7 +231,8 @@ def verb(
 
     def declare(function: Callable[..., R]) -> Callable[..., R]:
         declared = dataclasses.replace(_read(name, function, pages=pages), common=frozenset(common.split()))
-        if unknown := declared.common - {argument.name for argument in declared.arguments}:
+        unknown = declared.common.difference(argument.name for argument in declared.arguments)
+        if unknown:
             raise ValueError(f"{name} has no arguments {unknown}")
         signature = _flat_signature(declared, function)
 
@@ -232,8 +240,12 @@ def verb(
         def call(*args: Any, **keywords: Any) -> R:
             values = bound_arguments(call, args, keywords)
             try:
-                values = {a.name: checked(a, values[a.name]) for a in declared.arguments}
-                return declared.run(values) if in_memory is None else in_memory(declared.run, values)
+                for argument in declared.arguments:
+                    values[argument.name] = checked(argument, values[argument.name])
+                if in_memory is not None:
+                    result: R = in_memory(declared.run, values)
+                    return result
+                return declared.run(values)
             except InputError as error:
                 if in_memory is not None and "no such file" in str(error):
                     error.args = (f"{error}; a list of texts in a list, [[...]], is texts for sure",)
@@ -261,29 +273,38 @@ def _read(name: str, function: Callable[..., Any], *, pages: bool) -> Verb:
         else:
             arguments.append(_argument(parameter.name, kind, metadata, parameter.default, helps))
     if COMMON not in groups:
-        arguments += _of_group(COMMON, CommonOptions(), Group("Output", () if pages else ("report",)), {})
+        without = () if pages else ("report",)
+        arguments += _of_group(COMMON, CommonOptions(), Group("Output", without), {})
     return Verb(name, function, tuple(arguments), groups, text)
 
 
 def _documented(function_or_class: Any) -> tuple[str, dict[str, str]]:
     """Split a docstring into its text and the explanations of arguments or attributes by name."""
     text = inspect.cleandoc(function_or_class.__doc__ or "")
-    before, _, rest = text.replace("\nAttributes:\n", "\nArgs:\n").partition("\nArgs:\n")
-    section, _, after = rest.partition("\n\n")
-    helps = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
-    return f"{before}\n{after}".strip(), {name: " ".join(words.split()) for name, words in helps}
+    text = text.replace("\nAttributes:\n", "\nArgs:\n")
+    before, _, behind = text.partition("\nArgs:\n")
+    section, _, after = behind.partition("\n\n")
+    helps = {}
+    for name, words in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE):
+        helps[name] = " ".join(words.split())
+    return f"{before}\n{after}".strip(), helps
 
 
 def _of_group(parameter: str, defaults: Any, group: Group, helps: Mapping[str, str]) -> list[Argument]:
     """Return the fields of a group as arguments; the verb's own help for a field has priority over the group's."""
     annotations = typing.get_type_hints(type(defaults), include_extras=True)
-    helps = {**_documented(type(defaults))[1], **helps}
+    _, own_helps = _documented(type(defaults))
+    helps = {**own_helps, **helps}
     arguments = []
     for field in dataclasses.fields(defaults):
-        if field.name in group.without:
+        name = field.name
+        if name in group.without:
             continue
-        argument = _argument(field.name, *_parts(annotations[field.name]), getattr(defaults, field.name), helps)
-        flag = dataclasses.replace(argument.flag, panel=argument.flag.panel or group.panel)
+        kind, metadata = _parts(annotations[name])
+        argument = _argument(name, kind, metadata, getattr(defaults, name), helps)
+        flag = argument.flag
+        if not flag.panel:
+            flag = dataclasses.replace(flag, panel=group.panel)
         arguments.append(dataclasses.replace(argument, flag=flag, group=parameter))
     return arguments
 

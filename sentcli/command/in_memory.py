@@ -35,7 +35,9 @@ def _as_given(frame: pd.DataFrame, inputs: list[str], text_field: str) -> pd.Dat
     from sentcli.io.readers import ReadOptions, rows
     from sentcli.io.sources import open_source
 
-    index = index_of(inputs[0]) if len(inputs) == 1 else None
+    if len(inputs) != 1:
+        return frame
+    index = index_of(inputs[0])
     if index is None:
         return frame
     if len(frame) != len(index):

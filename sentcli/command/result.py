@@ -49,7 +49,7 @@ class Record:
     """Every choice that moves the results."""
     results: Any = None
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """What `machine.environment` returns."""
+    """The versions, the device and the seed, as `machine.environment` returns them."""
     seconds: float = 0.0
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further entries."""
@@ -124,21 +124,26 @@ class Result:
             tables: returns what `show` prints of the scores.
             choices: of a page of scores.
         """
-        from sentcli.evaluation.score_files import model_json
+        from sentcli.evaluation.score_json import model_json
         from sentcli.evaluation.scores import long_rows
         from sentcli.pages.parts import with_parts
         from sentcli.pages.score_page import Choices, write_score_page
 
         whole = [with_parts(of_model, parts) for of_model in scores]
         more_sections: list[Section] = []
+        sentences = []
+        exit_code = 0
         for part in parts:
             more_sections += part.sections()
+            if part.sentence:
+                sentences.append(part.sentence)
+            exit_code = max(exit_code, part.exit_code)
         sections = [Section(table.title, table=table) for table in tables(whole)]
         return cls(
-            objects=[model_json(of_model) for of_model in whole],
+            objects=list(map(model_json, whole)),
             sections=[*sections, *more_sections],
-            verdict="\n".join(part.sentence for part in parts if part.sentence),
-            exit_code=max((part.exit_code for part in parts), default=0),
+            verdict="\n".join(sentences),
+            exit_code=exit_code,
             rows=long_rows(whole),
             scores=whole,
             write_page=partial(write_score_page, choices=choices or Choices(), more=more_sections),
@@ -157,7 +162,9 @@ class Result:
 
     def to_dict(self) -> Any:
         """Return the JSON: an object, or a list of them where there are several models or runs."""
-        return self.objects[0] if len(self.objects) == 1 else list(self.objects)
+        if len(self.objects) == 1:
+            return self.objects[0]
+        return list(self.objects)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -202,7 +209,8 @@ class Result:
         width, most = SCREEN
         target = console.recording(width)
         self._print(target, [*self._overview(), *self.tables])
-        lines = target.file.getvalue().splitlines() or [self._title]  # type: ignore[attr-defined]
+        text: str = target.file.getvalue()  # type: ignore[attr-defined]
+        lines = text.splitlines() or [self._title]
         if len(lines) > most:
             lines[most - 1 :] = ["... show() prints all, to_dict() and frame have the numbers"]
         return "\n".join(line.rstrip()[:width] for line in lines)
@@ -210,20 +218,28 @@ class Result:
     @property
     def _results(self) -> Any:
         """The results of the only JSON object; None where there are several."""
-        return self.objects[0].get("results") if len(self.objects) == 1 else None
+        if len(self.objects) > 1:
+            return None
+        return self.objects[0].get("results")
 
     def _overview(self) -> list[Table]:
         """Return what matters of the results as a table, if anything is known of that.
 
         Of results without a table all that are single values matter.
         """
-        values = self.overview
+        values = dict(self.overview)
         has_frame = bool(self.tables) or self.rows is not None
         if not values and not has_frame and isinstance(self._results, Mapping):
-            known = {key: value for key, value in flat(self._results).items() if value is not None}
-            values = {key.replace("_", " "): value for key, value in known.items()}
-        rows = [[name, _in_words(value)] for name, value in values.items() if not isinstance(value, list | tuple)]
-        return [Table(self._title, ["", "value"], rows)] if rows else []
+            for key, value in flat(self._results).items():
+                if value is not None:
+                    values[key.replace("_", " ")] = value
+        rows = []
+        for name, value in values.items():
+            if not isinstance(value, list | tuple):
+                rows.append([name, _in_words(value)])
+        if not rows:
+            return []
+        return [Table(self._title, ["", "value"], rows)]
 
     @property
     def _title(self) -> str:
@@ -253,7 +269,7 @@ class Result:
                 parts.append(section.table._repr_html_())
             if section.figure is not None and self.folder is not None:
                 parts.append(_picture(section.figure, (self.folder / f"{section.figure.name}.png").read_bytes()))
-        figure = None if self.make_figure is None else self.make_figure()
+        figure = self.make_figure() if self.make_figure is not None else None
         if figure is not None:
             from sentcli.pages.figures import as_png
 
@@ -308,8 +324,9 @@ def _in_words(value: Any) -> str:
     """Return a value of an overview as people read it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    whole = isinstance(value, int) or abs(value) >= 1000
-    return f"{value:,.0f}" if whole else f"{value:.4g}"
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def _picture(figure: Figure, png: bytes) -> str:
@@ -317,5 +334,6 @@ def _picture(figure: Figure, png: bytes) -> str:
     from base64 import b64encode
     from html import escape
 
-    width, panels = figure.columns * 400, b64encode(png).decode()
+    width = figure.columns * 400
+    panels = b64encode(png).decode()
     return f'<img width="{width}" alt="{escape(figure.alt)}" src="data:image/png;base64,{panels}">'

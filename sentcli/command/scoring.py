@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 @contextmanager
 def scores_if_interrupted() -> Iterator[list[ModelScores]]:
     """Yield a list for the scores of models; those that are in it when the work is interrupted go to ``--json``."""
-    from sentcli.evaluation.score_files import model_json
+    from sentcli.evaluation.score_json import model_json
 
     done: list[ModelScores] = []
 
     def so_far() -> Result | None:
-        objects = [{**model_json(scores), "interrupted": True} for scores in done if scores.tasks]
-        return Result(objects) if objects else None
+        objects = []
+        for scores in done:
+            if scores.tasks:
+                objects.append({**model_json(scores), "interrupted": True})
+        if not objects:
+            return None
+        return Result(objects)
 
     with written_if_interrupted(so_far):
         yield done
@@ -45,7 +50,9 @@ def compare_models(scores: Sequence[ModelScores], system: Published | None, kind
     from sentcli.pages.parts import Comparisons
 
     first, *others = scores
-    with_first = [(other, {"with": first.model, "tasks": other.compare(first)}) for other in others]
+    with_first = []
+    for other in others:
+        with_first.append((other, {"with": first.model, "tasks": other.compare(first)}))
     if system is None:
         return Comparisons(with_first, {})
     by_task: dict[str, list[float]] = {}
@@ -75,8 +82,11 @@ def tables_of(scores: Sequence[ModelScores]) -> Iterator[Table]:
 
     for table in score_tables_of(scores):
         shown = score_tables.score_table(table)
-        of_average = {key: interval for key, interval in shown.intervals.items() if key[1] == "Avg."}
-        yield replace(shown, intervals=of_average or shown.intervals)  # a screen has no room for all tasks' ones
+        of_average = {}  # a screen has no room for those of all tasks
+        for (row, column), interval in shown.intervals.items():
+            if column == "Avg.":
+                of_average[row, column] = interval
+        yield replace(shown, intervals=of_average or shown.intervals)
         measures = score_tables.measure_table(table)
         if len(scores) == 1 and measures is not None:
             yield replace(measures, intervals={})
@@ -94,7 +104,7 @@ def names(tasks: str | None) -> list[str] | None:
     """
     if tasks is None:
         return None
-    task_names = [name.strip() for name in tasks.split(",") if name.strip()]
+    task_names = list(filter(None, map(str.strip, tasks.split(","))))
     if not task_names:
         raise InputError("--tasks names no task")
     return task_names

@@ -140,7 +140,7 @@ class CollectionUpdating:
             collection = collection.with_record(rows=counts["rows"])
         if replaces:
             with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
-                collection = MilvusCollection.open(client, address, collection.name).succeed()
+                collection = MilvusCollection.open(client, address, collection.name).promote()
         record = collection.record
         model = str(rows.record.settings.get("model") or self.corpus.model)
         in_int8 = bool(VectorFacts.read(collection.title, record.settings).in_int8)
@@ -149,25 +149,27 @@ class CollectionUpdating:
 
 def _check_names(address: str, name: str, kind: str) -> None:
     """Refuse an address, a collection or a kind of index that Milvus does not have."""
-    from sentcli.search import milvus
+    from sentcli.search import milvus_schema
     from sentcli.search.milvus_client import SCHEME, is_file
 
     if not address.startswith(SCHEME):
         raise InputError(f"--to {address}: give milvus: and a file, as milvus:reviews.db, or a server")
     if not re.fullmatch(r"[A-Za-z_]\w{0,239}", name, re.ASCII):
         raise InputError(f"--collection {name}: at most 240 letters, digits and underscores, no digit first")
-    missing = milvus.NOT_IN_A_FILE if is_file(address) else []
-    one_of("--type of a collection", kind, [known for known in milvus.INDEX_TYPES if known not in missing])
+    missing = milvus_schema.NOT_IN_A_FILE if is_file(address) else []
+    one_of("--type of a collection", kind, [known for known in milvus_schema.INDEX_TYPES if known not in missing])
 
 
 def _id_hashes(rows: CollectionRows) -> npt.NDArray[np.int64]:
     """Return the sorted hashes of all ids, and refuse ids that a collection cannot have, before anything is written."""
-    from sentcli.search.milvus_rows import LONGEST
+    from sentcli.search.milvus_rows import MOST_TEXT_BYTES
 
     hashes = np.empty(rows.rows, np.int64)
     for number, key in enumerate(rows.ids()):
-        if len(key.encode("utf-8", "surrogatepass")) > LONGEST:
-            raise InputError(f"row {number + 1}: an id of a collection has at most {LONGEST:,} bytes: {key[:40]!r}...")
+        if len(key.encode("utf-8", "surrogatepass")) > MOST_TEXT_BYTES:
+            raise InputError(
+                f"row {number + 1}: an id of a collection has at most {MOST_TEXT_BYTES:,} bytes: {key[:40]!r}..."
+            )
         hashes[number] = hash(key)
     if repeated := len(hashes) - len(np.unique(hashes)):
         raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
@@ -303,7 +305,7 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
 
 def _write(collection: MilvusCollection, rows: CollectionRows, counts: dict[str, int]) -> None:
     """Write the rows that are not there or differ, and count them."""
-    from sentcli.search.milvus_rows import LONGEST, content_hash
+    from sentcli.search.milvus_rows import MOST_TEXT_BYTES, content_hash
 
     cut = 0
     with console.counting(f"writing into {collection.name}", rows.rows) as progress:
@@ -319,7 +321,9 @@ def _write(collection: MilvusCollection, rows: CollectionRows, counts: dict[str,
             counts["unchanged"] += len(block) - len(changed)
             progress(len(block))
     if cut:
-        console.warn(f"{cut} texts are longer than the {LONGEST:,} bytes of Milvus; their ends are not stored there")
+        console.warn(
+            f"{cut} texts are longer than the {MOST_TEXT_BYTES:,} bytes of Milvus; their ends are not stored there"
+        )
 
 
 def _chosen(block: Block, rows: Sequence[int]) -> Block:

@@ -28,7 +28,7 @@ class TextInput(NamedTuple):
     folder: Path
     inputs: Inputs
     settings: EncodeSettings
-    given: VectorFile | None = None
+    given_vectors: VectorFile | None = None
     """The vectors that are there already; None if the texts are encoded."""
 
     def check_model(self, model: str | None) -> None:
@@ -37,7 +37,7 @@ class TextInput(NamedTuple):
         Raises:
             InputError: which asks for it.
         """
-        if self.given is None and model is None:
+        if self.given_vectors is None and model is None:
             raise InputError("--output encodes files of text: give the model with -m")
 
 
@@ -63,8 +63,8 @@ def fill(
         doc_prompt: text in front of each document; None is the model's own.
         request: the index, which is refused before anything is encoded if it cannot be built over the vectors.
     """
-    if texts.given is not None:
-        _store_given(texts, texts.given, encoder, doc_prompt)
+    if texts.given_vectors is not None:
+        _store_given(texts, texts.given_vectors, encoder, doc_prompt)
     elif encoder is not None:
         _encode_texts(texts, encoder, pool, options, doc_prompt, request)
 
@@ -144,7 +144,7 @@ def read_texts(
         folder: the directory of vectors that is written.
         text: how the files are read.
         cut: cuts documents into passages, which are the rows then.
-        overwrite: make the vectors in the directory's successor, if it exists.
+        overwrite: make the vectors in the directory's staging folder, if it exists.
     """
     from sentcli import bulk
     from sentcli.io.digests import file_digest
@@ -201,8 +201,11 @@ def _encode_texts(
 
     folder, inputs, settings, _ = texts
     rows, dimension = inputs.survey.rows, encoder.dimension
-    if request is not None:  # a directory that grows has rows already
-        recipe = ann.recipe(request.kind, max(rows, ann.LEAST * 256) if settings.append else rows, dimension)
+    if request is not None:
+        indexed = rows
+        if settings.append:  # the directory has rows already
+            indexed = max(rows, ann.LEAST_ROWS_PER_CLUSTER * 256)
+        recipe = ann.recipe(request.kind, indexed, dimension)
         check_recipe(recipe, dimension, request.similarity or encoder.spec.similarity, request.settings)
     settings = replace(
         settings,

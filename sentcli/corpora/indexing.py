@@ -92,8 +92,8 @@ def folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     if not replaced or not place.holds(ShardShare()):
         yield folder
         return
-    yield place.successor().path
-    place.succeed()
+    yield place.staging().path
+    place.promote()
 
 
 def with_queries(
@@ -110,7 +110,7 @@ def with_queries(
         return request
     prompt = encoder.role_prompt("query") if request.query_prompt is None else request.query_prompt
     vectors = encoder.encode([text for _, text in read_queries(queries)], prompt=prompt)
-    return replace(request, queries=origin.fitted(vectors, normalized=bool(encoder.spec.normalizes)))
+    return replace(request, queries=origin.compress(vectors, normalized=bool(encoder.spec.normalizes)))
 
 
 def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None) -> IndexManifest:
@@ -118,7 +118,7 @@ def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None
     from sentcli.search import ann
     from sentcli.search.index import GROWN, build
 
-    if request.of(store.origin).similarity == "dot" and request.kind == "hnsw":
+    if request.for_vectors(store.origin).similarity == "dot" and request.kind == "hnsw":
         console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
     if repeated := store.rows.repeated_ids():
         console.warn(f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart")

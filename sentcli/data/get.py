@@ -15,7 +15,17 @@ from filelock import FileLock, Timeout
 
 from sentcli.console import Transfer
 from sentcli.data.pins import PINS_FILE, WORK, Fetched, record_files, recorded_files
-from sentcli.data.registry import Archive, DataSet, File, Pin, instructions, missing, redirected
+from sentcli.data.registry import (
+    Archive,
+    DataSet,
+    File,
+    Pin,
+    all_checked,
+    instructions,
+    missing,
+    redirected,
+    size_of,
+)
 from sentcli.data.unpack import ArchiveError, choose, gunzip, unpack
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import object_stores
@@ -41,7 +51,8 @@ class FetchResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {**vars(self), "folder": str(self.folder), "state": "fetched" if self.files else "present"}
+        state = "fetched" if self.files else "present"
+        return {**vars(self), "folder": str(self.folder), "state": state}
 
 
 def get(
@@ -50,7 +61,7 @@ def get(
     meter: Transfer,
     *,
     source: str | None = None,
-    given: Path | None = None,
+    local_file: Path | None = None,
     overwrite: bool = False,
     offline: bool = False,
     notice: Callable[[str], None] = lambda text: None,
@@ -63,13 +74,13 @@ def get(
         meter: is told of the progress.
         source: another address of the archive, or of the only file, of the set; with a ``/`` at the end, that of a
             folder with the files.
-        given: the archive, or the only file, of the set on this machine.
+        local_file: the archive, or the only file, of the set on this machine.
         overwrite: get all files anew.
         offline: use no network.
         notice: called with notes for the user.
 
     Raises:
-        InputError: if the data folder cannot be written, `given` is wrong, or files are missing with `offline`.
+        InputError: if the data folder cannot be written, `local_file` is wrong, or files are missing with `offline`.
         NoRoomError: if the disk is full.
         SentcliError: if no source gave the missing files; the message has the reason for each.
     """
@@ -81,8 +92,8 @@ def get(
         if not files:  # another process was faster
             return result
         job = _Fetch(dataset, folder, files, meter, notice, result)
-        if given is not None:
-            job.take(given)
+        if local_file is not None:
+            job.take(local_file)
         elif offline:
             forbidden = "--offline or one of SENTCLI_OFFLINE and HF_HUB_OFFLINE forbids the network"
             raise InputError(f"{forbidden}, and {instructions(dataset, folder, files)}")
@@ -138,8 +149,8 @@ class _Fetch:
             SentcliError: if neither gave all files; the message has the reasons.
         """
         attempts = [partial(self._fetch_archive, archive) for archive in dataset.archives]
-        names = {file.path for file in self.files}
-        single = [file for file in dataset.files if file.path in names]
+        files = {file.path: file for file in dataset.files}
+        single = [files[file.path] for file in self.files]
         if all(file.sources for file in single):
             place = len(attempts) if dataset.archive_first else 0
             attempts.insert(place, partial(self._fetch_files, single))
@@ -158,32 +169,34 @@ class _Fetch:
             )
         raise SentcliError(f"{dataset.name} could not be fetched\n" + "\n".join(reasons))
 
-    def take(self, given: Path) -> None:
+    def take(self, local_file: Path) -> None:
         """Use an archive, or the only file of a set, that is on this machine.
 
         Raises:
             InputError: if the file is missing, or has other bytes than the registry says.
         """
-        if not given.is_file():
-            raise InputError(f"no such file: {given}")
+        if not local_file.is_file():
+            raise InputError(f"no such file: {local_file}")
         archives = self.dataset.archives
         if archives:
-            name, pin = archives[0].name, self._archive_pin(archives[0])
+            name = archives[0].name
+            pin = self._archive_pin(archives[0])
         elif len(self.dataset.files) == 1:
-            name, pin = self.files[0].path, self._file_pin(self.files[0])
+            name = self.files[0].path
+            pin = self._file_pin(self.files[0])
         else:
             raise InputError(instructions(self.dataset, self.folder, self.files))
-        if wrong := pin.mismatch(given):
-            raise InputError(f"{given} is not the known {self.dataset.name}: {wrong}")
+        if wrong := pin.mismatch(local_file):
+            raise InputError(f"{local_file} is not the known {self.dataset.name}: {wrong}")
         self.work.mkdir(parents=True, exist_ok=True)
-        size = given.stat().st_size
+        size = local_file.stat().st_size
         require_room(self.work, size, self.dataset.name)
         if archives:
-            self._unpack(archives[0], given, str(given.resolve()))
+            self._unpack(archives[0], local_file, str(local_file.resolve()))
         else:
-            copy = self.work / given.name
-            shutil.copyfile(given, copy)
-            self._keep({name: copy}, str(given.resolve()), size)
+            copy = self.work / local_file.name
+            shutil.copyfile(local_file, copy)
+            self._keep({name: copy}, str(local_file.resolve()), size)
         self._note_first_use(name, pin, self.files)
 
     def _fetch_archive(self, archive: Archive) -> None:
@@ -212,7 +225,7 @@ class _Fetch:
         into.mkdir(parents=True)
         paths = [file.path for file in self.files]
         try:
-            unpacked = unpack(packed, into, lambda names: choose(names, archive, paths))
+            unpacked = unpack(packed, into, partial(choose, archive=archive, paths=paths))
             for file in self.files:
                 if wrong := file.pin.mismatch(into / file.path):
                     raise ArchiveError(f"{file.path} of {packed.name}: {wrong}")
@@ -221,9 +234,9 @@ class _Fetch:
             shutil.rmtree(into, ignore_errors=True)
 
     def _fetch_files(self, files: Sequence[File]) -> None:
-        sizes = [file.pin.size for file in files if file.pin.size is not None]
-        if len(sizes) == len(files):
-            self.meter.total(sum(sizes))
+        size = size_of(files)
+        if size is not None:
+            self.meter.total(size)
         for file in files:
             self.meter.step(file.path)
             target = self.work / file.path
@@ -243,7 +256,9 @@ class _Fetch:
     def _keep(self, files: dict[str, Path], source: str, size: int) -> None:
         """Record the checksums of files and then move the files to their places, so that no file lacks a checksum."""
         folder = self.dataset.folder
-        entries = {f"{folder}/{path}": Fetched.now(source, fetched) for path, fetched in files.items()}
+        entries = {}
+        for path, fetched in files.items():
+            entries[f"{folder}/{path}"] = Fetched.now(source, fetched)
         record_files(self.folder, entries)
         for path, fetched in files.items():
             place = self.folder / folder / path
@@ -256,14 +271,14 @@ class _Fetch:
             self.result.sources.append(source)
 
     def _note_first_use(self, name: str, pin: Pin, files: Sequence[File]) -> None:
-        if not pin.checks and not all(file.pin.checks for file in files):
+        if not pin.checks and not all_checked(files):
             self.result.first_use.append(name)
 
     def _key(self, archive: Archive) -> str:
         return f"{self.dataset.folder}: {archive.name}"
 
     def _archive_pin(self, archive: Archive) -> Pin:
-        if all(file.pin.checks for file in self.files):
+        if all_checked(self.files):
             return archive.pin  # the files are checked, so any archive with them will do
         return self._pinned(archive.pin, self._key(archive))
 
@@ -323,4 +338,4 @@ def download(
         except SentcliError as error:
             reasons.append(str(error))
             notice(reasons[-1])
-    raise SentcliError(f"no source gave {target.name}:\n" + "\n".join(f"  {reason}" for reason in reasons))
+    raise SentcliError("\n  ".join([f"no source gave {target.name}:", *reasons]))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -97,12 +98,7 @@ class DataSet:
         """The number of bytes to download, if it is known."""
         if self.archive_first:
             return self.archives[0].pin.size
-        total = 0
-        for file in self.files:
-            if file.pin.size is None:
-                return None
-            total += file.pin.size
-        return total
+        return size_of(self.files)
 
     @property
     def archive_first(self) -> bool:
@@ -111,7 +107,22 @@ class DataSet:
             return False
         if self.archives[0].pin.checks:
             return True
-        return not all(file.sources and file.pin.checks for file in self.files)
+        return not all_checked(self.files) or not all(file.sources for file in self.files)
+
+
+def size_of(files: Sequence[File]) -> int | None:
+    """Return the number of bytes of files together, or None if that of one is not known."""
+    total = 0
+    for file in files:
+        if file.pin.size is None:
+            return None
+        total += file.pin.size
+    return total
+
+
+def all_checked(files: Sequence[File]) -> bool:
+    """Tell whether there is a checksum of each file."""
+    return all(file.pin.checks for file in files)
 
 
 @cache
@@ -124,22 +135,22 @@ def registry() -> dict[str, DataSet]:
         if "part_of" in table:
             sets[name] = _part(sets[table["part_of"]], name, table)
         else:
-            bases: dict[str, str] = table.pop("bases", {})
-            files = tuple(_file(entry, bases) for entry in table.pop("files"))
-            archives = tuple(_archive(entry) for entry in table.pop("archives", []))
+            file = partial(_file, bases=table.pop("bases", {}))
+            files = tuple(map(file, table.pop("files")))
+            archives = tuple(map(_archive, table.pop("archives", [])))
             sets[name] = DataSet(name=name, files=files, archives=archives, **table)
     return sets
 
 
 def _part(whole: DataSet, name: str, table: dict[str, Any]) -> DataSet:
     """Return a data set that has some files of another one."""
-    files = tuple(file for file in whole.files if _matches(file.path, table["only"]))
-    facts = {key: table[key] for key in ("title", "licence", "note")}
-    return replace(whole, name=name, files=files, **facts)
-
-
-def _matches(path: str, patterns: list[str]) -> bool:
-    return any(fnmatch(path, pattern) for pattern in patterns)
+    files = []
+    for file in whole.files:
+        if any(fnmatch(file.path, pattern) for pattern in table["only"]):
+            files.append(file)
+    return replace(
+        whole, name=name, files=tuple(files), title=table["title"], licence=table["licence"], note=table["note"]
+    )
 
 
 def find(name: str) -> DataSet:
@@ -165,16 +176,19 @@ def redirected(dataset: DataSet, source: str) -> DataSet:
     Raises:
         InputError: if the set has several files and no archive, and `source` is no folder.
     """
-    files, archives = dataset.files, dataset.archives
     if source.endswith("/"):
-        files = tuple(replace(file, sources=(source + file.path,), unpack="none") for file in files)
-        return replace(dataset, files=files, archives=())
-    if archives:
-        files = tuple(replace(file, sources=()) for file in files)
-        return replace(dataset, files=files, archives=(replace(archives[0], sources=(source,)),))
-    if len(files) == 1:
-        return replace(dataset, files=(replace(files[0], sources=(source,)),))
-    raise InputError(f"{dataset.name} is {len(files)} files: --source has to be a folder, with / at its end")
+        files = []
+        for file in dataset.files:
+            files.append(replace(file, sources=(source + file.path,), unpack="none"))
+        return replace(dataset, files=tuple(files), archives=())
+    if dataset.archives:
+        archive = replace(dataset.archives[0], sources=(source,))
+        only_packed = tuple(replace(file, sources=()) for file in dataset.files)
+        return replace(dataset, files=only_packed, archives=(archive,))
+    if len(dataset.files) == 1:
+        only_file = replace(dataset.files[0], sources=(source,))
+        return replace(dataset, files=(only_file,))
+    raise InputError(f"{dataset.name} is {len(dataset.files)} files: --source has to be a folder, with / at its end")
 
 
 def _file(entry: dict[str, Any], bases: dict[str, str]) -> File:
@@ -288,15 +302,22 @@ def located_name(name: str) -> str:
 def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     """Return a message that names the missing files of a set, their sources, and the places to copy them to."""
     place = folder / dataset.folder
-    named = absent[:NAMED_FILES]
-    names = ", ".join(file.path for file in named) + _more(len(absent))
+    named = [file.path for file in absent[:NAMED_FILES]]
+    names = ", ".join(named)
+    others = ""
+    if len(absent) > NAMED_FILES:
+        others = f"and {len(absent) - NAMED_FILES} more"
+        names += f" {others}"
     lines = [f"{dataset.name} is not on this machine: {len(absent)} of {len(dataset.files)} files are missing: {names}"]
     if folder == data_folder():
         variable = _variable()
-        source = f"which {variable} names" if variable else f"since {FOLDER_VARIABLES[-1]} names no other"
-        lines.append(f"  They were looked for below {place}, in the data folder, {source}")
+        why = f"since {FOLDER_VARIABLES[-1]} names no other"
+        if variable is not None:
+            why = f"which {variable} names"
+        lines.append(f"  They were looked for below {place}, in the data folder, {why}")
     lines.append(f"  'sentcli data get {dataset.name}' fetches them from")
-    lines += [f"    {source}" for source in addresses(dataset, absent)]
+    for source in addresses(dataset, absent):
+        lines.append(f"    {source}")
     archive = None
     if dataset.archives:
         archive = dataset.archives[0].name
@@ -305,9 +326,10 @@ def instructions(dataset: DataSet, folder: Path, absent: list[File]) -> str:
     if archive is not None:
         lines.append(f"  If you have {archive} already: sentcli data get {dataset.name} --from {archive}")
     lines.append("  Or copy the files to exactly these places:")
-    lines += [f"    {place / file.path}" for file in named]
-    if len(absent) > len(named):
-        lines.append(f"    {_more(len(absent)).strip()}, by the same names below {place}")
+    for path in named:
+        lines.append(f"    {place / path}")
+    if others:
+        lines.append(f"    {others}, by the same names below {place}")
     return "\n".join(lines)
 
 
@@ -316,23 +338,13 @@ def addresses(dataset: DataSet, files: list[File]) -> list[str]:
     archives: list[str] = []
     for archive in dataset.archives:
         archives += archive.sources
-    single: list[str] = []
+    single: dict[str, None] = {}
     for file in files:
+        path = quote(file.path)
         for source in file.sources:
-            single.append(_folder_of(source, file.path) if len(files) > 1 else source)
-    single = list(dict.fromkeys(single))
+            if len(files) > 1 and source.endswith(path):
+                source = f"{source.removesuffix(path)}..."
+            single[source] = None
     if dataset.archive_first:
-        return archives + single
-    return single + archives
-
-
-def _folder_of(source: str, path: str) -> str:
-    """Return the address of the folder of a file, with ``...`` for the path; the source if it does not end with it."""
-    end = quote(path)
-    if not source.endswith(end):
-        return source
-    return f"{source.removesuffix(end)}..."
-
-
-def _more(count: int) -> str:
-    return f" and {count - NAMED_FILES} more" if count > NAMED_FILES else ""
+        return [*archives, *single]
+    return [*single, *archives]

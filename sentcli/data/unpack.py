@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -76,13 +76,14 @@ def unpack(archive: Path, into: Path, choose: Callable[[list[str]], dict[str, st
         NoRoomError: if the disk is full.
     """
     with _explained(archive, into), _opened(archive) as members:
-        places = choose([member.name for member in members])
-        chosen = [member for member in members if member.name in places]
-        require_room(into, sum(member.size for member in chosen), archive.name)
+        places = choose(list(members))
+        size = sum(members[name].size for name in places)
+        require_room(into, size, archive.name)
         remaining = limit(archive)
-        for member in chosen:
-            with cast(IO[bytes], member.open()) as stream:
-                remaining -= _copy(stream, into / places[member.name], remaining, archive)
+        for name, member in members.items():  # in the order of the archive
+            if name in places:
+                with cast(IO[bytes], member.open()) as stream:
+                    remaining -= _copy(stream, into / places[name], remaining, archive)
     return list(places.values())
 
 
@@ -93,12 +94,17 @@ def choose(names: list[str], archive: Archive, paths: list[str]) -> dict[str, st
         ArchiveError: if the archive lacks one of `paths`.
     """
     present = set(names)
-    first, inside = paths[0], archive.inside
+    first = paths[0]
+    inside = archive.inside
     if inside + first not in present:  # somebody else's archive may have another prefix
         prefixes = [name.removesuffix(first) for name in names if name.endswith(f"/{first}")]
         inside = min(prefixes, key=len, default="")
-    chosen = {inside + path: path for path in paths}
-    absent = [path for name, path in chosen.items() if name not in present]
+    chosen = {}
+    absent = []
+    for path in paths:
+        chosen[inside + path] = path
+        if inside + path not in present:
+            absent.append(path)
     if absent:
         raise ArchiveError(f"the archive holds no {absent[0]}, and {len(absent)} of {len(paths)} files are not in it")
     for name in names:
@@ -152,14 +158,16 @@ def _too_much(archive: Path) -> ArchiveError:
 
 
 @contextmanager
-def _opened(archive: Path) -> Iterator[list[Member]]:
-    """Open an archive, and yield its files after all members have been checked."""
+def _opened(archive: Path) -> Iterator[dict[str, Member]]:
+    """Open an archive, and yield its files by name after all members have been checked."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
-            yield _checked(map(partial(_of_zip, opened), opened.infolist()), archive)
+            members = map(partial(_of_zip, opened), opened.infolist())
+            yield _checked(members, archive)
     else:
         with _Capped(archive) as stream, tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as tar:
-            yield _checked(map(partial(_of_tar, tar), tar), archive)
+            members = map(partial(_of_tar, tar), tar)
+            yield _checked(members, archive)
 
 
 def _of_zip(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
@@ -180,34 +188,38 @@ def _of_tar(opened: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
     return Member(info.name, kind, info.size, partial(opened.extractfile, info))
 
 
-def _checked(members: Iterable[Member], archive: Path) -> list[Member]:
-    """Return the files, with names that are distinct paths below the folder and hold no ``.`` parts.
+def _checked(members: Iterable[Member], archive: Path) -> dict[str, Member]:
+    """Return the files by their names, which are distinct paths below the folder and hold no ``.`` parts.
 
     Raises:
         ArchiveError: if a name leads out of the folder, two names are equal, or a member is neither file nor folder.
     """
     files: dict[str, Member] = {}
-    folders: set[str] = set()
+    file_keys: set[str] = set()
+    folder_keys: set[str] = set()
+    size = 0
     for member in members:
         if member.kind == "other":
             raise ArchiveError(f"{archive.name} holds a link or device: {member.name!r}")
         parts = _parts(member.name, archive)
-        if len(files) + len(folders) > MOST_MEMBERS:
+        if len(files) + len(folder_keys) > MOST_MEMBERS:
             raise ArchiveError(f"{archive.name} holds more than {MOST_MEMBERS:,} files")
         paths = accumulate(parts, "{}/{}".format)  # those of the folders above it, and its own
         keys = [unicodedata.normalize("NFC", path).casefold() for path in paths]
         twin = f"{archive.name} holds two things of the same name: {member.name!r}"
-        if any(key in files for key in keys):
+        if not file_keys.isdisjoint(keys):
             raise ArchiveError(twin)
         if keys and member.kind == "file":
             own_key = keys.pop()
-            if own_key in folders:
+            if own_key in folder_keys:
                 raise ArchiveError(twin)
-            files[own_key] = replace(member, name="/".join(parts))
-        folders.update(keys)
-    if sum(member.size for member in files.values()) > limit(archive):
+            file_keys.add(own_key)
+            files["/".join(parts)] = member
+            size += member.size
+        folder_keys.update(keys)
+    if size > limit(archive):
         raise _too_much(archive)
-    return list(files.values())
+    return files
 
 
 def _parts(name: str, archive: Path) -> list[str]:

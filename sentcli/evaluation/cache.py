@@ -30,7 +30,8 @@ DEFAULT_MEGABYTES = 2048
 TEXTS_AT_A_TIME = 8192
 """Texts that are encoded before their vectors are written."""
 SERVED_AT_A_TIME = 512
-"""The same for a model that is served, whose answers may have cost money: an error loses no more."""
+"""Texts that are encoded before their vectors are written, by a model that is served: its answers may have cost money,
+and an error loses no more of them."""
 LOOKED_UP = 500
 """Texts that are looked up in one query of the database."""
 
@@ -73,14 +74,17 @@ class VectorCache:
     """
 
     def __init__(self, key: str, *, fresh: bool = False, megabytes: int | None = None) -> None:
-        self.key, self.fresh = key, fresh
-        self.limit = (size_limit() if megabytes is None else megabytes) * 2**20
+        self.key = key
+        self.fresh = fresh
+        if megabytes is None:
+            megabytes = size_limit()
+        self.limit = megabytes * 2**20
 
     def encode(
         self,
         encoder: SentenceEncoder,
         texts: Sequence[str],
-        progress: Progress | None,
+        progress: Progress | None = None,
         prompt: str | None = None,
         *,
         keep: bool = True,
@@ -99,26 +103,46 @@ class VectorCache:
         prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
         excess_tokens = np.zeros(len(texts), np.int64)
-        # the prompt is the key of the hashes and not joined with the texts, since some models do not pool it
-        key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
-        encodings = (text.encode("utf-8", "surrogatepass") for text in texts)
-        hashes = [hashlib.blake2b(text, digest_size=16, key=key).digest() for text in encodings]
+        hashes = _hashes(texts, prompt)
         file = _VectorFile(cache_folder("vectors") / f"{self.key[:32]}.db", self.limit)
-        is_cached = np.zeros(len(texts), bool) if self.fresh else file.read(hashes, vectors, excess_tokens)
+        is_cached = np.zeros(len(texts), bool)
+        if not self.fresh:
+            is_cached = file.read(hashes, vectors, excess_tokens)
         if progress is not None and is_cached.any():
             progress(EncodeStats(texts=int(is_cached.sum())))
-        missing, tokens = np.flatnonzero(~is_cached), 0
-        at_a_time = TEXTS_AT_A_TIME if encoder.sent is None else SERVED_AT_A_TIME
-        step = at_a_time if keep else max(len(missing), 1)
+        missing = np.flatnonzero(~is_cached)
+        if not keep:
+            step = max(len(missing), 1)
+        elif encoder.sent is None:
+            step = TEXTS_AT_A_TIME
+        else:
+            step = SERVED_AT_A_TIME
+        tokens = 0
         for start in range(0, len(missing), step):
             rows = missing[start : start + step]
             encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress, **options)
-            vectors[rows], excess_tokens[rows] = encoded.vectors, encoded.excess_tokens
+            vectors[rows] = encoded.vectors
+            excess_tokens[rows] = encoded.excess_tokens
             tokens += encoded.tokens
             if keep:
                 file.write([hashes[row] for row in rows], encoded)
         file.close()
         return Encoded(vectors, excess_tokens, tokens)
+
+
+def _hashes(texts: Sequence[str], prompt: str) -> list[bytes]:
+    """Return the hash of each text behind a prompt.
+
+    The prompt is the key of the hashes and not joined with the texts, since some models do not pool it.
+    """
+    key = b""
+    if prompt:
+        key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    hashes = []
+    for text in texts:
+        content = text.encode("utf-8", "surrogatepass")
+        hashes.append(hashlib.blake2b(content, digest_size=16, key=key).digest())
+    return hashes
 
 
 def size_limit() -> int:
@@ -128,7 +152,8 @@ def size_limit() -> int:
         InputError: if the variable is no whole number.
     """
     value = os.environ.get(SIZE_VARIABLE, str(DEFAULT_MEGABYTES))
-    if (megabytes := whole_number(value)) is None:
+    megabytes = whole_number(value)
+    if megabytes is None:
         raise InputError(f"{SIZE_VARIABLE}={value}: expected a whole number of megabytes; 0 keeps no vectors")
     return megabytes
 
@@ -137,7 +162,8 @@ class _VectorFile:
     """Vectors by the hash of their text, in a SQLite file that may be missing, damaged or full."""
 
     def __init__(self, path: Path, limit: int) -> None:
-        self.path, self.limit = path, limit
+        self.path = path
+        self.limit = limit
         self.connection = self._open() if limit else None
 
     def _open(self) -> sqlite3.Connection | None:
@@ -164,18 +190,21 @@ class _VectorFile:
     ) -> npt.NDArray[np.bool_]:
         """Fill the rows of cached vectors, and return which rows these are ``[n]``."""
         is_cached = np.zeros(len(hashes), bool)
-        row_of_hash = {text_hash: row for row, text_hash in enumerate(hashes)}
         if self.connection is None:
             return is_cached
+        row_of_hash = {text_hash: row for row, text_hash in enumerate(hashes)}
         with self._close_on_error():
             for start in range(0, len(hashes), LOOKED_UP):
                 block = hashes[start : start + LOOKED_UP]
-                query = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({','.join('?' * len(block))})"
+                marks = ",".join("?" * len(block))
+                query = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({marks})"
                 for text_hash, blob, tokens_beyond in self.connection.execute(query, block):
                     vector = np.frombuffer(blob, np.float32)
                     if len(vector) == vectors.shape[1]:
                         row = row_of_hash[text_hash]
-                        vectors[row], excess_tokens[row], is_cached[row] = vector, tokens_beyond, True
+                        vectors[row] = vector
+                        excess_tokens[row] = tokens_beyond
+                        is_cached[row] = True
         return is_cached
 
     def write(self, hashes: Sequence[bytes], encoded: Encoded) -> None:

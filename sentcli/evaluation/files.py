@@ -15,7 +15,7 @@ from sentcli.io.labelled import LabelledTable, read_table
 from sentcli.io.labelled_kinds import KINDS, Kind, kinds_of
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import BOM, Source, open_source
-from sentcli.io.table_layout import tell
+from sentcli.io.table_layout import infer_layout
 
 STSB_RANGE = (0.0, 5.0)
 """The scores of STS-B, from unrelated to equal."""
@@ -111,7 +111,7 @@ def read_stsb_layout(source: Source) -> LabelledTable:
 def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
     """Read a table of pairs, with or without scores or labels.
 
-    A file in STS-B's layout is read like `sts.read_stsb` reads it. Any other file is a table with the columns
+    A file in STS-B's layout is read like `sts_pairs.read_stsb` reads it. Any other file is a table with the columns
     ``sentence1``, ``sentence2`` and perhaps ``score`` or ``label``, or ``anchor`` and ``positive``.
 
     Args:
@@ -136,5 +136,5 @@ def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
         return read_table(source, kind="pairs", fields=columns)
     if count != 3:
         raise InputError(f"--pair-fields {columns}: expected the names of two or three columns, A,B or A,B,SCORE")
-    third_is_label = tell(source, fields=columns).kind == "binary"
+    third_is_label = infer_layout(source, fields=columns).kind == "binary"
     return read_table(source, kind="binary" if third_is_label else "scored", fields=columns)

@@ -6,7 +6,6 @@ import io
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any, BinaryIO
 
 from sentcli.errors import DataError, library_errors
@@ -22,10 +21,11 @@ def arrow_batches(source: Source, cursor: Cursor) -> Iterator[tuple[Sequence[int
     Raises:
         DataError: if it cannot be read, or names a column twice.
     """
+    title = "Arrow or Feather"
+    batches = _arrow_batches
     if source.format == "parquet":
-        title, batches = "Parquet", _parquet_batches
-    else:
-        title, batches = "Arrow or Feather", _arrow_batches
+        title = "Parquet"
+        batches = _parquet_batches
     with library_errors(lambda why: DataError(source.name, f"not a readable {title} file ({why})"), *DAMAGED):
         for batch in batches(source, cursor):
             first = cursor.line + 1
@@ -41,8 +41,9 @@ def _parquet_batches(source: Source, cursor: Cursor) -> Iterator[Any]:
     with source.open() as handle:
         table = pq.ParquetFile(read_from_end(source, handle))
         columns = _columns(source, table.schema_arrow)
-        sizes = (table.metadata.row_group(group).num_rows for group in range(table.num_row_groups))
-        firsts = [0, *accumulate(sizes)]
+        firsts = [0]
+        for number in range(table.num_row_groups):
+            firsts.append(firsts[-1] + table.metadata.row_group(number).num_rows)
         group = max(bisect_right(firsts, cursor.line) - 1, 0)
         groups = range(group, table.num_row_groups)
         batches = table.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)

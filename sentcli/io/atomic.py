@@ -1,7 +1,7 @@
 """Write outputs whole or not at all: under another name first, which is then exchanged for that of the output.
 
 A file or folder that is made in one go has a temporary name inside `replacing`. A folder that is made over hours, and
-that a later command may go on with, is made in its `successor`, while the old folder answers as before.
+that a later command may go on with, is made in its `staging_folder`, while the old folder answers as before.
 """
 
 from __future__ import annotations
@@ -283,21 +283,21 @@ _HERE, _EXCHANGE = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
 
-def successor(path: Path) -> Path:
+def staging_folder(path: Path) -> Path:
     """Return the folder beside a folder in which what replaces it is made; a later command may go on with it."""
     path = path.resolve()
     return path.with_name(f".{path.name}-next")  # without a suffix, as a directory of encode has none
 
 
-def succeed(path: Path) -> None:
-    """Put the finished `successor` of a folder in its place, and delete the old one.
+def promote(path: Path) -> None:
+    """Put the finished `staging_folder` of a folder in its place, and delete the old one.
 
     Raises:
         OSError: if the names cannot be exchanged: both folders are as they were.
     """
     path = path.resolve()
-    exchange(successor(path), path)
-    shutil.rmtree(successor(path), ignore_errors=True)
+    exchange(staging_folder(path), path)
+    shutil.rmtree(staging_folder(path), ignore_errors=True)
 
 
 def _clear_abandoned(path: Path) -> None:

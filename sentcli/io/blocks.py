@@ -53,7 +53,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Mark:
+class InputPosition:
     """A place between two rows of the inputs."""
 
     source: int
@@ -67,9 +67,9 @@ class Mark:
     """The number of all rows before, in all inputs."""
 
 
-START = Mark(0, 0, Cursor(), 0, 0)
+START = InputPosition(0, 0, Cursor(), 0, 0)
 BLOCK_ROWS = 8192
-"""The rows of a block, and the fewest between two marks."""
+"""The rows of a block, and the fewest between two positions of a survey."""
 
 
 @dataclass
@@ -94,12 +94,12 @@ class Survey:
     """The first such id, and where it stands."""
     id_hashes: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     """The hashes of all different ids of this process's `hash`, sorted; none if ids are row numbers."""
-    marks: list[Mark] = field(default_factory=list)
+    positions: list[InputPosition] = field(default_factory=list)
     """Places at which `blocks` can begin: the start of each input, and ends of batches, `BLOCK_ROWS` or more apart."""
 
-    def mark_before(self, row: int) -> Mark:
+    def position_before(self, row: int) -> InputPosition:
         """Return the last place that is not behind a row, which is given by its number among all with a text."""
-        return self.marks[bisect_right(self.marks, row, key=lambda mark: mark.rows) - 1]
+        return self.positions[bisect_right(self.positions, row, key=lambda position: position.rows) - 1]
 
 
 def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 0) -> Survey:
@@ -113,12 +113,13 @@ def survey(sources: Sequence[Source], options: ReadOptions, first_number: int = 
     Raises:
         DataError: for a broken row, or a file without rows.
     """
-    surveyed, columns = Survey(), Columns(options.types)
+    surveyed = Survey()
+    columns = Columns(options.types)
     id_hashes = array("q")
     for batch, before in _batches(sources, options, refuse_empty=True, first_number=first_number):
         is_first = before.place == 0
-        if is_first or surveyed.rows - surveyed.marks[-1].rows >= BLOCK_ROWS:
-            surveyed.marks.append(before)
+        if is_first or surveyed.rows - surveyed.positions[-1].rows >= BLOCK_ROWS:
+            surveyed.positions.append(before)
         surveyed.rows += len(batch)
         surveyed.nulls += batch.left_out
         surveyed.records += batch.read
@@ -144,7 +145,7 @@ def _add_types(surveyed: Survey, columns: Columns) -> None:
         kind_name = name_of(kind)
         if kind_name != TEXT:
             surveyed.casts[name] = kind
-        if name not in columns.given:
+        if name not in columns.given_types:
             surveyed.column_type_names[name] = kind_name
         if column.mixed:
             surveyed.mixed[name] = column.mixed
@@ -174,7 +175,7 @@ def blocks(
     first_number: int = 0,
     columns: Sequence[str] = (),
     casts: Mapping[str, Any] = MappingProxyType({}),
-    start: Mark = START,
+    start: InputPosition = START,
 ) -> Iterator[Block]:
     """Yield blocks of rows over all inputs, in order.
 
@@ -220,44 +221,51 @@ def blocks(
 def _batches(
     sources: Sequence[Source],
     options: ReadOptions,
-    start: Mark = START,
+    start: InputPosition = START,
     end: float = math.inf,
     *,
     refuse_empty: bool = False,
     first_number: int = 0,
-) -> Iterator[tuple[RowBatch, Mark]]:
+) -> Iterator[tuple[RowBatch, InputPosition]]:
     """Yield the rows of all inputs, and the place before each batch; the last batch holds the row `end` or more."""
     before = start
     for number in range(start.source, len(sources)):
-        source, cursor = sources[number], replace(before.cursor)
         if before.rows >= end:
             return
+        source = sources[number]
+        cursor = replace(before.cursor)
         for read in row_batches(source, options, cursor):
             batch = read
             if options.cut is not None:
                 batch = options.cut(read, first_number + before.number)
             yield batch, before
-            rows, records = before.rows + len(batch), before.number + read.total
-            before = Mark(number, before.place + read.total, replace(cursor), rows, records)
-            if rows >= end:
+            before = replace(
+                before,
+                place=before.place + read.total,
+                cursor=replace(cursor),
+                rows=before.rows + len(batch),
+                number=before.number + read.total,
+            )
+            if before.rows >= end:
                 return
         if refuse_empty and not before.place:
             raise DataError(source.name, "the file is empty: there is no row to read")
-        before = Mark(number + 1, 0, Cursor(), before.rows, before.number)
+        before = InputPosition(number + 1, 0, Cursor(), before.rows, before.number)
 
 
-def _extend(block: Block, batch: RowBatch, part: slice, before: Mark, first_number: int) -> None:
+def _extend(block: Block, batch: RowBatch, part: slice, before: InputPosition, first_number: int) -> None:
     """Append some rows of a batch to a block."""
     places = batch.places[part]
+    name_of_input = batch.source.name
     block.texts.extend(batch.texts[part])
     block.contexts.extend(batch.contexts[part])
-    block.places.extend((batch.source.name, before.place + place + 1) for place in places)
+    block.places.extend((name_of_input, before.place + place + 1) for place in places)
     first = first_number + before.number
-    if batch.ids is None:
-        block.ids.extend(str(first + place) for place in places)
-    else:
-        ids = zip(batch.ids[part], places, strict=True)
-        block.ids.extend(str(first + place) if row_id is None else row_id for row_id, place in ids)
+    ids: list[str | None] = [None] * len(places)
+    if batch.ids is not None:
+        ids = batch.ids[part]
+    for row_id, place in zip(ids, places, strict=True):
+        block.ids.append(str(first + place) if row_id is None else row_id)
     for name, values in block.columns.items():
         values.extend(batch.column(name, part))
 

@@ -18,7 +18,7 @@ TEXT = "text"
 NAMED_VALUES = 10
 """How many values that a given type does not hold are named of a column."""
 FEW_NULLS = 3
-"""So many different values that a given type does not hold may all stand for missing ones."""
+"""At most so many different values that a given type does not hold may all stand for missing ones."""
 BATCH_VALUES = 16_384
 """How many values of a column are looked at together."""
 PLAIN = {str, bool, int, float, NoneType}
@@ -134,7 +134,7 @@ class Column:
     """The texts in a column, read once from the first to the last, and the types that hold all of them."""
 
     name: str
-    given: str | None = None
+    given_type: str | None = None
     """The type that the user gave, or the output has; None finds it."""
     candidates: list[str] | None = None
     """The names of the types that hold all values so far, the narrowest first; None before the first value."""
@@ -162,22 +162,27 @@ class Column:
     def kind(self) -> str:
         """Return the name of the type."""
         self._look()
-        return self.given or (self.candidates or [TEXT])[0]
+        if self.given_type is not None:
+            return self.given_type
+        if not self.candidates:
+            return TEXT
+        return self.candidates[0]
 
     @property
     def mixed(self) -> str:
         """Where the column mixes values of a type with others, so that it stays text: the first other value."""
-        is_mixed = self.given is None and not self.candidates and 2 * self.typed > self.filled
-        return self.odd if is_mixed else ""
+        if self.given_type is None and not self.candidates and 2 * self.typed > self.filled:
+            return self.odd
+        return ""
 
     def _look(self) -> None:
         """Look at the values that were added since the last time."""
         import pyarrow as pa
 
-        if self.values and self.given != TEXT:
+        if self.values and self.given_type != TEXT:
             array = pa.array(self.values, pa.string())
-            if self.given is not None:
-                self._check_given(self.given, array)
+            if self.given_type is not None:
+                self._check_given(self.given_type, array)
             elif self.candidates != [] or self.typed:
                 self._narrow(array)
             self.filled += len(array)
@@ -200,10 +205,11 @@ class Column:
             before = [name for name in types() if name != TEXT and _holds(name, array[:1])]
         self.candidates = [name for name in before if _holds(name, array)]
         if not self.candidates and not self.odd:
-            odd = 0
-            if before:
-                odd = next((i for i in range(len(array)) if not _holds(before[-1], array[i : i + 1])), 0)
-            self.odd = "{!r} ({}, line {})".format(self.values[odd], *self.places[odd])
+            number = 0
+            while before and number < len(array) - 1 and _holds(before[-1], array[number : number + 1]):
+                number += 1
+            source, line = self.places[number]
+            self.odd = f"{self.values[number]!r} ({source}, line {line})"
         self.typed += pc.sum(pc.match_substring_regex(array, _TYPED)).as_py() or 0
 
 
@@ -248,7 +254,7 @@ def cast(values: list[Any], kind: Any) -> list[Any]:
 class Columns:
     """The columns of tables that are read once, from the first row to the last, and their types."""
 
-    given: Mapping[str, str] = field(default_factory=dict)
+    given_types: Mapping[str, str] = field(default_factory=dict)
     """The types that the user gave, or the output has, by the names of columns."""
     texts: dict[str, Column] = field(default_factory=dict)
     """The columns that have texts to be converted."""
@@ -259,7 +265,8 @@ class Columns:
 
     def extend(self, name: str, values: Sequence[Any], source: str, lines: Sequence[int], *, untyped: bool) -> None:
         """Take values at their lines; `untyped`: texts of their format may stand for values of other types."""
-        given, kinds = self.given.get(name), self.kinds[name]
+        given = self.given_types.get(name)
+        kinds = self.kinds[name]
         are_texts_typed = untyped or given is not None
         if not are_texts_typed:
             value_types = set(map(type, values))
@@ -278,7 +285,7 @@ class Columns:
     def _column(self, name: str) -> Column:
         """Return the texts of a column, which are none at first."""
         if name not in self.texts:
-            self.texts[name] = Column(name, self.given.get(name))
+            self.texts[name] = Column(name, self.given_types.get(name))
         return self.texts[name]
 
     def types(self) -> dict[str, Any]:
@@ -288,8 +295,11 @@ class Columns:
             DataError: for values that given types do not hold, of all columns.
         """
         arrow_types = {name: self._type(name) for name in self.kinds}
-        problems = [(name, offenders) for name, offenders in self.wrong.items() if offenders.counts]
-        problems += [(name, column.wrong) for name, column in self.texts.items() if column.wrong.counts]
+        of_texts = {name: column.wrong for name, column in self.texts.items()}
+        problems = []
+        for name, offenders in (*self.wrong.items(), *of_texts.items()):
+            if offenders.counts:
+                problems.append((name, offenders))
         if problems:
             raise self._refused(problems)
         return arrow_types
@@ -297,34 +307,41 @@ class Columns:
     def _refused(self, problems: Sequence[tuple[str, Offenders]]) -> DataError:
         """Return the error that names every column with values that its given type does not hold."""
         listed: list[str] = []
-        values: dict[str, None] = {}
+        options: dict[str, None] = {}
+        are_texts = True
         for name, offenders in problems:
-            values.update(dict.fromkeys(offenders.counts))
+            for value in offenders.counts:
+                options[f"--null {value}"] = None
+                are_texts = are_texts and value.startswith("'")
             places = ", ".join(offenders.places)
             more = offenders.counts.total() - NAMED_VALUES
             if more > 0:
                 places += f", and {more:,} more"
-            listed.append(f"{name!r} is {places}, no {self.given[name]}")
+            listed.append(f"{name!r} is {places}, no {self.given_types[name]}")
         problem = "; ".join(listed)
-        if len(values) <= FEW_NULLS and all(value.startswith("'") for value in values):
-            problem += f"; {' '.join(f'--null {value}' for value in values)} makes these missing values"
+        if len(options) <= FEW_NULLS and are_texts:
+            problem += f"; {' '.join(options)} makes these missing values"
         source, line = problems[0][1].first
         return DataError(source, problem, line=line)
 
     def _type(self, name: str) -> Any:
         """Return the Arrow type of a column, from its texts in CSV files and from the kinds of its other values."""
-        texts, kinds = self.texts.get(name), self.kinds[name]
-        found = texts.kind() if texts is not None else TEXT
-        if name in self.given:
-            return types()[self.given[name]].arrow
+        texts = self.texts.get(name)
+        kinds = self.kinds[name]
+        kind = TEXT
+        if texts is not None:
+            kind = texts.kind()  # which looks at the last values
+        if name in self.given_types:
+            return types()[self.given_types[name]].arrow
         if texts is None or not texts.filled:
             return arrow_type(kinds)
-        if found == TEXT:
+        if kind == TEXT:
             return types()[TEXT].arrow
-        if found != "int":
-            return arrow_type(kinds | (types()[found].kinds - {"int"}))
-        fits_float = "float" in (texts.candidates or [])
-        return arrow_type(kinds | {"int" if fits_float else "long"})
+        if kind != "int":
+            return arrow_type(kinds | (types()[kind].kinds - {"int"}))
+        if texts.candidates and "float" in texts.candidates:
+            return arrow_type(kinds | {"int"})
+        return arrow_type(kinds | {"long"})
 
 
 def _are_long(values: Sequence[Any], value_types: set[type]) -> bool:

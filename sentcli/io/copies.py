@@ -138,7 +138,7 @@ class FolderCopy(Place):
         path = cache_folder("remote") / f"{local_name(address)}-{digest}"
         path.mkdir(parents=True, exist_ok=True)
         copy = cls(address, path)
-        with FileLock(copy._beside("lock")):
+        with FileLock(copy._sidecar("lock")):
             return copy._updated(files)
 
     @contextmanager
@@ -146,7 +146,7 @@ class FolderCopy(Place):
         """Make files below a folder of the copy, and upload them: meanwhile no other process brings it up to date."""
         from filelock import FileLock
 
-        with FileLock(self._beside(f"{below}.lock")):
+        with FileLock(self._sidecar(f"{below}.lock")):
             yield
 
     def _is_made(self, below: str) -> bool:
@@ -154,18 +154,18 @@ class FolderCopy(Place):
         from filelock import FileLock, Timeout
 
         try:
-            with FileLock(self._beside(f"{below}.lock"), timeout=0):
+            with FileLock(self._sidecar(f"{below}.lock"), timeout=0):
                 return False
         except Timeout:
             return True
 
-    def _beside(self, kind: str) -> Path:
+    def _sidecar(self, kind: str) -> Path:
         """Return the path of a file about the copy, which stands beside it."""
         return self.path.with_name(f".{self.path.name}.{kind}")
 
     def _recorded(self) -> dict[str, RemoteFile]:
         """Return the files whose copies have not been changed here, each as it was in the store."""
-        path = self._beside("json")
+        path = self._sidecar("json")
         try:
             record = checked(CopiedFiles, read_json(path, default={}), path).root
         except InputError:
@@ -183,12 +183,16 @@ class FolderCopy(Place):
     def _changed_at(self, name: str) -> int | None:
         """Return when the copy of a file was changed, in nanoseconds; None if there is none."""
         path = self._place(name)
-        return path.stat().st_mtime_ns if path.is_file() else None
+        if not path.is_file():
+            return None
+        return path.stat().st_mtime_ns
 
     def _note(self, files: dict[str, RemoteFile]) -> None:
         """Record the files whose copies are as in the store."""
-        facts = {name: [file.size, file.version, self._changed_at(name)] for name, file in files.items()}
-        write_json(self._beside("json"), facts)
+        facts = {}
+        for name, file in files.items():
+            facts[name] = [file.size, file.version, self._changed_at(name)]
+        write_json(self._sidecar("json"), facts)
 
     def _updated(self, files: dict[str, RemoteFile]) -> FolderCopy:
         """Bring the copy up to date with the files in the store, but for folders that another process makes."""
@@ -198,11 +202,17 @@ class FolderCopy(Place):
             if self._is_made(folder):
                 files = _outside(folder, files)
                 recorded = _outside(folder, recorded)
-        same = {name: file for name, file in files.items() if recorded.get(name) == file}
+        same = {}
+        new = []
+        size = 0
+        for name, file in files.items():
+            if recorded.get(name) == file:
+                same[name] = file
+            else:
+                new.append(name)
+                size += file.size or 0
         for name in recorded.keys() - same.keys():
             self._place(name).unlink()
-        new = [name for name in files if name not in same]
-        size = sum(files[name].size or 0 for name in new)
         require_room(self.path, size, self.name)
         if size > object_stores.ANNOUNCED_BYTES:
             console.note(f"{self.name}: {size / 1e6:,.0f} MB are copied to {self.path} first")
@@ -228,16 +238,19 @@ class FolderCopy(Place):
         """
         names = self._visible_files(below)
         recorded = self._recorded()
-        files = object_stores.listing(self.name)
-        changed = sorted(names - recorded.keys(), key=lambda name: (name.endswith(last), name))
-        for name in changed:
+        stored = object_stores.listing(self.name).keys()
+        changed_folders = set()
+        for name in sorted(names - recorded.keys(), key=lambda name: (name.endswith(last), name)):
             object_stores.upload(self.path / name, f"{self.name}/{name}")
-        folders = {PurePosixPath(name).parent for name in changed}
-        for name in files.keys() - names:
-            if PurePosixPath(name).parent in folders:
+            changed_folders.add(PurePosixPath(name).parent)
+        for name in stored - names:
+            if PurePosixPath(name).parent in changed_folders:
                 object_stores.delete(f"{self.name}/{name}")
-        files = object_stores.listing(self.name)
-        self._note({name: file for name, file in files.items() if name in names or name in recorded})
+        as_here = {}
+        for name, file in object_stores.listing(self.name).items():
+            if name in names or name in recorded:
+                as_here[name] = file
+        self._note(as_here)
 
     def _visible_files(self, below: str) -> set[str]:
         """Return the relative names of the files below a folder of the copy that are not hidden."""

@@ -198,7 +198,9 @@ def check_rows(path: Path, metadata: Any) -> None:
 
     schema = metadata.schema.to_arrow_schema()
     for name in ("id", "text"):
-        kind = schema.field(name).type if schema.names.count(name) == 1 else None
+        kind = None
+        if schema.names.count(name) == 1:
+            kind = schema.field(name).type
         if kind not in (pa.string(), pa.large_string()):
             raise DataError(path, f"its column {name!r} is {kind or 'missing'}, not text; {remedy(path.parent)}")
 
@@ -221,13 +223,17 @@ def holds_manifest(names: Iterable[str]) -> bool:
 def final_name(name: str) -> str:
     """Return the name that a file gets when it is complete; that of a complete file is the same."""
     partial = PARTIAL.fullmatch(name)
-    return partial[1] if partial else name
+    if partial is None:
+        return name
+    return partial[1]
 
 
 def shard_number(name: str) -> int | None:
     """Return the number of the shard that a file is one of the two of; None for other files."""
     match = SHARD_FILE.fullmatch(name)
-    return int(match[1] or match[2]) if match else None
+    if match is None:
+        return None
+    return int(match[1] or match[2])
 
 
 def is_own(name: str) -> bool:
@@ -304,5 +310,8 @@ def difference(old: Any, new: Any) -> str:
     """Describe how two values, or two dicts of settings, differ."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return f"{old!r} there, {new!r} now"
-    changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return ", ".join(f"{key} {old.get(key)!r} there, {new.get(key)!r} now" for key in changed)
+    changed = []
+    for key in {**old, **new}:
+        if old.get(key) != new.get(key):
+            changed.append(f"{key} {old.get(key)!r} there, {new.get(key)!r} now")
+    return ", ".join(changed)

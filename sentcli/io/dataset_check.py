@@ -53,9 +53,13 @@ def check_dataset(place: Folder) -> DatasetCheck:
                 size += sum((folder / name).stat().st_size for name in shard.files)
             else:
                 problems[shard.number] = problem
-    strays = sorted(name for name in place.names() if shard_number(name) is not None and name not in listed)
-    messages = [*problems.values(), *(f"{name} belongs to no shard of the manifest" for name in strays)]
-    remedy = _remedy(place, manifest, min(problems, default=len(expected))) if messages else None
+    messages = list(problems.values())
+    for name in sorted(place.names()):
+        if shard_number(name) is not None and name not in listed:
+            messages.append(f"{name} belongs to no shard of the manifest")
+    remedy = None
+    if messages:
+        remedy = _remedy(place, manifest, min(problems, default=len(expected)))
     return DatasetCheck(
         rows=manifest.rows_done,
         rows_total=manifest.rows_total,

@@ -68,7 +68,9 @@ class ShardWriter:
         """Put the finished files where the dataset lies, and return the shard as the manifest lists it."""
         self.stack.close()
         vectors, rows = self.names
-        digests = {name: file_digest(self.folder.path / name) for name in self.names}
+        digests = {}
+        for name in self.names:
+            digests[name] = file_digest(self.folder.path / name)
         self.folder.publish(*self.names)
         counts = asdict(self.counts)
         count = counts.pop("rows")
@@ -113,9 +115,11 @@ class DatasetWriter:
         Raises:
             InputError: if the existing dataset was made from other inputs or with other settings.
         """
-        self.folder, self.plan, self.part = folder, plan, part or ShardShare()
+        self.folder = folder
+        self.plan = plan
+        self.part = part or ShardShare()
         self.damaged: list[str] = []
-        """What is wrong with each shard that was finished and is damaged now."""
+        """A sentence for each shard that was finished and is damaged now."""
         self.manifest = Manifest(
             dimension=plan.dimension,
             dtype=plan.dtype,
@@ -128,13 +132,16 @@ class DatasetWriter:
         if resume or append:
             self._continue(inputs, append=append)
         earlier = self.manifest.groups[:-1]
-        self.first_row = sum(group.rows for group in earlier)
-        self.first_number = sum(group.read for group in earlier)
+        self.first_row = 0
+        self.first_number = 0
+        for group in earlier:
+            self.first_row += group.rows
+            self.first_number += group.read
         self.first_shard = self.manifest.shards_before(earlier)
-        finished = {shard.number - self.first_shard for shard in self.manifest.shards}
         self.share = self.part.shards(-(-plan.rows // shard_rows))
         """The numbers of this machine's shards, counted from the first shard of these inputs."""
-        self.missing = [number for number in self.share if number not in finished]
+        finished = self._finished()
+        self.missing = [number for number in self.share if self.first_shard + number not in finished]
         """The numbers of the shards in `share` that are missing."""
         self.expected = sum(map(self._size, self.missing))
         self.rows_before = sum(map(self._size, self.share)) - self.expected
@@ -142,6 +149,10 @@ class DatasetWriter:
         """The shard that is being written."""
         self.folder.path.mkdir(parents=True, exist_ok=True)
         dataset.refuse_links(self.folder.path)
+
+    def _finished(self) -> set[int]:
+        """Return the numbers of the finished shards in the dataset."""
+        return {shard.number for shard in self.manifest.shards}
 
     def _continue(self, inputs: InputGroup, *, append: bool) -> None:
         """Take over the finished shards of the existing dataset, if it was made from the same inputs and settings."""
@@ -173,21 +184,31 @@ class DatasetWriter:
             return dataset.load_manifest(self.folder, path.name)
         if not append:
             return None
-        files = self.folder.path.iterdir() if self.folder.path.is_dir() else ()
-        if any(dataset.PART.fullmatch(file.name) for file in files):
-            return read_manifest(self.folder)
+        if self.folder.path.is_dir():
+            for file in self.folder.path.iterdir():
+                if dataset.PART.fullmatch(file.name):
+                    return read_manifest(self.folder)
         raise InputError(f"{self.folder} holds no dataset to append to; leave --append out to start one")
 
     def _check_appended(self, old: Manifest, inputs: InputGroup) -> None:
         """Refuse to append to an unfinished dataset, or a file that it was made of; warn of one with the same bytes."""
-        entries = chain.from_iterable(group.inputs for group in old.groups)
-        encoded = [(entry["name"], entry.get("sha256")) for entry in entries]
-        again = [entry["name"] for entry in inputs.inputs if (entry["name"], entry.get("sha256")) in encoded]
+        encoded: dict[tuple[str, str | None], None] = {}  # names and digests
+        names: dict[str | None, str] = {}  # by digest
+        for entry in chain.from_iterable(group.inputs for group in old.groups):
+            encoded[entry["name"], entry.get("sha256")] = None
+            names[entry.get("sha256")] = entry["name"]
+        again = []
+        others = []
+        for entry in inputs.inputs:
+            if (entry["name"], entry.get("sha256")) in encoded:
+                again.append(entry["name"])
+            else:
+                others.append(entry["name"])
         if again:
-            others = [entry["name"] for entry in inputs.inputs if entry["name"] not in again]
-            advice = f"append {', '.join(others)} alone" if others else "there is nothing to append"
+            advice = "there is nothing to append"
+            if others:
+                advice = f"append {', '.join(others)} alone"
             raise InputError(f"{self.folder} has the rows of {', '.join(again)} already, with the same bytes: {advice}")
-        names = {digest: name for name, digest in encoded}
         for entry in inputs.inputs:
             digest = entry.get("sha256")
             if digest is not None and digest in names:
@@ -239,16 +260,19 @@ class DatasetWriter:
 
     def _require_same(self, old: Manifest, *keys: str, append: bool) -> None:
         """Refuse to continue a dataset whose manifest has other values of these keys."""
-        now, before = self.manifest, self._comparable(old)
+        before = self._comparable(old)
         for key in keys:
-            old_value, new_value = getattr(before, key), getattr(now, key)
+            old_value = getattr(before, key)
+            new_value = getattr(self.manifest, key)
             if isinstance(old_value, dict):  # a setting that is null is one of another version that was not used
-                old_value, new_value = _without_nulls(old_value), _without_nulls(new_value)
+                old_value = _without_nulls(old_value)
+                new_value = _without_nulls(new_value)
             if old_value != new_value:
-                changed = dataset.difference(old_value, new_value)
-                problem = f"{self.folder} cannot be {'added to' if append else 'resumed'}, {key} differ: {changed}"
-                replaces = "" if append else " (--overwrite replaces it)"
-                raise InputError(f"{problem}; give what is there, or another -o{replaces}")
+                differ = f"{key} differ: {dataset.difference(old_value, new_value)}"
+                remedy = "give what is there, or another -o"
+                if append:
+                    raise InputError(f"{self.folder} cannot be added to, {differ}; {remedy}")
+                raise InputError(f"{self.folder} cannot be resumed, {differ}; {remedy} (--overwrite replaces it)")
 
     def _comparable(self, old: Manifest) -> Manifest:
         """Return an old manifest with the settings of this run where a difference does not mean other vectors."""
@@ -262,7 +286,7 @@ class DatasetWriter:
 
     def clear(self) -> None:
         """Delete files that an interrupted or replaced run of this share has left, and manifests that were joined."""
-        finished = {shard.number for shard in self.manifest.shards}
+        finished = self._finished()
         for file in self.folder.names():
             if self._is_left_over(file, finished):
                 self.folder.remove(file)

@@ -68,10 +68,12 @@ def texts_on_disk(
     Returns:
         The texts, how many of them each source has, and the number of those that were left out.
     """
-    starts, sizes = array("q"), array("q")
+    starts = array("q")
+    sizes = array("q")
     files: list[mmap.mmap] = []
     ends: list[int] = []
-    counts, blank = [], 0
+    counts = []
+    blank = 0
     for source in sources:
         before = len(starts)
         first = ends[-1] if ends else 0
@@ -96,6 +98,9 @@ def texts_on_disk(
 def _copied(source: Source, options: ReadOptions, copy: IO[bytes]) -> Iterator[tuple[int, int, str]]:
     """Write the texts of a source into a file, and yield the first byte, the number of bytes and the text of each."""
     for row in rows(source, options):
-        text = row.text if row is not None else ""
+        text = ""
+        if row is not None:
+            text = row.text
         place = copy.tell()
-        yield place, copy.write(text.encode("utf-8")), text
+        size = copy.write(text.encode("utf-8"))
+        yield place, size, text

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import copies, object_stores
-from sentcli.io.atomic import check_output, link, succeed, successor
+from sentcli.io.atomic import check_output, link, promote, staging_folder
 from sentcli.io.copies import FolderCopy
 from sentcli.io.dataset import (
     PART,
@@ -81,17 +81,17 @@ class Folder(Place):
         """Delete a file of the directory, if it is there."""
         (self.path / name).unlink(missing_ok=True)
 
-    def successor(self) -> Folder:
+    def staging(self) -> Folder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
-        return open_folder(successor(self.path))
+        return open_folder(staging_folder(self.path))
 
-    def succeed(self) -> None:
-        """Put the finished successor in the place of this directory, with the files here that `encode` did not write.
+    def promote(self) -> None:
+        """Put the finished staging folder in the place of this directory, with the files that `encode` did not write.
 
         Raises:
             OSError: if it cannot be: both directories are whole.
         """
-        new = successor(self.path)
+        new = staging_folder(self.path)
         for name in self.names():
             source, target = self.path / name, new / name
             if is_own(name) or target.exists():
@@ -100,7 +100,7 @@ class Folder(Place):
                 shutil.copytree(source, target, copy_function=link)
             else:
                 link(source, target)
-        succeed(self.path)
+        promote(self.path)
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,12 @@ class RemoteFolder(Folder):
         self.sizes.pop(name, None)
         (self.path / name).unlink(missing_ok=True)
 
-    def successor(self) -> RemoteFolder:
+    def staging(self) -> RemoteFolder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
         return RemoteFolder.open(f"{self.name}-next")
 
-    def succeed(self) -> None:
-        """Copy the finished successor over this directory within the store, and delete what is old.
+    def promote(self) -> None:
+        """Copy the finished staging folder over this directory within the store, and delete what is old.
 
         A store cannot exchange names. The old manifest goes first and the new one comes last, so that nobody reads a
         mixture; what is copied stays until all is there, and the same command with ``--resume`` copies again.
@@ -209,7 +209,7 @@ class RemoteFolder(Folder):
         Raises:
             SentcliError: if the store fails.
         """
-        new = self.successor()
+        new = self.staging()
         for name in list(self.sizes):
             if is_manifest(name):
                 self.remove(name)
@@ -289,10 +289,10 @@ def rows_so_far(output: str, *, overwrite: bool) -> dict[str, int]:
 
     Args:
         output: the directory.
-        overwrite: whether it replaces another one, so that it is made in the successor of that.
+        overwrite: whether it replaces another one, so that it is made in the staging folder of that.
     """
     place = open_folder(output)
-    for folder in (place.successor(), place) if overwrite else (place,):
+    for folder in (place.staging(), place) if overwrite else (place,):
         with suppress(SentcliError, OSError):  # it is not there, or parts of other machines are missing
             manifest = read_manifest(folder)
             if manifest.rows_done < manifest.rows_total:

@@ -32,7 +32,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")  # JSON can escape them, but UTF-8 cannot hold them
 _NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-"""What may separate csv: semicolons where numbers have decimal commas."""
+"""The signs that may separate csv, with their names: semicolons where numbers have decimal commas."""
 
 Record = dict[str, Any]
 Batch = tuple[Sequence[int], list[Record]]
@@ -137,7 +137,9 @@ def header(source: Source) -> list[str]:
     else:
         return []
     if len(set(named)) != len(named):
-        problem = "line 1 seems to be a row and no header" if headless(names) else "the header names a column twice"
+        problem = "the header names a column twice"
+        if headless(names):
+            problem = "line 1 seems to be a row and no header"
         raise DataError(source.name, f"{problem}: {', '.join(names)}", line=1)
     return names
 
@@ -202,7 +204,8 @@ def _csv(source: Source, cursor: Cursor) -> Iterator[Batch]:
 
 
 def _csv_records(source: Source, cursor: Cursor) -> Iterator[tuple[int, Record]]:
-    names, before = header(source), cursor.line
+    names = header(source)
+    before = cursor.line
     reader = _csv_reader(source, cursor)
     if not before:
         next(reader, None)
@@ -258,12 +261,15 @@ def _cell(value: Any) -> Any:
     """Return a whole number as such, since spreadsheets keep all numbers as floats, and None for an empty cell."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
-    return None if value == "" else value
+    if value == "":
+        return None
+    return value
 
 
 def _jsonl(source: Source, cursor: Cursor) -> Iterator[Batch]:
     for lines in line_batches(source, cursor):
-        numbers, batch = list[int](), list[Record]()
+        numbers: list[int] = []
+        batch: list[Record] = []
         problem: DataError | None = None
         try:
             for number, line in enumerate(lines, cursor.line - len(lines) + 1):
@@ -318,8 +324,9 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) != len(pairs):
         counts = Counter(key for key, _ in pairs)
-        twice = next(key for key in counts if counts[key] > 1)
-        raise ValueError(f"the key {twice!r} stands twice")
+        for key, count in counts.items():
+            if count > 1:
+                raise ValueError(f"the key {key!r} stands twice")
     return record
 
 

@@ -17,9 +17,9 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, StrictBool, StrictInt, TypeAdapter, ValidationError
 
-from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, nearest
 from sentcli.io.atomic import regular, replacing
+from sentcli.printable import escaped
 from sentcli.redaction import without_secrets
 
 DEEPEST = 100
@@ -247,4 +247,5 @@ def problem_of(kind: Any, error: ValidationError) -> str:
     for pydantic_name, name in TYPE_NAMES.items():
         expected = expected.replace(f"valid {pydantic_name}", name)
     subject = f"{place}:" if place else "it"
-    return f"{subject} {expected}, not {without_secrets(repr(first['input']), of_host=True):.60}"
+    value = without_secrets(repr(first["input"]), of_host=True)
+    return f"{subject} {expected}, not {value:.60}"

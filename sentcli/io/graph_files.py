@@ -68,8 +68,9 @@ def weights_file(graph: Path) -> Path:
     if graph.suffix == ".xml":
         return graph.with_suffix(".bin")
     hub_ending, own_ending = DATA_ENDINGS
-    ending = hub_ending if graph.parent.name in HUB_FOLDERS else own_ending
-    return graph.with_name(graph.name + ending)
+    if graph.parent.name in HUB_FOLDERS:
+        return graph.with_name(graph.name + hub_ending)
+    return graph.with_name(graph.name + own_ending)
 
 
 def data_files(graph: Path) -> list[Path]:
@@ -85,8 +86,12 @@ def data_files(graph: Path) -> list[Path]:
         for match in LOCATION.finditer(content):
             start, length = match.end(), match[1][0]
             names.add(content[start : start + length])
-    paths = [graph.parent / name.decode("utf-8", "ignore") for name in sorted(names)]
-    return [path for path in paths if path.is_file()]
+    paths = []
+    for name in sorted(names):
+        path = graph.parent / name.decode("utf-8", "ignore")
+        if path.is_file():
+            paths.append(path)
+    return paths
 
 
 def named_graphs(folder: Path) -> list[NamedGraph]:

@@ -50,13 +50,14 @@ def in_files(value: Any, name: str, *, is_list: bool) -> Any:
     if is_list:
         files: list[Any] = []
         for number, item in enumerate(value, 1):
-            title = f"{name}-{number}" if len(value) > 1 else name
-            file = _file(item, title, sure=True)
-            files.append(item if file is None else file)
+            title = name
+            if len(value) > 1:
+                title = f"{name}-{number}"
+            files.append(_file(item, title, sure=True) or item)
         return files
     if len(value) == 1:
-        file = _file(value[0], name, sure=True)
-    return value if file is None else file
+        return _file(value[0], name, sure=True) or value
+    return value
 
 
 def index_of(file: str) -> pd.Index | None:
@@ -134,7 +135,9 @@ def _values(column: Any) -> Any:
     for method in ("tolist", "to_pylist", "to_list"):
         if hasattr(column, method):
             return getattr(column, method)()
-    return list(column) if _package(column) == "datasets" else column
+    if _package(column) == "datasets":
+        return list(column)
+    return column
 
 
 def _package(value: Any) -> str:
@@ -234,9 +237,11 @@ def _inferred(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return rows as a table of Arrow, or None if a column has values of several types."""
     import pyarrow as pa
 
-    names = dict.fromkeys(chain.from_iterable(rows))
+    columns: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(chain.from_iterable(rows)):
+        columns[str(name)] = [row.get(name) for row in rows]
     try:
-        return pa.table({str(name): [row.get(name) for row in rows] for name in names})
+        return pa.table(columns)
     except (pa.ArrowException, TypeError, ValueError):
         return None
 

@@ -16,7 +16,7 @@ from sentcli.io.formats import decode_bytes, headless, is_null, kind_of, say_quo
 from sentcli.io.labelled_kinds import KINDS, Kind, Layout
 from sentcli.io.labelled_records import columns_of, labelled_records
 from sentcli.io.sources import Source, open_source
-from sentcli.io.table_layout import tell
+from sentcli.io.table_layout import infer_layout
 
 OnEmpty = Literal["keep", "error", "skip"]
 SCORE_RANGES = ((0.0, 1.0), (0.0, 5.0), (0.0, 10.0), (0.0, 100.0), (-1.0, 1.0))
@@ -41,7 +41,7 @@ class LabelledTable:
     lines: list[int]
     """The number of each row in the file, from 1."""
     unit: Literal["line", "row"] = "line"
-    """What `lines` counts."""
+    """The unit of the numbers in `lines`."""
     positive_word: str = "1"
     """The text that stands for 1 in the column of labels of 0/1 pairs."""
     empty: tuple[tuple[int, str], ...] = ()
@@ -56,11 +56,18 @@ class LabelledTable:
     def of_rows(self, rows: Sequence[int]) -> LabelledTable:
         """Return the table with some of its rows, given by their positions from 0."""
 
-        def of(column: Any) -> Any:
-            return None if column is None else [column[row] for row in rows]
+        def some(column: Any) -> Any:
+            if column is None:
+                return None
+            return [column[row] for row in rows]
 
-        texts = tuple(map(of, self.texts))
-        return replace(self, texts=texts, values=of(self.values), lines=of(self.lines), groups=of(self.groups))
+        return replace(
+            self,
+            texts=tuple(map(some, self.texts)),
+            values=some(self.values),
+            lines=some(self.lines),
+            groups=some(self.groups),
+        )
 
     @property
     def reading(self) -> str:
@@ -68,19 +75,24 @@ class LabelledTable:
         cells = [repr(texts[0][:60]) for texts in self.texts]
         if self.values is not None:
             value = self.values[0]
-            cells.append(value if isinstance(value, str) else f"{value:g}")
+            if not isinstance(value, str):
+                value = f"{value:g}"
+            cells.append(value)
         words = KINDS[self.kind].words
         columns = ", ".join(map(str.strip, self.columns))
-        return f"{words}: {columns}; {self._facts()}; {self.unit} {self.lines[0]}: {' | '.join(cells)}"
+        first_row = f"{self.unit} {self.lines[0]}: {' | '.join(cells)}"
+        return f"{words}: {columns}; {self._facts()}; {first_row}"
 
     def _facts(self) -> str:
         """Return how many rows there are, and what their values are."""
-        count, values = f"{len(self):,}", self.values or []
+        count = f"{len(self):,}"
+        values: list[Any] = list(self.values or [])
         match self.kind:
             case "binary":
-                is_duplicates = "duplicate" in f"{self.columns[-1]} {self.positive_word}".casefold()
-                word = "duplicates" if is_duplicates else self.positive_word
-                return f"{sum(value == 1 for value in values):,} of {count} are {word}"
+                word = self.positive_word
+                if "duplicate" in f"{self.columns[-1]} {word}".casefold():
+                    word = "duplicates"
+                return f"{values.count(1):,} of {count} are {word}"
             case "scored":
                 scores = list(map(float, values))
                 return f"{count} pairs, scores from {min(scores):g} to {max(scores):g}"
@@ -105,7 +117,10 @@ class LabelledTable:
         for row, texts in enumerate(zip(*self.texts, strict=True)):
             key = self._key(texts)
             rows[key].append(row)
-            values[key].add(texts[1] if self.values is None else self.values[row])
+            if self.values is None:
+                values[key].add(texts[1])
+            else:
+                values[key].add(self.values[row])
         return [group for key, group in rows.items() if len(values[key]) > 1]
 
     def _key(self, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -149,7 +164,7 @@ def read_table(
         DataError: if the columns fit no kind or several, a column is missing, or a value is null or of another type.
     """
     source = open_source(file) if isinstance(file, str) else file
-    layout = tell(source, kind=kind, fields=fields)
+    layout = infer_layout(source, kind=kind, fields=fields)
     reader = _TableReader(source, layout, columns_of(source, fields), on_empty, group_by)
     for line, record in labelled_records(source, fields):
         try:
@@ -169,10 +184,14 @@ class _TableReader:
         self, source: Source, layout: Layout, present: Sequence[str], on_empty: OnEmpty, group_by: str | None
     ) -> None:
         """Begin a table, `present` being the names of all its columns."""
-        self.source, self.layout, self.present = source, layout, present
-        self.on_empty, self.group_by = on_empty, group_by
-        self.read_value = KINDS[layout.kind].read_value
-        text_count = KINDS[layout.kind].text_columns(layout.columns)
+        self.source = source
+        self.layout = layout
+        self.present = present
+        self.on_empty = on_empty
+        self.group_by = group_by
+        kind = KINDS[layout.kind]
+        self.read_value = kind.read_value
+        text_count = kind.text_columns(layout.columns)
         self.texts: list[list[str]] = [[] for _ in range(text_count)]
         self.values: list[Any] = []
         self.lines: list[int] = []
@@ -188,9 +207,11 @@ class _TableReader:
         cells = self._cells(record)
         columns = self.layout.columns
         if self.on_empty != "keep":
-            empty = [(line, name) for name, cell in zip(columns, cells, strict=True) if is_empty(cell)]
-            if empty:
-                self.empty += empty
+            before = len(self.empty)
+            for name, cell in zip(columns, cells, strict=True):
+                if is_empty(cell):
+                    self.empty.append((line, name))
+            if len(self.empty) > before:
                 return
         texts = cells[: len(self.texts)]
         for name, cell in zip(columns, texts, strict=False):
@@ -215,12 +236,16 @@ class _TableReader:
 
     def _lacks(self, name: str, record: dict[str, Any]) -> str:
         """Return what is wrong with a row that lacks a column."""
-        names, present = list(record), list(self.present)
+        names = list(record)
+        present = list(self.present)
         if name in present and names == present[: len(names)]:
             return f"no column {name!r}: this row has {len(names)} of {len(present)} columns"
-        has = f"this row has {', '.join(names) or 'none'}"
-        needed = f"the columns {', '.join(self.layout.columns)} are read; --pair-fields names others"
-        problem = f"no column {name!r}{nearest(name, names)}; {has}; {needed}"
+        has = ", ".join(names) or "none"
+        columns = ", ".join(self.layout.columns)
+        problem = (
+            f"no column {name!r}{nearest(name, names)}; this row has {has}; the columns {columns} are read; "
+            "--pair-fields names others"
+        )
         if headless(names):
             problem += "; the table seems to have no header line"
         return problem
@@ -251,6 +276,11 @@ class _TableReader:
             raise DataError(self.source.name, "no row can be read")
         if not self.lines or (self.empty and self.on_empty == "error"):
             raise empty_cells(self.source, self.empty)
+        positive_word = "1"
+        for word, value in self.layout.words.items():
+            if value == 1:
+                positive_word = word
+                break
         return LabelledTable(
             self.source.name,
             self.layout.kind,
@@ -259,7 +289,7 @@ class _TableReader:
             None if self.read_value is None else self.values,
             self.lines,
             self.source.unit,
-            positive_word=next((word for word, value in self.layout.words.items() if value == 1), "1"),
+            positive_word=positive_word,
             empty=tuple(self.empty),
             groups=None if self.group_by is None else self.groups,
             group_by=self.group_by or "",
@@ -285,7 +315,9 @@ def empty_cells(source: Source, empty: list[tuple[int, str]]) -> DataError:
     (first, column), *others = empty
     problem = f"{column} is empty"
     if others:
-        places = [f"{source.unit} {line} ({name})" for line, name in others[: NAMED_ROWS - 1]]
+        places = []
+        for line, name in others[: NAMED_ROWS - 1]:
+            places.append(f"{source.unit} {line} ({name})")
         if len(others) >= NAMED_ROWS:
             places.append("...")
         problem += f", and {len(others):,} more cells: {', '.join(places)}"

@@ -19,7 +19,7 @@ class DataKind:
 
     name: Kind
     words: str
-    """What its rows are, for people."""
+    """The name of its rows in words, for people."""
     columns: tuple[str, ...]
     """The columns by which it is known."""
     fields: str
@@ -123,7 +123,7 @@ class Layout:
     """The columns that a table is read from."""
 
     kinds: tuple[Kind, ...]
-    """The kinds that they may make; `table_layout.tell` leaves one."""
+    """The kinds that they may make; `table_layout.infer_layout` leaves one."""
     columns: tuple[str, ...]
     """The names of the columns that are read, as they stand in the table."""
     words: dict[str, float] = field(default_factory=dict)
@@ -185,21 +185,25 @@ def layouts(present: Sequence[str]) -> list[Layout]:
 
 def _negatives(by_head: dict[str, str]) -> list[str]:
     """Return the heads of columns of negatives in the order of their numbers."""
-    numbered: list[tuple[int, str]] = []
-    for name in by_head:
+    numbers: dict[str, int] = {}
+    for name in sorted(by_head):
         match = NEGATIVE_COLUMN.fullmatch(name)
         if match:
-            numbered.append((int(match[1] or 0), name))
-    return [name for _, name in sorted(numbered)]
+            numbers[name] = int(match[1] or 0)
+    return sorted(numbers, key=numbers.__getitem__)
 
 
 def layouts_of(kind: Kind, present: Sequence[str]) -> list[Layout]:
     """Return the layouts of the kind that the user named: two texts are pairs without a value, any value is a score."""
-    by_names = layouts(present)
-    fitting = [layout for layout in by_names if kind in layout.kinds]
-    if not fitting and kind in ("scored", "binary"):
-        fitting = [layout for layout in by_names if KINDS[layout.kind].is_pair_with_value]
-    columns = [layout.columns for layout in fitting]
+    columns = []
+    with_values = []
+    for layout in layouts(present):
+        if kind in layout.kinds:
+            columns.append(layout.columns)
+        if KINDS[layout.kind].is_pair_with_value:
+            with_values.append(layout.columns)
+    if not columns and kind in ("scored", "binary"):
+        columns = with_values
     if not columns and kind == "pairs":
         columns = _pairs(present)
     if not columns:

@@ -72,8 +72,14 @@ class _Lists:
     def of(cls, record: dict[str, Any], source: Source, fields: str | None) -> _Lists:
         """Tell the columns from the first row, and say which others are not used."""
         names = [name for name, value in record.items() if isinstance(value, list)]
-        positives = next((name for name in names if head(name) in POSITIVE_LISTS), None)
-        user_names = set(map(str.strip, (fields or "").split(",")[2:]))
+        positives = None
+        for name in names:
+            if head(name) in POSITIVE_LISTS:
+                positives = name
+                break
+        user_names: set[str] = set()
+        if fields is not None:
+            user_names.update(map(str.strip, fields.split(",")[2:]))
         negatives: dict[str, int] = {}
         for name in names:
             count = len(record[name])
@@ -90,9 +96,10 @@ class _Lists:
         """Put a column for each negative into a row in the place of the lists."""
         for name, count in self.negatives.items():
             texts = record.pop(name, None)
-            is_list = isinstance(texts, list)
-            if not is_list or len(texts) != count:
-                has = f"{len(texts)} texts" if is_list else repr(texts)
+            if not isinstance(texts, list) or len(texts) != count:
+                has = repr(texts)
+                if isinstance(texts, list):
+                    has = f"{len(texts)} texts"
                 problem = f"{name} is {has:.60}, and the first row has {count}: give all rows the same number"
                 raise source.error(problem, line)
             for number, text in enumerate(texts, 1):

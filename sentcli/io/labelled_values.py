@@ -33,9 +33,13 @@ def value_kind(values: Counter[str]) -> Literal["binary", "scored", "triplets"] 
     """
     if label_words(values):
         return "binary"
-    sure = [value for value in values if number_of(value) is not None or value.casefold() in YES_OR_NO]
-    if sure and 2 * sum(values[value] for value in sure) >= values.total():
-        forms = set(map(_form, sure))
+    forms = set()
+    sure_values = 0
+    for value, count in values.items():
+        if number_of(value) is not None or value.casefold() in YES_OR_NO:
+            forms.add(_form(value))
+            sure_values += count
+    if sure_values and 2 * sure_values >= values.total():
         return "binary" if forms <= YES_OR_NO else "scored"
     single_words = all(len(value.split()) == 1 and value.isascii() for value in values)
     if single_words or repeating(values):
@@ -82,7 +86,9 @@ def _form(value: str) -> str:
 def sure_label(value: Any) -> float | None:
     """Return 0 or 1 for a number or a word for yes or no, else None."""
     form = _form(str(value))
-    return float(form in YES) if form in YES_OR_NO else None
+    if form not in YES_OR_NO:
+        return None
+    return float(form in YES)
 
 
 def number_of(value: Any) -> float | None:
@@ -93,7 +99,9 @@ def number_of(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    if not math.isfinite(number):
+        return None
+    return number
 
 
 def read_score(value: Any, _: str, __: Mapping[str, float]) -> float:

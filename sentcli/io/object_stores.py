@@ -96,7 +96,7 @@ class RemoteFile:
     """What a store says about a file."""
 
     size: int | None
-    """None if the host does not say."""
+    """The size in bytes; None if the host does not say it."""
     version: str
     """Differs between two states of the file; empty if the host does not say."""
 

@@ -31,9 +31,9 @@ _SCHEME = re.compile(rf"({'|'.join((*SCHEMES, *ALIASES))})://", re.IGNORECASE)
 _USER = re.compile(r"(?<=//)[^/@\s]+@")
 """The user in front of a host."""
 _QUERY = re.compile(r"\?[^\s'\"<>)]*")
-"""What may be a query; one with an equals sign is."""
+"""A pattern of the part of an address that may be a query; one with an equals sign is."""
 _VERSION = re.compile(r"\?(versionId|snapshot|generation)=.*", re.IGNORECASE)
-"""What stores put behind the name of an object for one of its versions."""
+"""The endings by which stores name one version of an object."""
 _SECRET_QUERY = re.compile(r"sig|token|key|secret|password|credential|auth", re.IGNORECASE)
 """The names of values in the query of an address that are secrets."""
 
@@ -66,7 +66,7 @@ _GARBAGE = (
     "BadHttpMessage", "BadHttpMethod", "BadStatusLine", "ContentLengthError", "InvalidHeader", "LineTooLong",
     "InvalidURLError", "TransferEncodingError", "ContentEncodingError",
 )  # fmt: skip
-"""What was sent is no answer that could be read."""
+"""The errors of libraries for an answer that cannot be read."""
 _REFUSED = ("ExpiredToken", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "RequestTimeTooSkewed")
 _5XX = range(500, 600)
 
@@ -259,20 +259,24 @@ def store_error(error: BaseException, name: str, doing: Doing) -> SentcliError:
         name: the public name of the file or folder.
         doing: what was done with it.
     """
-    status, code, kinds = status_of(error), _code(error), _classes(error)
+    status = status_of(error)
+    code = _code(error)
+    kinds = _classes(error)
     if code in _REFUSED:
         return InputError(f"{name}: the store refuses the credentials ({code})")
     if status == 401 or any("Credential" in kind for kind in kinds):
         how = CREDENTIALS.get(scheme_of(name), CREDENTIALS["https"])
         return InputError(f"{name}: there are no credentials for it; {how}")
     if status == 403 or "PermissionError" in kinds:
-        with_code = f" ({code or status})" if code or status else ""
-        return InputError(f"no right to {doing} {name} with the credentials of this environment{with_code}")
+        problem = f"no right to {doing} {name} with the credentials of this environment"
+        if code or status:
+            problem += f" ({code or status})"
+        return InputError(problem)
     if code == "NoSuchBucket" or "bucket does not exist" in str(error):
         return InputError(f"{name}: there is no bucket {urlsplit(name).netloc!r}")
-    problem = _failure(error, name, kinds, status)
-    if problem is not None:
-        return SentcliError(problem)
+    failure = _failure(error, name, kinds, status)
+    if failure is not None:
+        return SentcliError(failure)
     return _last(error, name, doing)
 
 

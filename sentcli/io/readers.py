@@ -62,10 +62,12 @@ def row_batches(source: Source, options: ReadOptions, cursor: Cursor | None = No
     reader: _RowReader | None = None
     for lines, batch in record_batches(source, cursor):
         if reader is None:
-            first = next(records(source)) if in_the_middle else (lines[0], batch[0])
-            id_field = _id_field(source, first[1], options)
+            line, record = lines[0], batch[0]
+            if in_the_middle:
+                line, record = next(records(source))
+            id_field = _id_field(source, record, options)
             if not in_the_middle:
-                _check_text_field(source, text_field, first, options)
+                _check_text_field(source, text_field, (line, record), options)
             reader = _RowReader(source, options, text_field, id_field)
         has_text_field = has_text_field or any(text_field in record for record in batch)
         yield reader.rows_of(lines, batch)
@@ -81,7 +83,7 @@ class _RowReader:
     options: ReadOptions
     text_field: str
     id_field: str | None
-    """None if row numbers are the ids."""
+    """The column of the ids; None if row numbers are the ids."""
 
     def rows_of(self, lines: Sequence[int], records: list[Record]) -> RowBatch:
         """Return the rows of some records, given the number of the line of each."""
@@ -123,7 +125,10 @@ class _RowReader:
         Returns:
             The places, texts and ids of the rows that are kept, and the positions of those without a text among them.
         """
-        places, texts, ids, without_text = list[int](), list[str](), list[str | None](), set[int]()
+        places: list[int] = []
+        texts: list[str] = []
+        ids: list[str | None] = []
+        without_text: set[int] = set()
         for place, (line, record) in enumerate(zip(lines, records, strict=True)):
             text = record.get(self.text_field)
             missing = is_null(text)
@@ -138,7 +143,9 @@ class _RowReader:
             ids.append(self._id(record, line, without_text=missing))
             texts.append(text)
             places.append(place)
-        return places, texts, None if self.id_field is None else ids, without_text
+        if self.id_field is None:
+            return places, texts, None, without_text
+        return places, texts, ids, without_text
 
     def _is_left_out(self, text: float | None, line: int) -> bool:
         """Tell whether a row without text, which has null or NaN instead, is left out.

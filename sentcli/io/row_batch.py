@@ -43,7 +43,7 @@ class RowBatch:
     """The number of the line of each row that is kept, or of its row in Parquet, from 1."""
     texts: list[str]
     ids: list[str | None] | None
-    """None if row numbers are the ids."""
+    """The ids of the rows; None if row numbers are the ids."""
     records: list[dict[str, Any]]
     nulls: tuple[str, ...] = ()
     """Texts that stand for a missing value in other columns."""

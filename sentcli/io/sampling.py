@@ -42,7 +42,7 @@ class DistinctTexts(Generic[Facts]):
     """The greatest number of texts that are kept; None keeps all."""
     seed: int
     kept: dict[str, Facts] = field(default_factory=dict)
-    """What was said of each text that is kept when it first came."""
+    """The facts that came with the first occurrence of each text that is kept."""
     seen: set[int] = field(default_factory=set)
     """The hashes of all texts."""
     highest: list[tuple[int, str]] = field(default_factory=list)

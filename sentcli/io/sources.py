@@ -54,9 +54,9 @@ FIRST_BYTES = {
     b"BZh91AY&SY": "compressed by bzip2: its name has to end in .bz2",
     b"7z\xbc\xaf\x27\x1c": "an archive of 7-Zip: unpack it first",
 }
-"""What a file is whose first bytes are these."""
+"""The kind of a file, in words, by its first bytes."""
 PRINTABLE = {kind for first, kind in FIRST_BYTES.items() if first.isascii() and first.decode().isprintable()}
-"""What a file may seem to be that is a text nevertheless, since its first bytes are letters."""
+"""The kinds whose first bytes are letters, so that a text may begin with them."""
 OF_BINARY = ("parquet", "arrow", "sheet")
 """The formats that are no text."""
 BOM = b"\xef\xbb\xbf"
@@ -107,9 +107,10 @@ class Source(Place):
 
     @property
     def unit(self) -> Literal["line", "row"]:
-        """What the numbers of `records` count; all tables in memory have lines."""
-        is_file_of_rows = self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})")
-        return "row" if is_file_of_rows else "line"
+        """The unit of the numbers of `records`; all tables in memory have lines."""
+        if self.format in OF_BINARY and not self.name.endswith(f"({IN_MEMORY})"):
+            return "row"
+        return "line"
 
     def open(self) -> BinaryIO:
         """Open the file, unpacked if it is compressed, and as UTF-8 if it is UTF-16 or UTF-32 with a byte-order mark.
@@ -194,8 +195,10 @@ def open_source(name: str, file_format: str | None = None) -> Source:
         raise InputError(f"{path} is a folder, and files are read here: name one, or {several}")
     if not path.exists():
         raise _no_such_file(name, path)
-    packed = PACKED.get(path.suffix.lower(), "")
-    suffix = Path(path.stem).suffix.lower() if packed else path.suffix.lower()
+    suffix = path.suffix.lower()
+    packed = PACKED.get(suffix, "")
+    if packed:
+        suffix = Path(path.stem).suffix.lower()
     if suffix == ".json" and file_format is None:
         raise InputError(f"{place}: a .json file is one document, not rows; use JSON Lines (.jsonl)")
     refuse_pointer(path)
@@ -232,7 +235,9 @@ def title_of(name: str, path: Path | None = None) -> str:
         path: of the file on this machine, where that is another one.
     """
     place = path or Path(name)
-    return f"{place.stem} ({IN_MEMORY})" if is_in_memory(place) else name
+    if is_in_memory(place):
+        return f"{place.stem} ({IN_MEMORY})"
+    return name
 
 
 def is_in_memory(path: Path) -> bool:
@@ -313,7 +318,10 @@ def pair_files(name: str) -> list[str]:
     if not folder.is_dir():
         return [name]
     suffixes = tuple(suffix for suffix, kind in FORMATS.items() if kind != "txt")
-    tables = [str(path) for path in sorted(folder.iterdir()) if unpacked_name(path.name).endswith(suffixes)]
+    tables = []
+    for path in sorted(folder.iterdir()):
+        if unpacked_name(path.name).endswith(suffixes):
+            tables.append(str(path))
     if not tables:
         raise InputError(f"{folder} holds no table of pairs ({', '.join(suffixes)})")
     return tables

@@ -29,7 +29,7 @@ from sentcli.io.labelled_values import FEW_VALUES, label_words, repeating, value
 from sentcli.io.sources import Source
 
 
-def tell(source: Source, *, kind: Kind | None = None, fields: str | None = None) -> Layout:
+def infer_layout(source: Source, *, kind: Kind | None = None, fields: str | None = None) -> Layout:
     """Return the columns that a table is read from, and what they hold.
 
     Args:
@@ -49,7 +49,7 @@ def tell(source: Source, *, kind: Kind | None = None, fields: str | None = None)
 
 @lru_cache(maxsize=16)
 def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, int]) -> Layout:
-    """Return what `tell` does, once for a file of this time of change and size."""
+    """Return what `infer_layout` does, once for a file of this time of change and size."""
     present = columns_of(source, fields)
     first_row = next(records(source), None)
     if first_row is None:
@@ -60,10 +60,10 @@ def _tell(source: Source, kind: Kind | None, fields: str | None, _: tuple[int, i
         raise DataError(source.name, problem, line=line)
     if fields is not None:
         return _layout_of_fields(source, kind, fields, present)
-    options = layouts(present) if kind is None else layouts_of(kind, present)
-    if len(options) != 1:
-        raise _layout_error(source, present, options)
-    return _by_values(source, options[0], None, unnamed=False)
+    fitting = layouts(present) if kind is None else layouts_of(kind, present)
+    if len(fitting) != 1:
+        raise _layout_error(source, present, fitting)
+    return _by_values(source, fitting[0], None, unnamed=False)
 
 
 def _layout_of_fields(source: Source, kind: Kind | None, fields: str, present: Sequence[str]) -> Layout:
@@ -87,15 +87,20 @@ def _names_in(fields: str, kind: Kind | None) -> list[str]:
     """
     names = list(map(str.strip, fields.split(",")))
     if kind == "retrieval":
-        fits, expected = False, "no columns, since a retrieval set is a folder in BEIR layout"
+        fits = False
+        expected = "no columns, since a retrieval set is a folder in BEIR layout"
     elif kind is None:
-        fits, expected = len(names) >= 2, "two names or more"
+        fits = len(names) >= 2
+        expected = "two names or more"
     else:
-        needed, expected = KINDS[kind], KINDS[kind].fields
-        fits = len(names) == len(needed.columns) or (needed.more_columns and len(names) > len(needed.columns))
+        expected = KINDS[kind].fields
+        needed = len(KINDS[kind].columns)
+        fits = len(names) == needed or (KINDS[kind].more_columns and len(names) > needed)
     if fits and all(names) and len(set(names)) == len(names):
         return names
-    of_kind = f" with --kind {kind}" if kind else ""
+    of_kind = ""
+    if kind is not None:
+        of_kind = f" with --kind {kind}"
     raise InputError(f"--pair-fields {fields}{of_kind}: expected {expected}, all different")
 
 
@@ -134,9 +139,11 @@ def _layout_error(source: Source, present: Sequence[str], options: Sequence[Layo
         return DataError(source.name, f"{columns} fit {fit}; --pair-fields A,B[,C] chooses")
     known = "; ".join(f"{kind}: {', '.join(data.columns)}" for kind, data in KINDS.items())
     problem = f"{columns} fit no kind ({known})"
-    unknown = [name for name in present if head(name) not in KNOWN_COLUMNS]
-    hints = [nearest(head(name), KNOWN_COLUMNS) for name in unknown]
-    misspelt = [name + hint for name, hint in zip(unknown, hints, strict=True) if hint]
+    misspelt = []
+    for name in present:
+        hint = nearest(head(name), KNOWN_COLUMNS)
+        if hint and head(name) not in KNOWN_COLUMNS:
+            misspelt.append(name + hint)
     if misspelt:
         problem += f"; {', '.join(misspelt)}"
     return DataError(source.name, f"{problem}; --kind {'|'.join(KINDS)} chooses, --pair-fields A,B[,C] names columns")
@@ -173,11 +180,14 @@ def _kind_by_values(kinds: tuple[Kind, ...], values: Counter[str]) -> Kind | Non
         return kinds[0]  # reading names the first cell of a column without values
     looks = value_kind(values)
     if looks is None:
-        are_classes = "classed-pairs" in kinds and len(values) > 2 and repeating(values)
-        return "classed-pairs" if are_classes else None
+        if "classed-pairs" in kinds and len(values) > 2 and repeating(values):
+            return "classed-pairs"
+        return None
     if looks in kinds:
         return looks
-    return None if looks == "triplets" else kinds[0]
+    if looks == "triplets":
+        return None
+    return kinds[0]
 
 
 def _check_texts(source: Source, layout: Layout, fields: str | None, *, unnamed: bool) -> None:
@@ -197,9 +207,13 @@ def _check_texts(source: Source, layout: Layout, fields: str | None, *, unnamed:
 
 def _values(source: Source, column: str, fields: str | None) -> Counter[str]:
     """Return how often each value of a column occurs; empty ones and lists are left out."""
-    cells = (record.get(column) for _, record in labelled_records(source, fields))
-    texts = (str(cell).strip() for cell in cells if cell is not None and not isinstance(cell, list | dict))
-    return Counter(filter(None, texts))
+    counts: Counter[str] = Counter()
+    for _, record in labelled_records(source, fields):
+        cell = record.get(column)
+        if cell is not None and not isinstance(cell, list | dict):
+            counts[str(cell).strip()] += 1
+    del counts[""]
+    return counts
 
 
 def _value_error(source: Source, layout: Layout, column: str, values: Counter[str]) -> DataError:

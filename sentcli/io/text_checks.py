@@ -13,7 +13,7 @@ _HIGH = (
     "[\x80-\xbf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013\u2014\u2018-\u201a\u201c-\u201e"
     "\u2020-\u2022\u2026\u2030\u2039\u203a\u20ac\u2122]"
 )
-"""What latin1 and cp1252 make of the bytes 0x80 to 0xBF, the later bytes of a character in UTF-8."""
+"""The characters that latin1 and cp1252 read in the bytes 0x80 to 0xBF, the later bytes of a character in UTF-8."""
 _TAGS = (
     "a|abbr|b|blockquote|br|code|div|em|font|h[1-6]|hr|i|img|li|ol|p|pre|script|span|strong|style|sub|sup|table|tbody|td"
     "|th|tr|u|ul"

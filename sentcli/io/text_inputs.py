@@ -63,17 +63,18 @@ def _page(source: Source, name: str) -> Source:
 
 def _files(name: str, *, pages: bool) -> list[str]:
     """Return the files of texts of a folder, or the name itself if it is none."""
-    if name == "-" or not (is_remote(name) or Path(name).is_dir()):
-        return [name]
     if is_remote(name):
-        if scheme_of(name) not in STORES or Path(name).suffix:
-            return [name]
-        folder = open_folder(name)
-        return _of_shards(folder) if holds_manifest(folder.names()) else [name]
-    if is_table(Path(name)):
+        may_be_folder = scheme_of(name) in STORES and not Path(name).suffix
+    else:
+        may_be_folder = name != "-" and Path(name).is_dir() and not is_table(Path(name))
+    if not may_be_folder:
         return [name]
     folder = open_folder(name)
-    return _of_shards(folder) if holds_manifest(folder.names()) else _of_folder(Path(name), pages=pages)
+    if holds_manifest(folder.names()):
+        return _of_shards(folder)
+    if is_remote(name):
+        return [name]
+    return _of_folder(Path(name), pages=pages)
 
 
 def _of_shards(folder: Folder) -> list[str]:
@@ -118,17 +119,22 @@ def _of_folder(folder: Path, *, pages: bool) -> list[str]:
         raise InputError(f"{folder} is a retrieval set: name its documents, {folder}/corpus.jsonl")
     read_suffixes = (*FORMATS, *MARKDOWN_SUFFIXES)
     files = visible_files(folder)
-    texts = [str(path) for path in files if path.suffix.lower() in PAGE_SUFFIXES] if pages else []
-    if not texts:
-        texts = [str(path) for path in files if _suffix(path) in read_suffixes]
+    if pages and any(path.suffix.lower() in PAGE_SUFFIXES for path in files):
+        read_suffixes = PAGE_SUFFIXES
+    texts = []
+    left_out: Counter[str] = Counter()
+    for path in files:
+        if _suffix(path) in read_suffixes:
+            texts.append(str(path))
+        else:
+            left_out[path.suffix or "without suffix"] += 1
     if not texts:
         not_encoded = "'sentcli encode' did not write it (it has no manifest.json)"
         raise InputError(f"{folder} holds no texts: {not_encoded}, and it has no files {', '.join(read_suffixes)}")
     message = f"{folder}: {len(texts):,} files are read"
-    suffixes = Counter(path.suffix or "without suffix" for path in files if str(path) not in texts)
-    if suffixes:
-        left_out = ", ".join(f"{suffix} {count:,}" for suffix, count in suffixes.most_common())
-        message += f"; others are left out ({left_out})"
+    if left_out:
+        counts = ", ".join(f"{suffix} {count:,}" for suffix, count in left_out.most_common())
+        message += f"; others are left out ({counts})"
     say_once(message)
     return texts
 

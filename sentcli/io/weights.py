@@ -33,7 +33,7 @@ WEIGHT_FILES = [
 
 @dataclass(frozen=True)
 class WeightIndex:
-    """What is read of the index of weights in several files."""
+    """The part of the index of weights in several files that is read."""
 
     weight_map: Annotated[dict[str, Annotated[str, Field(pattern=r"^[^/\\]+$", max_length=255)]], MinLen(1)]
     """The name of the file of each tensor."""
@@ -57,7 +57,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 SERVE_IT = "run it in a server, such as llama.cpp's or Ollama, and name that: -m http://HOST/v1#NAME"
-"""What to do with a model in gguf."""
+"""The advice for a model in gguf."""
 
 
 def _instead(folder: Path) -> str:

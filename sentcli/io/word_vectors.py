@@ -30,7 +30,7 @@ MODELS = {
     ".onnx": "name its folder, which has the tokenizer",
     ".safetensors": "name its folder, which has the configuration and the tokenizer",
 }
-"""What to do with a file that is no text, by its ending."""
+"""The advice for a file of word vectors that is no text, by its ending."""
 UNKNOWN = "[UNK]"
 """Stands for words without a vector. Its own is zero: such words change the length of a text's vector, no cosine."""
 

@@ -19,11 +19,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.console import escaped
 from sentcli.errors import DataError, InputError, library_errors
 from sentcli.io.atomic import regular
 from sentcli.io.blocks import Block
 from sentcli.io.places import Place
+from sentcli.printable import escaped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +84,8 @@ def safetensors_writer(path: Path, plan: OutputPlan) -> Iterator[Write]:
     """
     dtype = np.dtype(plan.dtype).newbyteorder("<")
     size = plan.rows * plan.dimension * dtype.itemsize
-    tensor = {"dtype": DTYPES[plan.dtype], "shape": [plan.rows, plan.dimension], "data_offsets": [0, size]}
+    shape = [plan.rows, plan.dimension]
+    tensor = {"dtype": DTYPES[plan.dtype], "shape": shape, "data_offsets": [0, size]}
     metadata = {"settings": json.dumps(plan.settings, ensure_ascii=False)}
     header = json.dumps({"__metadata__": metadata, TENSOR: tensor}).encode()
     header += b" " * (-len(header) % 8)
@@ -149,9 +150,11 @@ def parquet_writer(path: Path, plan: OutputPlan, *, with_vectors: bool = True) -
             for name, kind in plan.column_types.items():
                 arrays.append(arrow_column(block.columns[name], kind))
             if with_vectors:
-                flat = pa.array(np.ascontiguousarray(vectors).reshape(-1), element)
+                numbers = np.ascontiguousarray(vectors).reshape(-1)
+                flat = pa.array(numbers, element)
                 arrays.append(pa.FixedSizeListArray.from_arrays(flat, plan.dimension))
-            writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
+            table = pa.Table.from_arrays(arrays, schema=writer.schema)
+            writer.write_table(table)
 
         yield write
 

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.model import stored_heads, surgery
-from sentcli.model.ahead import sent
+from sentcli.model.ahead import queued_to
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary, by_length
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def mask_tokens(
     if whole_words:
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         assert vocabulary.continues is not None
-        goes_on = sent(vocabulary.continues, ids.device)[ids]
+        goes_on = queued_to(vocabulary.continues, ids.device)[ids]
         first_of_word = places.where(~goes_on, 0).cummax(dim=1).values
         drawn = drawn.gather(1, first_of_word)
     chosen = (drawn < rate) & ~special

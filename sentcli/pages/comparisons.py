@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import isclose
 from typing import Any
 
 from sentcli.evaluation import significance
 from sentcli.evaluation.scores import AVERAGE, ModelScores
-from sentcli.pages import protocols
-from sentcli.pages.leaders import equal_because, leaders
+from sentcli.pages.leaders import leaders
+from sentcli.pages.protocols import measure
 from sentcli.pages.score_tables import ScoreTable, short
 from sentcli.pages.systems import System
+from sentcli.pages.weights import equal_because
 from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
-FLOOR = 2 / (significance.DRAWS + 1)
-"""What a bootstrap says of p where all samples agree: it is no larger."""
+FLOOR = 2 / (significance.RESAMPLES + 1)
+"""The smallest p that a bootstrap can give: where all samples agree, p is at most this."""
 FEW_ITEMS = 50
 """With fewer queries, pairs or texts the verdict says which difference they would show."""
 
@@ -30,12 +32,14 @@ def comparison_table(table: ScoreTable) -> Table | None:
     """
     if table.is_own:
         return None
-    return _of_systems([table]) if _has_groups(table) else _of_runs(table)
+    if _has_groups(table):
+        return _of_systems([table])
+    return _of_runs(table)
 
 
 def own_comparison(tables: Sequence[ScoreTable]) -> Table | None:
-    """Return the differences of systems on all of one's own data, or None if there are none."""
-    return _of_systems([table for table in tables if table.is_own])
+    """Return the differences of systems on all tables of one's own data, or None if there are none."""
+    return _of_systems(tables)
 
 
 @dataclass(frozen=True)
@@ -61,48 +65,59 @@ class SystemDifference:
 
 def differences(tables: Sequence[ScoreTable]) -> list[SystemDifference]:
     """Compare each system of each table with the first one there, where there are samples of both."""
-    compared = []
+    compared: list[SystemDifference] = []
+    tested = []  # the numbers of those that have a p value
+    p_values = []
     for table in tables:
         first, *others = table.systems
-        for system in others:
-            for column in table.columns:
-                difference = _difference(system, first, column, table.columns)
-                if difference is not None:
-                    compared.append(SystemDifference(table, system, column, difference, None))
-    p_values = [line.difference.p for line in compared if line.difference.p is not None]
-    corrected = iter(significance.holm(p_values))
-    for number, line in enumerate(compared):
-        if line.difference.p is not None:
-            compared[number] = replace(line, corrected=next(corrected))
+        for system, column in product(others, table.columns):
+            difference = _difference(system, first, column)
+            if difference is None:
+                continue
+            if difference.p is not None:
+                tested.append(len(compared))
+                p_values.append(difference.p)
+            compared.append(SystemDifference(table, system, column, difference, None))
+    for number, corrected in zip(tested, significance.holm(p_values), strict=True):
+        compared[number] = replace(compared[number], corrected=corrected)
     return compared
 
 
 def verdict(tables: Sequence[ScoreTable]) -> str:
     """Return a sentence that says of each table which system is best and by how much; empty for a single system."""
-    leads = [lead for lead in map(_lead, tables) if lead is not None]
+    bests = []
+    leads = []
+    sentences = []
+    for table in tables:
+        best_and_lead = _lead(table)
+        if best_and_lead is not None:
+            best, lead = best_and_lead
+            bests.append(best)
+            leads.append(lead)
+            sentences.append(f"{best} {lead}")
     if not leads:
         return ""
-    first_best, _ = leads[0]
-    if len(leads) > 1 and all(best == first_best for best, _ in leads):
-        return f"{first_best} everywhere: {'; '.join(text for _, text in leads)}."
-    return f"{'; '.join(f'{best} {text}' for best, text in leads)}."
+    if len(leads) > 1 and len(set(bests)) == 1:
+        return f"{bests[0]} everywhere: {'; '.join(leads)}."
+    return f"{'; '.join(sentences)}."
 
 
 def _lead(table: ScoreTable) -> tuple[str, str] | None:
     """Return who is best by the last column, which is the average if there is one, and the lead in words."""
-    column = table.columns[-1]
-    leading = leaders(table.systems, column, table.columns, table.format_of(column))
+    leading = leaders(table)
     if leading is None or len(leading.best) + len(leading.others) < 2:
         return None
-    where = f"on average over {len(table.tasks)} data sets" if column == AVERAGE else f"on {short(column)}"
-    value = _in_words(leading.value, table, column)
-    lead = f"{where} ({protocols.axis(table.models[0])} {value})"
-    if leading.everyone:
-        return f"{leading.names} are equal", f"{lead}{equal_because(leading.best)}"
+    column = table.columns[-1]
+    where = f"on {short(column)}"
+    if column == AVERAGE:
+        where = f"on average over {len(table.tasks)} data sets"
+    lead = f"{where} ({table.axis} {_in_words(leading.value, table, column)})"
     if len(leading.best) > 1:
-        return f"{leading.names} are best and equal", f"{lead}{equal_because(leading.best)}"
-    system, other = leading.best[0], leading.others[0]
-    next_best, _ = other.spread(column, table.columns)
+        equal = "are equal" if leading.all_equal else "are best and equal"
+        return f"{leading.names} {equal}", lead + equal_because(leading.best)
+    system = leading.best[0]
+    other = leading.others[0]
+    next_best, _ = other.mean_and_deviation(column)
     assert next_best is not None  # the others have a value
     more = _in_words(leading.value - next_best, table, column)
     lead += f", {more} more than {other.label}"
@@ -116,20 +131,23 @@ def _in_words(value: float, table: ScoreTable, column: str) -> str:
 
 def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> str:
     """Return the interval of a difference in words, and what so few items would show; empty without samples."""
-    difference = _difference(first, second, column, table.columns)
+    difference = _difference(first, second, column)
     if difference is None:
         return ""
-    if difference.low is None or difference.high is None:
+    low, high = difference.low, difference.high
+    if low is None or high is None:
         return f", which may be chance ({difference.reason})"
-    low, high = _in_words(difference.low, table, column), _in_words(difference.high, table, column)
-    words = f" (95 % {low} to {high})"
-    if difference.low <= 0 <= difference.high:
+    words = f" (95 % {_in_words(low, table, column)} to {_in_words(high, table, column)})"
+    if low <= 0 <= high:
         words += ", which may be chance"
     items = _items(table, column)
     if items is not None and items < FEW_ITEMS:
         # a difference of 2.8 standard errors is found with power 0.8, and the interval is 3.92 of them wide
-        least = _in_words((1.96 + 0.84) / 3.92 * (difference.high - difference.low), table, column)
-        words += f"; with {items} {table.kind.sampled} a difference of {least} is found in four of five cases"
+        least = (1.96 + 0.84) / 3.92 * (high - low)
+        words += (
+            f"; with {items} {table.kind.sampled} a difference of {_in_words(least, table, column)} is found in four "
+            "of five cases"
+        )
     return words
 
 
@@ -142,12 +160,13 @@ def _items(table: ScoreTable, column: str) -> int | None:
     return None
 
 
-def may_be_chance(table: ScoreTable, first: System, second: System, column: str) -> bool:
+def may_be_chance(first: System, second: System, column: str) -> bool:
     """Tell whether the samples do not show that the first system is better; False where there are none."""
-    difference = _difference(first, second, column, table.columns)
+    difference = _difference(first, second, column)
     if difference is None:
         return False
-    return difference.low is None or difference.high is None or difference.low <= 0 <= difference.high
+    low, high = difference.low, difference.high
+    return low is None or high is None or low <= 0 <= high
 
 
 def not_compared(table: ScoreTable) -> list[str]:
@@ -155,13 +174,13 @@ def not_compared(table: ScoreTable) -> list[str]:
     columns = table.columns
     lacking = []
     for system in table.systems:
-        if all(system.samples(column, columns) is None for column in columns):
+        if all(system.samples(column) is None for column in columns):
             lacking.append(system.label)
     if not lacking or len(table.systems) == 1:
         return []
-    apart = dict.fromkeys(scores.draws_file for scores in table.models if scores.draws_file)
-    if apart:
-        why = f"Their samples (draws) are in {', '.join(apart)}; score again without --draws."
+    files = dict.fromkeys(scores.replicates_file for scores in table.models if scores.replicates_file)
+    if files:
+        why = f"Their samples (draws) are in {', '.join(files)}; score again without --draws."
     elif table.grouped:
         why = (
             "The files hold no samples (draws), because an earlier version wrote them or intervals were left out; "
@@ -182,7 +201,7 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     if not compared:
         return None
     of_own_data = len(tables) > 1
-    grouped = any(_has_groups(table) for table in tables)
+    grouped = any(map(_has_groups, tables))
     rows: list[dict[str, Any]] = []
     texts: dict[tuple[int, int], str] = {}
     for line in compared:
@@ -192,13 +211,13 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
             row["seeds"] = f"{len(line.system.seeds)}, {len(first.seeds)}"
         row["task"] = short(line.column)
         if of_own_data:
-            row["measure"] = protocols.measure(line.table.models[0])
+            row["measure"] = measure(line.table.models[0])
+        pattern = f"+{line.table.format_of(line.column)}"
         numbers = {"difference": difference.difference, "95 % from": difference.low, "to": difference.high}
-        for place, value in enumerate(numbers.values(), len(row)):
+        for name, value in numbers.items():
             if value is not None:
-                pattern = f"+{line.table.format_of(line.column)}"
-                texts[len(rows), place] = format(value, pattern).replace("-", MINUS)
-        row |= numbers
+                texts[len(rows), len(row)] = format(value, pattern).replace("-", MINUS)
+            row[name] = value
         for name, p in {"p": difference.p, "p (Holm)": line.corrected}.items():
             if p is not None and p < SMALLEST_P:
                 texts[len(rows), len(row)] = f"< {SMALLEST_P}"
@@ -217,25 +236,30 @@ def _notes(tables: Sequence[ScoreTable], compared: Sequence[SystemDifference], *
         notes = [f"Means over seeds; the intervals are of other {sampled} and of other seeds."]
     else:
         notes = [f"On the same samples of the {sampled}; the intervals tell nothing of other seeds."]
-    tested = [line for line in compared if line.corrected is not None]
-    notes.append(f"p: Student's t; p (Holm): corrected for the {len(tested)} comparisons that have a p.")
-    reasons = dict.fromkeys(line.difference.reason for line in compared if line.difference.reason)
-    return notes + [f"{MISSING}: {reason}." for reason in reasons]
+    tested = 0
+    reasons: dict[str, None] = {}
+    for line in compared:
+        if line.corrected is not None:
+            tested += 1
+        if line.difference.reason:
+            reasons[f"{MISSING}: {line.difference.reason}."] = None
+    notes.append(f"p: Student's t; p (Holm): corrected for the {tested} comparisons that have a p.")
+    return [*notes, *reasons]
 
 
-def _difference(system: System, first: System, column: str, columns: list[str]) -> significance.GroupDifference | None:
+def _difference(system: System, first: System, column: str) -> significance.GroupDifference | None:
     """Compare two systems; two single models as they are, and a single run of ``train`` with no group of seeds."""
-    draws, others = system.samples(column, columns), first.samples(column, columns)
+    draws = system.samples(column)
+    others = first.samples(column)
     if draws is None or others is None or draws.shape[1] != others.shape[1]:
         return None
     fixed = (True, True)
     if system.grouped or first.grouped:
         fixed = (system.fixed, first.fixed)
-    values, other_values = system.values(column, columns), first.values(column, columns)
-    difference = significance.compare_seeds(values, other_values, draws, others, fixed)
+    difference = significance.compare_seeds(system.values(column), first.values(column), draws, others, fixed)
     if difference.p is not None:
         return difference
-    reasons = [f"{one.label} {one.alone}" for one in (system, first) if one.alone]
+    reasons = [f"{single.label} {single.single_run_caveat}" for single in (system, first) if single.single_run_caveat]
     return replace(difference, reason=f"{' and '.join(reasons)}, so how far other seeds lie from it is not known")
 
 
@@ -250,30 +274,31 @@ def _of_runs(table: ScoreTable) -> Table | None:
             if task not in table.columns:
                 continue
             p = line["p"] or 1
+            columns = ("low", "high")
             if "only_first" in line:
                 mcnemar = True
-                more = [line["only_first"], line["only_second"]]
-            else:
-                more = [line["low"], line["high"]]
+                columns = ("only_first", "only_second")
             if not mcnemar and isclose(p, FLOOR, rel_tol=1e-6):
                 texts[len(rows), 6] = f"\N{LESS-THAN OR EQUAL TO} {FLOOR:.3f}"
             elif p < SMALLEST_P:
                 texts[len(rows), 6] = f"< {SMALLEST_P}"
-            rows.append([scores.label, first, short(task), line["difference"], *more, line["p"]])
+            numbers = map(line.get, ("difference", *columns, "p"))
+            rows.append([scores.label, first, short(task), *numbers])
     if not rows:
         return None
     signed = f"+{table.finest}"
     formats = {"difference": signed, "p": ".3f"}
     if mcnemar:
-        heads, test = ("only this right", "only the other right"), "McNemar's exact test"
+        heads = ("only this right", "only the other right")
+        note = "p: McNemar's exact test."
     else:
-        heads, test = ("95 % from", "to"), f"paired bootstrap of the {table.kind.sampled}"
+        heads = ("95 % from", "to")
+        note = f"p: paired bootstrap of the {table.kind.sampled}."
         formats |= dict.fromkeys(heads, signed)
-    note = f"p: {test}."
     if len(rows) > 1:
         note += f" Of {len(rows)} comparisons, one in twenty falls below 0.05 by chance."
-    columns = ["model", "less", "task", "difference", *heads, "p"]
-    return Table(f"{table.title}: difference of scores", columns, rows, formats=formats, notes=[note], texts=texts)
+    all_heads = ["model", "less", "task", "difference", *heads, "p"]
+    return Table(f"{table.title}: difference of scores", all_heads, rows, formats=formats, notes=[note], texts=texts)
 
 
 def _compared_with(scores: ModelScores, table: ScoreTable) -> str:

@@ -12,9 +12,9 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.console import safe
 from sentcli.pages import style
 from sentcli.pages.page import Figure
+from sentcli.printable import safe
 from sentcli.table import inert
 
 if TYPE_CHECKING:
@@ -68,8 +68,11 @@ def drawn(figure: Figure, panels: Sequence[str], columns: int) -> Iterator[Canva
         canvas = Canvas(figsize=(width * columns, height * lines), layout=engine)
         FigureCanvasAgg(canvas)
         parts = np.asarray(canvas.subfigures(lines, columns, squeeze=False)).ravel()
-        drawn_panels = (_panel(part, figure.panels[panel]) for part, panel in zip(parts, panels, strict=False))
-        legends = [legend for legend in drawn_panels if legend is not None]
+        legends = []
+        for part, panel in zip(parts, panels, strict=False):
+            legend = _panel(part, figure.panels[panel])
+            if legend is not None:
+                legends.append(legend)
         canvas.draw_without_rendering()  # until then legends and ticks have no size
         _separate_ticks(canvas)
         if legends:  # with their size panels of a page line up
@@ -86,13 +89,14 @@ def _panel(part: SubFigure, panel: Callable[[Axes], object]) -> Legend | None:
     panel(axes)
     axes.set_title(style.short(axes.get_title(loc="left"), 60))
     handles, labels = axes.get_legend_handles_labels()
-    labels = [style.short(label) for label in labels]
+    labels = list(map(style.short, labels))
     if len(labels) < 2:
         return None
     room = 15 * part.bbox.width / part.figure.dpi  # characters that a line of a legend has room for
     longest = max(map(len, labels))
-    columns = min(len(labels), int(room // (longest + 5)))
-    return part.legend(handles, labels, loc="outside lower left", ncols=max(1, columns))
+    columns = int(room // (longest + 5))
+    columns = max(1, min(len(labels), columns))
+    return part.legend(handles, labels, loc="outside lower left", ncols=columns)
 
 
 def _separate_ticks(canvas: Canvas) -> None:
@@ -117,9 +121,14 @@ def _separate_ticks(canvas: Canvas) -> None:
 
 def _touch(axis: Axis) -> bool:
     """Tell whether two labels of an axis have less than a blank between them."""
-    labels = [label for label in axis.get_ticklabels() if label.get_text() and label.get_visible()]
-    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
-    blank = 0.4 * max((box.height for box in boxes), default=0.0)
+    boxes = []
+    for label in axis.get_ticklabels():
+        if label.get_text() and label.get_visible():
+            boxes.append(label.get_window_extent())
+    if not boxes:
+        return False
+    boxes.sort(key=lambda box: box.x0)
+    blank = 0.4 * max(box.height for box in boxes)
     return any(after.x0 - before.x1 < blank for before, after in pairwise(boxes))
 
 
@@ -180,11 +189,11 @@ def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     axes = canvas.subfigs[0].axes[0]
     positions = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
     places = list(zip(positions, own["y"].astype(float), strict=True))
-    pixels = axes.transData.transform(places)
-    scale, width, height = 72 / canvas.dpi, 72 * canvas.get_figwidth(), 72 * canvas.get_figheight()
+    pixels = axes.transData.transform(places) * (72 / canvas.dpi)
+    width = 72 * canvas.get_figwidth()
+    height = 72 * canvas.get_figheight()
     points = []
-    for (across, up), row in zip(pixels.tolist(), own.to_dict("records"), strict=True):
-        x, y = across * scale, up * scale
+    for (x, y), row in zip(pixels.tolist(), own.to_dict("records"), strict=True):
         if 0 <= x <= width and 0 <= y <= height:  # beyond it lies what a logarithm does not have
             points.append((round(x, 1), round(height - y, 1), _text(row), _group(row)))
     return points
@@ -209,15 +218,19 @@ def _group(row: dict[str, Any]) -> str:
     group = row.get("group")
     if isinstance(group, str):
         return group
+    group = str(row["series"])
     value = _number(row, "value")
-    return f"{row['series']}: {value}" if value else str(row["series"])
+    if value:
+        group += f": {value}"
+    return group
 
 
 def _number(row: dict[str, Any], key: str) -> str:
     """Return a number of a row in words; empty if it is missing or not a number."""
     value = row.get(key)
-    is_number = isinstance(value, int | float) and not isnan(value)
-    return f"{value:.6g}" if is_number else ""
+    if isinstance(value, int | float) and not isnan(value):
+        return f"{value:.6g}"
+    return ""
 
 
 def _adapted(svg: str) -> str:
@@ -247,15 +260,16 @@ def _as_dots(run: re.Match[str]) -> str:
         return run[0]
     dots: dict[tuple[str, str], list[str]] = {}
     for mark in marks:
-        place = f"M{float(mark['x']):.1f} {float(mark['y']):.1f}h0"
-        dots.setdefault((mark["shape"], mark["style"]), []).append(place)
+        x, y = float(mark["x"]), float(mark["y"])
+        same_look = dots.setdefault((mark["shape"], mark["style"]), [])
+        same_look.append(f"M{x:.1f} {y:.1f}h0")
     lines = []
     for (shape, look), places in dots.items():
         outline = re.search(rf'<path id="{shape}" d="([^"]*)"', run.string)
         assert outline is not None
-        numbers = map(float, re.findall(r"-?[\d.]+", outline[1]))
-        width = 2 * max(map(abs, numbers))
-        stroke = f"{look.replace('fill', 'stroke')}; fill: none; stroke-width: {width:.2f}; stroke-linecap: round"
+        reach = max(map(float, re.findall(r"[\d.]+", outline[1])))
+        stroke = look.replace("fill", "stroke")
+        stroke += f"; fill: none; stroke-width: {2 * reach:.2f}; stroke-linecap: round"
         lines.append(f'<path d="{"".join(places)}" style="{stroke}"/>\n')
     return "".join(lines)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli import console
-from sentcli.console import safe as printable
 from sentcli.errors import InputError
 from sentcli.evaluation.baseline import Baseline, BaselineComparison
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
@@ -19,6 +18,7 @@ from sentcli.evaluation.score_kinds import SCORE_KINDS
 from sentcli.evaluation.scores import ModelScores
 from sentcli.pages.page import Section
 from sentcli.pages.parts import Part
+from sentcli.printable import safe as printable
 from sentcli.table import MINUS, Table
 
 WORSE = 3
@@ -38,35 +38,44 @@ class Gate(Part):
     kinships: Mapping[str, tuple[str, str]]
     """What each model is to that of the baseline, by its vectors of a few fixed texts: in a word and in a sentence."""
 
-    def _compared(self) -> Table:
-        columns = ["model", "task", "before", "now", "difference", "low", "high", "allowed", "verdict"]
+    def _comparison_table(self) -> Table:
+        numbers = ("before", "now", "difference", "low", "high", "allowed")
         rows = []
         for (model, task), comparison in self.comparisons.items():
-            scores = [comparison.value, comparison.value + comparison.difference, comparison.difference]
-            rows.append([model, task, *scores, *comparison.interval, -comparison.allow, _judgement(comparison)])
+            before = comparison.value
+            difference = comparison.difference
+            row = [model, task, before, before + difference, difference, *comparison.interval]
+            rows.append([*row, -comparison.allow, _judgement(comparison)])
         title = f"Compared with the baseline ({printable(self.baseline.model)})"
         notes = ["Low and high: the 95 % interval."]
-        return Table(title, columns, rows, formats=dict.fromkeys(columns[2:8], ".4f"), notes=notes)
+        columns = ["model", "task", *numbers, "verdict"]
+        return Table(title, columns, rows, dict.fromkeys(numbers, ".4f"), notes=notes)
 
-    def _worst(self, model: str, task: str, comparison: BaselineComparison) -> Table:
+    def _worst_queries(self, model: str, task: str, comparison: BaselineComparison) -> Table:
         rows = []
         for worst in comparison.worst:
-            hits = [", ".join(worst.hits_before[:5]), ", ".join(worst.hits_after[:5])]
-            rows.append([self._text(task, worst.item), worst.before, worst.after, *hits])
+            row = {
+                "query": self._text(task, worst.item),
+                "before": worst.before,
+                "now": worst.after,
+                "hits before": ", ".join(worst.hits_before[:5]),
+                "hits now": ", ".join(worst.hits_after[:5]),
+            }
+            rows.append(row)
         title = f"The queries of {task} on which {model} lost the most"
-        formats, notes = {"before": ".4f", "now": ".4f"}, ["Hits: the first five documents."]
-        columns = ["query", "before", "now", "hits before", "hits now"]
-        return Table(title, columns, rows, formats=formats, notes=notes, wide=("query", "hits before", "hits now"))
+        formats = {"before": ".4f", "now": ".4f"}
+        notes = ["Hits: the first five documents."]
+        return Table.of_rows(title, rows, formats=formats, notes=notes, wide=("query", "hits before", "hits now"))
 
     def sentences(self) -> list[str]:
         """Return a sentence for each comparison."""
         sentences = []
         for (model, task), comparison in self.comparisons.items():
-            low, high = (_number(end) for end in comparison.interval)
-            difference = f"{self.titles[task]} {_number(comparison.difference)} (95 % {low} to {high})"
+            difference, low, high = map(_number, (comparison.difference, *comparison.interval))
             sentence = (
                 f"On {task}, {model} against {printable(self.baseline.model)} is {_judgement(comparison)}: "
-                f"{difference}, where a loss of {comparison.allow:g} is allowed."
+                f"{self.titles[task]} {difference} (95 % {low} to {high}), where a loss of {comparison.allow:g} is "
+                "allowed."
             )
             if model in self.kinships:
                 sentence += f" By fixed texts it is {self.kinships[model][1]}."
@@ -82,11 +91,11 @@ class Gate(Part):
 
     def sections(self) -> Sequence[Section]:
         """Return the comparisons, and the queries that lost the most where a model is not as good."""
-        compared = self._compared()
+        compared = self._comparison_table()
         sections = [Section(compared.title, text=self.sentences(), table=compared)]
         for (model, task), comparison in self.comparisons.items():
             if comparison.worst and not comparison.passed:
-                worst = self._worst(model, task, comparison)
+                worst = self._worst_queries(model, task, comparison)
                 sections.append(Section(worst.title, table=worst, level=3))
         return sections
 
@@ -119,20 +128,21 @@ class Gate(Part):
         """Print the XML of JUnit: a test case for each model and data set."""
         from xml.etree import ElementTree
 
-        failed = [comparison for comparison in self.comparisons.values() if not comparison.passed]
-        counts = {"tests": str(len(self.comparisons)), "failures": str(len(failed))}
-        suite = ElementTree.Element("testsuite", {"name": "sentcli evaluate", **counts})
+        failures = 0
+        suite = ElementTree.Element("testsuite", name="sentcli evaluate", tests=str(len(self.comparisons)))
         for ((model, task), comparison), sentence in zip(self.comparisons.items(), self.sentences(), strict=True):
             text = printable(sentence)
             case = ElementTree.SubElement(suite, "testcase", classname=printable(model), name=printable(task))
             if comparison.passed:
                 ElementTree.SubElement(case, "system-out").text = text
                 continue
+            failures += 1
             lost = []
             for worst in comparison.worst:
                 query = self._text(task, worst.item)
                 lost.append(printable(f"{query}: {worst.before:.4f} -> {worst.after:.4f}"))
             ElementTree.SubElement(case, "failure", message=text).text = "\n".join(lost)
+        suite.set("failures", str(failures))
         xml = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
         sys.stdout.write(f"{xml}\n")
 
@@ -159,7 +169,7 @@ def compare_with_baseline(
         models: those of the command.
         scores: of these models.
         tasks: the data sets.
-        baseline: what `GateOptions.read` returned.
+        baseline: what `GateOptions.read_baseline` returned.
         options: the file of the baseline, and the loss that is allowed.
 
     Raises:
@@ -202,7 +212,10 @@ def _kinship(model: EvaluatedModel, baseline: Baseline, file: Path) -> tuple[str
 def _judgement(comparison: BaselineComparison) -> str:
     if comparison.passed:
         return "still as good"
-    return "worse" if comparison.interval[1] < 0 else "not shown to be as good"
+    _, high = comparison.interval
+    if high < 0:
+        return "worse"
+    return "not shown to be as good"
 
 
 def _number(value: float) -> str:

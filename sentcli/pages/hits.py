@@ -11,8 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sentcli.console import escaped, safe
 from sentcli.io.atomic import replacing
+from sentcli.printable import escaped, safe
 from sentcli.redaction import without_secrets
 from sentcli.search.corpus import PLACE_COLUMNS, has_passages
 
@@ -67,11 +67,11 @@ def hits_grid(query: str, hits_by_mode: Mapping[str, Sequence[Hit]]) -> Grid:
 
 def _marked_words(query: str) -> re.Pattern[str] | None:
     """Return what finds the longer words of a query, also with other endings; None if it has none."""
-    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= 4}
+    words = sorted(set(re.findall(r"\w{4,}", query.casefold())))
     if not words:
         return None
-    longest_first = sorted(words, key=lambda word: (-len(word), word))
-    either = "|".join(map(re.escape, longest_first))
+    words.sort(key=len, reverse=True)
+    either = "|".join(map(re.escape, words))
     return re.compile(rf"\b(?:{either})\w*", re.IGNORECASE)
 
 
@@ -83,7 +83,9 @@ def _text_of(hit: Hit, shown: Shown) -> Text:
     first = shown.setdefault((title, hit.row.text), hit.rank)
     if first < hit.rank:
         return Text(f"the same text as rank {first}", "dim not bold")
-    text = Text(f"{_beginning(str(title))}\n" if title else "", "bold")
+    text = Text(style="bold")
+    if title:
+        text.append(f"{_beginning(str(title))}\n")
     text.append(_beginning(hit.row.text), "not bold")
     return text
 

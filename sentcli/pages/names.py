@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentcli.console import safe
+from sentcli.printable import safe
 
 LONG = 20
 """A name with more characters than this is shown by its last part, or by that in which it differs from others."""
@@ -23,7 +23,7 @@ class ShortNames:
     """Names as a page shows them."""
 
     shown: dict[str, str] = field(default_factory=dict)
-    """What is shown of each name."""
+    """The short form of each name."""
     notes: tuple[str, ...] = ()
     """A sentence with what long names have in common, for the top of the page; none if they are shown whole."""
 
@@ -37,19 +37,22 @@ def short_names(names: Iterable[str]) -> ShortNames:
     Args:
         names: of models, runs or files, of which equal ones are one.
     """
-    wholes = list(dict.fromkeys(names))
-    shown = _last_parts(dict.fromkeys(name.partition(SECOND)[0] for name in wholes))
+    split_names = {name: name.partition(SECOND) for name in names}
+    shown = _last_parts(first for first, _, _ in split_names.values())
     long = {first: part for first, part in shown.items() if len(part) > LONG}
-    apart = _different_parts(list(long.values()))
-    pattern = _common(list(long), apart)
+    different = _different_parts(list(long.values()))
+    pattern = _common(list(long), different)
     notes: tuple[str, ...] = ()
     if pattern:
-        shorter = shown | dict(zip(long, apart, strict=True))
+        shorter = shown | dict(zip(long, different, strict=True))
         if len(set(shorter.values())) == len(shorter):
             shown = shorter
-            *others, last = map(safe, apart)
+            *others, last = map(safe, different)
             notes = (f"Names: {', '.join(others)} and {last} stand for {pattern}.",)
-    return ShortNames({name: _with_first(name, shown) for name in wholes}, notes)
+    short = {}
+    for name, (first, joint, second) in split_names.items():
+        short[name] = f"{shown[first]}{joint}{second}"
+    return ShortNames(short, notes)
 
 
 def _last_parts(names: Iterable[str]) -> dict[str, str]:
@@ -57,28 +60,24 @@ def _last_parts(names: Iterable[str]) -> dict[str, str]:
 
     A path from the root is never short: where somebody keeps models is nothing for a page that is passed on.
     """
-    last = {name: _last_part(name) for name in names}
-    counts = Counter(last.values())
-    return {name: part if counts[part] == 1 else name for name, part in last.items()}
-
-
-def _last_part(name: str) -> str:
-    path = Path(name)
-    if len(name) <= LONG and not path.is_absolute():
-        return name
-    return path.name or name
-
-
-def _with_first(name: str, shown: dict[str, str]) -> str:
-    first, second, rest = name.partition(SECOND)
-    return f"{shown[first]}{second}{rest}"
+    parts: dict[str, str] = {}
+    for name in names:
+        path = Path(name)
+        parts[name] = name
+        if path.name and (len(name) > LONG or path.is_absolute()):
+            parts[name] = path.name
+    counts = Counter(parts.values())
+    for name, part in parts.items():
+        if counts[part] > 1:
+            parts[name] = name
+    return parts
 
 
 def _different_parts(names: Sequence[str]) -> list[str]:
     """Return of each name what lies between the parts that all have in common; an empty list if they have none."""
     if len(names) < 2:
         return []
-    split = [PARTS.findall(name) for name in names]
+    split = list(map(PARTS.findall, names))
     fewest = min(map(len, split))
     start = _in_common(split)
     end = min(_in_common([parts[::-1] for parts in split]), fewest - start)
@@ -114,4 +113,6 @@ def _common(names: Sequence[str], apart: Sequence[str]) -> str:
     for name, part in zip(names, apart, strict=True):
         before, _, after = name.rpartition(part)
         patterns.add(f"{before}\N{HORIZONTAL ELLIPSIS}{after}")
-    return safe(patterns.pop()) if len(patterns) == 1 else ""
+    if len(patterns) > 1:
+        return ""
+    return safe(patterns.pop())

@@ -25,12 +25,14 @@ def compare_systems(scores: Sequence[ModelScores], choices: Choices) -> Comparis
     with_first: dict[str, dict[str, Any]] = {}
     for line in comparisons.differences(tables):
         title = line.table.kind.title if line.column == AVERAGE else line.column
-        first = line.table.systems[0].label
         for seed in line.system.seeds:
-            entry = with_first.setdefault(seed.model, {"with": first, "tasks": {}})
-            entry["with"] = first
+            entry = with_first.setdefault(seed.model, {"with": "", "tasks": {}})
+            entry["with"] = line.table.systems[0].label
             entry["tasks"][title] = line.entry
-    compared = [(of_model, with_first[of_model.model]) for of_model in scores if of_model.model in with_first]
+    compared = []
+    for of_model in scores:
+        if of_model.model in with_first:
+            compared.append((of_model, with_first[of_model.model]))
     verdict = comparisons.verdict(tables) if len(scores) > 1 else ""
     return Comparisons(compared, {}, verdict)
 

@@ -57,7 +57,7 @@ class Section:
     file: str = ""
     """The name of the table's CSV without a suffix; empty if none is written."""
     rows: pd.DataFrame | None = None
-    """All rows for this CSV, where the table shows only the first."""
+    """All rows of the CSV, where the table shows the first ones alone."""
     code: Sequence[str] = ()
     """Lines of a shell script."""
     level: int = 2
@@ -68,9 +68,12 @@ class Section:
     @property
     def caption(self) -> str:
         """The title of the table without the title of the section, which stands above it."""
-        caption = self.table.title if self.table is not None else ""
-        rest = caption.removeprefix(f"{self.title}: ")
-        return rest[:1].upper() + rest[1:] if rest[1:2].islower() else rest  # not NDCG
+        if self.table is None:
+            return ""
+        caption = self.table.title.removeprefix(f"{self.title}: ")
+        if caption[1:2].islower():  # not NDCG
+            return caption[:1].upper() + caption[1:]
+        return caption
 
     @property
     def narrow(self) -> bool:
@@ -90,9 +93,9 @@ class Page:
     sections: Sequence[Section]
     text: Sequence[str] = ()
     """Paragraphs of the summary."""
-    made: str = ""
+    credit: str = ""
     """The line that says how the page was made."""
-    bare: bool = False
+    tables_only: bool = False
     """Whether Markdown and LaTeX have the tables alone, without titles, so that another document can take them in."""
 
 

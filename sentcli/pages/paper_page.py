@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from sentcli.evaluation.papers import ANSWERS, Item, Paper
+from sentcli.evaluation.papers import Item, Paper
 from sentcli.pages.page import Page, Section
 from sentcli.table import Table
 
@@ -23,19 +25,22 @@ ABOUT = (
 
 def paper_page(papers: Sequence[Paper], title: str) -> Page:
     """Return the page of some papers, with the counts of their answers at its top."""
-    counts = [{"paper": paper.title, **paper.counts(), "items": len(paper.item)} for paper in papers]
-    if len(papers) > 1:
-        total = {"paper": "all"}
-        for key in (*ANSWERS, "items"):
-            total[key] = sum(of_paper[key] for of_paper in counts)
-        counts.append(total)
-    sections = [Section("Counts", table=Table.of_rows("Items by answer", counts))]
+    counts = []
+    total: Counter[str] = Counter()
+    sections = []
+    columns = ("item", "what it shows", "answer", "what is missing, and why")
     for paper in papers:
-        columns = ("item", "what it shows", "answer", "what is missing, and why")
+        of_paper: dict[Any, int] = dict(paper.counts())
+        of_paper["items"] = len(paper.item)
+        counts.append({"paper": paper.title, **of_paper})
+        total.update(of_paper)
         rows = [[item.name, item.shows, item.answer, item.missing] for item in paper.item]
         table = Table(paper.reference, columns, rows, wide=(columns[1], columns[3]))
         sections.append(Section(paper.title, table=table, code=script(paper)))
-    return Page(title, sections, ABOUT)
+    if len(papers) > 1:
+        counts.append({"paper": "all", **total})
+    first = Section("Counts", table=Table.of_rows("Items by answer", counts))
+    return Page(title, [first, *sections], ABOUT)
 
 
 def script(paper: Paper) -> list[str]:

@@ -32,7 +32,7 @@ class Part:
 
     @property
     def sentence(self) -> str:
-        """What it says in words, below the tables."""
+        """The sentence that stands below the tables; empty if the part has none."""
         return ""
 
 

@@ -34,8 +34,10 @@ def measure(scores: ModelScores) -> str:
     """Return the name of the numbers in a table."""
     kind = scores.kinds[0]
     if kind is RETRIEVAL:
-        return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
-    return kind.metric if "@" in kind.metric else kind.metric.lower()
+        return scores.tasks[0].main_metric.replace("ndcg", "nDCG")
+    if "@" in kind.metric:
+        return kind.metric
+    return kind.metric.lower()
 
 
 def axis(scores: ModelScores) -> str:
@@ -53,19 +55,25 @@ def axis(scores: ModelScores) -> str:
 
 def common_protocol(scores: ModelScores) -> dict[str, Any]:
     """Return the part of the protocol that rows of one table must share."""
-    own = (*SEARCH_CHOICES, *SET_CHOICES, "sets") if scores.command == "retrieve" else MODEL_CHOICES
+    own: tuple[str, ...] = MODEL_CHOICES
+    if scores.command == "retrieve":
+        own = (*SEARCH_CHOICES, *SET_CHOICES, "sets")
     return without(scores.protocol, (*own, *COUNTS))
 
 
 def model_choices(scores: ModelScores) -> dict[str, Any]:
     """Return the part of the protocol that belongs to the model."""
     own = SEARCH_CHOICES if scores.command == "retrieve" else MODEL_CHOICES
-    choices = {}
-    for key in own:
-        value = scores.protocol.get(key)
-        if value not in (None, ""):
-            choices[key] = short(str(value)) if key in (*REVISIONS, *DIGESTS) else value
+    choices = _stated(of_keys(scores.protocol, own))
+    for key in (*REVISIONS, *DIGESTS):
+        if key in choices:
+            choices[key] = short(str(choices[key]))
     return choices
+
+
+def _stated(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the choices that have a value."""
+    return {key: value for key, value in choices.items() if value not in (None, "")}
 
 
 def words(values: Mapping[str, Any], colon: str = " ", comma: str = ", ") -> str:
@@ -93,41 +101,45 @@ def value_words(value: Any) -> str:
 
 def protocol_note(scores: ModelScores) -> str:
     """Return the protocol of a table as a sentence."""
-    choices, kind = common_protocol(scores), scores.kinds[0]
+    choices = common_protocol(scores)
+    kind = scores.kinds[0]
     if scores.command == "sts-eval":
         choices.pop("correlation", None)
-        similarity, aggregation = choices.pop("similarity", "cosine"), choices.pop("aggregation", "all")
-        lead = f"Spearman correlation of similarity ({similarity}) and gold score, times 100; subsets: {aggregation}"
+        similarity = choices.pop("similarity", "cosine")
+        aggregation = choices.pop("aggregation", "all")
         split = choices.pop("split", None)
+        lead = f"Spearman correlation of similarity ({similarity}) and gold score, times 100; subsets: {aggregation}"
         if split:
             lead += f"; {split} split"
     elif kind is TRAINED_HEAD:
         lead = "Spearman correlation of predicted and gold score, times 100"
     elif kind is TRANSFER:
         lead = f"Accuracy in % of a classifier on frozen vectors; protocol {choices.get('name', 'not stated')}"
-        choices = _of_keys(choices, ("features", "classifier", "folds", "optimizer"))
+        choices = of_keys(choices, ("features", "classifier", "folds", "optimizer"))
         choices["further settings"] = "below"
     else:
-        lead = "Recall in %" if kind is IN_DOMAIN else axis(scores)
-        choices = {**_of_keys(scores.protocol, (*SET_CHOICES, "sets")), **choices}
-    stated = {key: value for key, value in choices.items() if value not in (None, "")}
+        lead = axis(scores)
+        if kind is IN_DOMAIN:
+            lead = "Recall in %"
+        choices = of_keys(scores.protocol, (*SET_CHOICES, "sets")) | choices
+    stated = _stated(choices)
     if stated:
         lead += f"; {words(stated, ': ', '; ')}"
     return f"{lead}."
 
 
-def _of_keys(choices: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+def of_keys(choices: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return those of some choices that there are."""
     return {key: choices[key] for key in keys if key in choices}
 
 
-def different_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each of some choices those in which they differ, all in the same order."""
+def different_keys(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys of the choices in which some groups of choices differ."""
     different = []
     for key in dict.fromkeys(chain.from_iterable(groups)):
         if any(group.get(key) != groups[0].get(key) for group in groups):
             different.append(key)
-    return [_of_keys(group, different) for group in groups]
+    return different
 
 
 def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -136,14 +148,22 @@ def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     The choices of a fusion follow from the way of searching, backends give the same vectors, and a commit or a digest
     tells no more than names do, so these are only named if the others are the same.
     """
+    different = different_keys(groups)
+
+    def choices_but(left_out: Sequence[str]) -> list[dict[str, Any]]:
+        keys = [key for key in different if key not in left_out]
+        return [of_keys(group, keys) for group in groups]
+
     rarely = ("backend", *DIGESTS)
-    for keys in ((*rarely, *REVISIONS, *FUSION_CHOICES), (*rarely, *REVISIONS), rarely):
-        few = different_choices([without(group, keys) for group in groups])
+    for left_out in ((*rarely, *REVISIONS, *FUSION_CHOICES), (*rarely, *REVISIONS), rarely):
+        few = choices_but(left_out)
         texts = {json.dumps(choices, default=str) for choices in few}
         if len(texts) == len(few):
             return few
-    few = different_choices([without(group, ("backend",)) for group in groups])
-    return few if any(few) else different_choices(groups)
+    few = choices_but(("backend",))
+    if any(few):
+        return few
+    return choices_but(())
 
 
 def without(choices: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -158,7 +178,5 @@ def without_names(choices: Mapping[str, Any]) -> dict[str, Any]:
 
 def common_choices(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the choices that all of some models have in common."""
-    common = dict(groups[0])
-    for group in groups:
-        common = {key: value for key, value in common.items() if key in group and group[key] == value}
-    return common
+    common = set(groups[0]).intersection(*groups) - set(different_keys(groups))
+    return {key: value for key, value in groups[0].items() if key in common}

@@ -18,10 +18,12 @@ from sentcli.evaluation.retrieval_tasks import retrieval_tasks
 from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
 from sentcli.evaluation.set_manifest import corpus_arguments
-from sentcli.evaluation.variants import LEAST_TO_CHOOSE, Variant, VariantComparison, VariantGrid
+from sentcli.evaluation.variant_grid import VariantGrid
+from sentcli.evaluation.variants import LEAST_TO_CHOOSE, ScoreDifference, Variant, VariantComparison
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Figure, Section
 from sentcli.pages.parts import Part
+from sentcli.remaining import duration
 from sentcli.table import MINUS, Table
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
-"""What the difference of the score is drawn against."""
+"""The titles of the panels, each with a cost against which the difference of the score is drawn."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Savings(Part):
     """The ways of searching sets with models, compared."""
 
     comparisons: Mapping[tuple[str, str], VariantComparison]
-    """By model and set."""
+    """The comparison of the ways of searching, by the names of model and set."""
     sets: Mapping[str, RetrievalSet]
     models: Mapping[str, EvaluatedModel]
 
@@ -69,10 +71,10 @@ class Savings(Part):
         sections = []
         for number, ((model, name), comparison) in enumerate(self.comparisons.items(), 1):
             title = f"What {model} may save on {name}"
-            text = [_sentence(comparison)]
-            table, figure = _table(comparison, title), _figure(comparison, title, number)
+            table = _table(comparison, title)
+            figure = _figure(comparison, title, number)
+            sections.append(Section(title, [_sentence(comparison)], table, figure))
             commands = self.commands(comparison.chosen, model, name)
-            sections.append(Section(title, text, table=table, figure=figure))
             sections.append(Section(f"Commands for {model} on {name}", code=commands, level=3))
         return sections
 
@@ -81,38 +83,41 @@ class Savings(Part):
         """What each model saves on each set and loses, with the commands."""
         sentences = []
         for (model, name), comparison in self.comparisons.items():
-            commands = self.commands(comparison.chosen, model, name)
-            sentences.append("\n  ".join([f"{model} on {name}: {_sentence(comparison)}", *commands]))
+            sentences.append(f"{model} on {name}: {_sentence(comparison)}")
+            for command in self.commands(comparison.chosen, model, name):
+                sentences.append(f"  {command}")
             if self.sets[name].titled:
                 sentences.append("  (The score is of title and text together: encode a column that holds both.)")
         return "\n".join(sentences)
 
     def commands(self, variant: Variant, model: str, name: str) -> list[str]:
         """Return the commands that make the vectors of a way, and its index."""
-        storage, folder = variant.storage, f"{name}-vectors"
+        storage = variant.storage
         spec = self.models[model].spec
         options = replace(self.models[model].options, **variant.encoding.options)
         load = _flags(vars(options), vars(LoadOptions()))
-        prompts = []
+        search_prompts = []
         prompt = []
         if not variant.encoding.prompts:
-            prompts = ["--query-prompt", "", "--doc-prompt", ""]
+            search_prompts = ["--query-prompt", "", "--doc-prompt", ""]
             prompt = ["--prompt", ""]
         elif any(spec.prompts.values()):
             prompt = ["--prompt", spec.role_prompt("document")]
+        corpus = corpus_arguments(self.sets[name].corpus)
 
         def encode(output: str, compression: Compression) -> str:
-            flags = [*load, *prompt, *_flags(compression.protocol(), Compression().protocol())]
-            corpus = corpus_arguments(self.sets[name].corpus)
-            return shlex.join(["sentcli", "encode", *corpus, "-o", output, "-m", model, *flags])
+            flags = _flags(compression.protocol(), Compression().protocol())
+            return _command("encode", *corpus, "-o", output, "-m", model, *load, *prompt, *flags)
 
+        folder = f"{name}-vectors"
+        full = f"{folder}-full"
         commands = [encode(folder, storage.compression)]
         if storage.rescored:
-            commands.append(encode(f"{folder}-full", Compression("float16")))
-            searched = ["--corpus", folder, "--rescore", f"{folder}-full", "--query", "your question"]
-            commands.append(shlex.join(["sentcli", "retrieve", "-m", model, *load, *prompts, *searched]))
+            commands.append(encode(full, Compression("float16")))
+            searched = ["--corpus", folder, "--rescore", full, "--query", "your question"]
+            commands.append(_command("retrieve", "-m", model, *load, *search_prompts, *searched))
         if storage.index != "flat":
-            commands.append(shlex.join(["sentcli", "index", folder, "--type", storage.index]))
+            commands.append(_command("index", folder, "--type", storage.index))
         return commands
 
 
@@ -154,6 +159,11 @@ def compare_variants(
     return Savings(comparisons, sets, {model.name: model for model in models})
 
 
+def _command(*words: str) -> str:
+    """Return a command of sentcli for a shell."""
+    return shlex.join(["sentcli", *words])
+
+
 def _flags(options: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
     """Return options as words of a command, without those that are as usual."""
     words = []
@@ -169,25 +179,24 @@ def _flags(options: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
 def _sentence(comparison: VariantComparison) -> str:
     """Say what the chosen way loses on the queries that it was not chosen by, and what it saves."""
     chosen, first = comparison.chosen, comparison.variants[0]
-    part, rest = comparison.halves
+    choosing, measuring = comparison.halves
     if chosen is first:
-        lost = f"a loss of more than {comparison.allow:g} (--allow)"
-        return f"nothing may be saved: by {len(part)} queries no cheaper way excludes {lost}"
+        loss = f"a loss of more than {comparison.allow:g} (--allow)"
+        return f"nothing may be saved: by {len(choosing)} queries no cheaper way excludes {loss}"
     difference = comparison.difference(chosen)
-    interval = f"{_signed(difference.low)} to {_signed(difference.high)}"
-    numbers = f"{_signed(difference.difference)} ({interval})"
     saved = f"{100 * chosen.bytes_per_vector / first.bytes_per_vector:.0f} % of the bytes"
     if chosen.encoding != first.encoding:
         saved += f" and {100 * chosen.seconds / first.seconds:.0f} % of the time"
     if difference.low < -comparison.allow:
         saved += f"; they do not exclude a loss of {comparison.allow:g}"
-    title = _title(comparison)
-    return f"{chosen.name}: {title} {numbers} on the {len(rest)} queries that it was not chosen by, {saved}"
+    lost = f"{_title(comparison)} {_with_interval(difference)}"
+    return f"{chosen.name}: {lost} on the {len(measuring)} queries that it was not chosen by, {saved}"
 
 
 def _table(comparison: VariantComparison, title: str) -> Table:
-    part, rest = comparison.halves
-    rows: list[list[Any]] = []
+    choosing, measuring = comparison.halves
+    metric = _title(comparison)
+    rows: list[dict[str, Any]] = []
     texts = {}
     for variant, on_front in zip(comparison.variants, comparison.front, strict=True):
         marks = []
@@ -197,21 +206,26 @@ def _table(comparison: VariantComparison, title: str) -> Table:
             marks.append("front")
         difference = comparison.difference(variant)
         if variant is not comparison.variants[0]:
-            numbers = (_signed(value) for value in difference)
-            texts[len(rows), 2] = "{} ({} to {})".format(*numbers)
-        # a byte a vector is a megabyte for a million of them
-        costs = [variant.bytes_per_vector, variant.texts_per_second, console.duration(variant.seconds)]
-        row = [variant.name, comparison.value(variant), difference.difference, *costs, variant.queries_per_second]
-        rows.append([*row, ", ".join(marks)])
-    columns = ["vectors", _title(comparison), "difference", SIZE, SPEED, "all documents", "queries a second", "mark"]
-    formats = {columns[1]: ".4f", "difference": "+.4f", SPEED: ",.0f", "queries a second": ",.0f"}
+            texts[len(rows), 2] = _with_interval(difference)
+        row = {
+            "vectors": variant.name,
+            metric: comparison.value(variant),
+            "difference": difference.difference,
+            SIZE: variant.bytes_per_vector,  # a byte a vector is a megabyte for a million of them
+            SPEED: variant.texts_per_second,
+            "all documents": duration(variant.seconds),
+            "queries a second": variant.queries_per_second,
+            "mark": ", ".join(marks),
+        }
+        rows.append(row)
+    formats = {metric: ".4f", "difference": "+.4f", SPEED: ",.0f", "queries a second": ",.0f"}
     notes = [
-        f"Chosen by {len(part)} of the queries, the fewest bytes of those that exclude a loss of {comparison.allow:g}; "
-        f"scores, differences and 95 % intervals are of the other {len(rest)}.",
+        f"Chosen by {len(choosing)} of the queries, the fewest bytes of those that exclude a loss of "
+        f"{comparison.allow:g}; scores, differences and 95 % intervals are of the other {len(measuring)}.",
         "Front: no other way is as good in score, bytes and speeds; speeds within a quarter count as equal. Bits are "
         "the signs of the numbers; rescored: the best hits are compared by float16 vectors, whose bytes count.",
     ]
-    return Table(title, columns, rows, formats=formats, texts=texts, notes=notes)
+    return Table.of_rows(title, rows, formats=formats, texts=texts, notes=notes)
 
 
 def _figure(comparison: VariantComparison, title: str, number: int) -> Figure:
@@ -241,9 +255,17 @@ def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
 
     for number, name in enumerate(("not on the front", "on the front", "chosen")):
         part = data[data["series"] == name]
-        down, up = part["y"] - part["low"], part["high"] - part["y"]
-        look: dict[str, Any] = {"color": style.colour(number), "marker": style.marker(number), "linestyle": ""}
-        axes.errorbar(part["x"], part["y"], yerr=[down, up], label=name, elinewidth=0.8, **look)
+        whiskers = [part["y"] - part["low"], part["high"] - part["y"]]
+        axes.errorbar(
+            part["x"],
+            part["y"],
+            yerr=whiskers,
+            label=name,
+            color=style.colour(number),
+            marker=style.marker(number),
+            linestyle="",
+            elinewidth=0.8,
+        )
     panel = data["panel"].iloc[0]
     axes.set(title=panel, xlabel=panel, ylabel=f"difference of {metric}", xscale="log")
     style.plain_log_ticks(axes.xaxis)
@@ -254,5 +276,6 @@ def _title(comparison: VariantComparison) -> str:
     return RETRIEVAL.columns.get(comparison.metric, comparison.metric)
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.4f}".replace("-", MINUS)
+def _with_interval(difference: ScoreDifference) -> str:
+    """Return a difference with the ends of its 95 % interval in brackets."""
+    return "{:+.4f} ({:+.4f} to {:+.4f})".format(*difference).replace("-", MINUS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from sentcli.pages import protocols, style
+from sentcli.pages import style
 from sentcli.pages.page import Figure
-from sentcli.pages.score_tables import ScoreTable, published_label, short
+from sentcli.pages.score_tables import ScoreTable, published_label, published_value, short
 from sentcli.pages.systems import System
 
 if TYPE_CHECKING:
@@ -28,22 +28,21 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
     if not rows:
         return None
     data = pd.DataFrame(rows).astype({"low": float, "high": float})
-    has_whiskers = data["low"].notna()
+    whiskers = data[data["low"].notna()]
     kinds = []
-    if (has_whiskers & ~data["grouped"]).any():
+    if not whiskers["grouped"].all():
         kinds.append("95 % interval")
-    if (has_whiskers & data["grouped"]).any():
+    if whiskers["grouped"].any():
         kinds.append("mean \N{PLUS-MINUS SIGN} standard deviation of the seeds, which are the small dots")
     note = "The axis does not start at zero"
     if kinds:
         note = f"Whiskers: {'; of grouped models '.join(kinds)}. {note}"
-    axis = protocols.axis(table.models[0])
     return Figure(
         name=f"scores-{table.kind.name.replace(' ', '-')}",
         title=f"{table.title}, by task",
-        panels={"scores": partial(_draw, data=data, axis=axis)},
+        panels={"scores": partial(_draw, data=data, axis=table.axis)},
         data=data,
-        alt=f"{axis}: {'; '.join(data['label'])}",
+        alt=f"{table.axis}: {'; '.join(data['label'])}",
         note=note,
         columns=1,
         size=(5.2, 0.19 * (data["y"].max() + 2) + 0.6),  # height of the line of one score, in inches
@@ -52,63 +51,76 @@ def score_figure(table: ScoreTable, *, intervals: bool = True) -> Figure | None:
 
 def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
     """Yield a point for each task and model, with the height of its line."""
-    columns = table.columns
-    above = 0.0  # the height of the lines of earlier tasks
-    for column in columns:
-        scores: list[tuple[str, float | None, System | None]] = []
-        for row in table.systems:
-            scores.append((row.label, row.spread(column, columns)[0], row))
-        for against in table.published.values():
-            scores.append((published_label(against), against["tasks"].get(column, {}).get("published"), None))
+    height = 0.0  # of the lines of earlier tasks
+    for column in table.columns:
         line = 0
-        for number, (label, score, system) in enumerate(scores):
-            if score is None:
+        rows: list[System | Mapping[str, Any]] = [*table.systems, *table.published.values()]
+        for number, series in enumerate(rows):
+            if isinstance(series, System):
+                point = _measured_point(table, series, column, intervals=intervals)
+            else:
+                point = _point(published_label(series), published_value(series, column), column, table.format)
+            if point is None:
                 continue
             line += 1
-            pattern, ends, seeds = table.format, None, list[float]()
-            if system is not None:
-                pattern = table.format_of(column)
-                seeds = system.values(column, columns)
-                ends = system.whiskers(column, columns) if intervals else None
-            shown = f"{score:{pattern}}"
-            words = f"{short(column)}, {label}: {shown}"
-            low, high = ends or (None, None)
-            if low is not None:
-                words += f" ({low:{pattern}} to {high:{pattern}})"
-            yield {
-                "panel": "scores",
-                "series": label,
-                "x": score,
-                "y": above + line,
-                "low": low,
-                "high": high,
-                "number": number,
-                "shown": shown,
-                "seeds": seeds if len(seeds) > 1 else [],
-                "grouped": system is not None and system.grouped,
-                "published": system is None,
-                "task": short(column),
-                "label": words,
-            }
+            yield {**point, "panel": "scores", "y": height + line, "number": number, "task": short(column)}
         if line:
-            above += line + 1.4  # space between two tasks, in lines
+            height += line + 1.4  # space between two tasks, in lines
+
+
+def _measured_point(table: ScoreTable, system: System, column: str, *, intervals: bool) -> dict[str, Any] | None:
+    """Return the point of a system on a task with its whiskers and seeds, or None if it has no score there."""
+    mean, _ = system.mean_and_deviation(column)
+    pattern = table.format_of(column)
+    point = _point(system.label, mean, column, pattern)
+    if point is None:
+        return None
+    point |= {"grouped": system.grouped, "published": False}
+    seeds = system.values(column)
+    if len(seeds) > 1:
+        point["seeds"] = seeds
+    whiskers = system.whiskers(column) if intervals else None
+    if whiskers is not None:
+        low, high = whiskers
+        point |= {"low": low, "high": high}
+        point["label"] += f" ({low:{pattern}} to {high:{pattern}})"
+    return point
+
+
+def _point(series: str, score: float | None, column: str, pattern: str) -> dict[str, Any] | None:
+    """Return the point of a published score, or None if there is no score."""
+    if score is None:
+        return None
+    shown = format(score, pattern)
+    return {
+        "series": series,
+        "x": score,
+        "low": None,
+        "high": None,
+        "shown": shown,
+        "label": f"{short(column)}, {series}: {shown}",
+        "seeds": [],
+        "grouped": False,
+        "published": True,
+    }
 
 
 def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
-    beside = axes.get_yaxis_transform()
+    outside = axes.get_yaxis_transform()  # x in shares of the width, y in lines
     for task, points in data.groupby("task", sort=False):
-        above = points["y"].min() - 1
-        axes.text(0, above, style.short(str(task)), transform=beside, weight="bold", va="center")
+        line = points["y"].min() - 1
+        axes.text(0, line, style.short(str(task)), transform=outside, weight="bold", va="center")
     for point in data.itertuples():
         look = _look(point.number, published=point.published)
-        colour = look["color"]
         if not isnan(point.low):
-            axes.hlines(point.y, point.low, point.high, color=colour, alpha=0.65, linewidth=1.6)
-        axes.plot(point.seeds, [point.y] * len(point.seeds), "o", color=colour, alpha=0.55, markersize=2.5)
+            axes.hlines(point.y, point.low, point.high, color=look["color"], alpha=0.65, linewidth=1.6)
+        lines = [point.y] * len(point.seeds)
+        axes.plot(point.seeds, lines, "o", color=look["color"], alpha=0.55, markersize=2.5)
         axes.plot(point.x, point.y, **look)
-        axes.text(1.02, point.y, point.shown, transform=beside, va="center", fontsize=8)
+        axes.text(1.02, point.y, point.shown, transform=outside, va="center", fontsize=8)
     for first in data.drop_duplicates("series").itertuples():
-        axes.plot([], [], label=first.series, linestyle="", **_look(first.number, published=first.published))
+        look = _look(first.number, published=first.published)
+        axes.plot([], [], label=first.series, linestyle="", **look)
     axes.set(yticks=[], ylim=(data["y"].max() + 0.8, -0.8), xlabel=axis)
     axes.spines["left"].set_visible(False)
 

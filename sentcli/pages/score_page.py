@@ -12,12 +12,13 @@ from sentcli import __version__
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.model.served import RequestCounts
 from sentcli.pages import comparisons, protocols, score_tables, systems
-from sentcli.pages.leaders import equal_because, leaders
+from sentcli.pages.leaders import leaders
 from sentcli.pages.names import ShortNames, short_names
 from sentcli.pages.page import PLAIN, Page, Section, Style
 from sentcli.pages.score_figure import score_figure
 from sentcli.pages.score_tables import ScoreTable
 from sentcli.pages.systems import Pattern, check_patterns
+from sentcli.pages.weights import equal_because
 from sentcli.pages.write import write_page
 from sentcli.table import Table
 
@@ -44,7 +45,7 @@ class Choices:
     style: Style = PLAIN
     summary: tuple[str, ...] = ()
     """Sentences of the summary behind those about the scores."""
-    bare: bool = False
+    tables_only: bool = False
     """Show the tables of scores alone, for another document."""
     more_names: tuple[str, ...] = ()
     """Names of models and runs that further sections of the page show."""
@@ -71,27 +72,38 @@ def score_tables_of(
     """
     check_patterns(choices.groups, runs)
     check_patterns(choices.names, runs)
-    of_kind: dict[str, list[Sequence[ModelScores]]] = {}
     groups = systems.tables(runs)
-    for group in groups:
-        of_kind.setdefault(group[0].kinds[0].title, []).append(group)
+    first_of_kind: dict[str, list[ModelScores]] = {}  # a model of each table, by the title of its kind
+    for first, *_ in groups:
+        first_of_kind.setdefault(first.kinds[0].title, []).append(first)
     tables = []
     for group in groups:
         title = group[0].kinds[0].title
-        twins = of_kind[title]
+        twins = first_of_kind[title]
         if len(twins) > 1:
-            title = f"{title} ({_mark(group, twins)})"
+            title = f"{title} ({_mark(group[0], twins)})"
         rows = systems.systems_of(group, choices.groups, choices.names, shown)
         tables.append(ScoreTable(title, tuple(rows)))
     return tables
 
 
-def _mark(group: Sequence[ModelScores], twins: Sequence[Sequence[ModelScores]]) -> str:
-    """Return what differs from the protocols of other tables of the same kind, to tell a table apart from them."""
-    measured = [{"score": protocols.measure(twin[0]), **protocols.common_protocol(twin[0])} for twin in twins]
-    number = twins.index(group)
-    different = protocols.different_choices(measured)[number]
-    return different.get("name") or protocols.words(different) or f"data {number + 1} of {len(twins)}"
+def _mark(first: ModelScores, twins: Sequence[ModelScores]) -> str:
+    """Return what differs from the protocols of other tables of the same kind, to tell a table apart from them.
+
+    Args:
+        first: of the models of a table.
+        twins: the first model of each table of this kind.
+    """
+    measured = []
+    number = 0
+    for place, twin in enumerate(twins):
+        measured.append({"score": protocols.measure(twin), **protocols.common_protocol(twin)})
+        if twin is first:
+            number = place
+    different = protocols.of_keys(measured[number], protocols.different_keys(measured))
+    if different.get("name"):
+        return str(different["name"])
+    return protocols.words(different) or f"data {number + 1} of {len(twins)}"
 
 
 def write_score_page(
@@ -115,13 +127,14 @@ def score_page(
     """
     names = shown_names(runs, choices)
     tables = score_tables_of(runs, choices, names.shown)
-    if choices.bare:
+    if choices.tables_only:
         of_scores = [Section(table.title, table=score_tables.score_table(table)) for table in tables]
-        return Page(choices.title or "Scores", [*of_scores, *more], bare=True)
+        return Page(choices.title or "Scores", [*of_scores, *more], tables_only=True)
     sections: list[Section] = []
     for table in tables:
         sections += _sections(table, choices.style, named=len(tables) > 1, figures=figures)
-    compared = comparisons.own_comparison(tables)
+    own = [table for table in tables if table.is_own]
+    compared = comparisons.own_comparison(own)
     if compared is not None:
         sections.append(Section("Differences between models on your own data", table=compared))
     costs = cost_table(runs, names.shown)
@@ -130,63 +143,66 @@ def score_page(
     sections += more
     if tables:
         sections += _how_measured(tables)
-    made = f"Made by sentcli {__version__}"
+    source = f"Made by sentcli {__version__}"
     if runs:
         commands = dict.fromkeys(run.command for run in runs)
-        made += f" from the results of {', '.join(commands)}"
-    text = (*_summaries(tables), *choices.summary, *names.notes)
-    return Page(choices.title or _title(tables), tuple(sections), text, f"{made}.")
+        source += f" from the results of {', '.join(commands)}"
+    # all tables of one's own data share a sentence if they have several systems
+    verdict = comparisons.verdict(own)
+    summary = []
+    if verdict:
+        summary.append(verdict)
+    for table in tables:
+        if not verdict or not table.is_own:
+            summary.append(_summary(table))
+    text = (*summary, *choices.summary, *names.notes)
+    return Page(choices.title or _title(tables), tuple(sections), text, f"{source}.")
 
 
 def _title(tables: Sequence[ScoreTable]) -> str:
     """Return the title of a page, which names a single model."""
-    labels: dict[str, None] = {}
+    labels: set[str] = set()
     for table in tables:
-        labels |= dict.fromkeys(system.label for system in table.systems)
+        labels.update(system.label for system in table.systems)
     if not labels:
         return "Report"
     if len(labels) == 1:
-        return f"Evaluation of {next(iter(labels))}"
+        return f"Evaluation of {labels.pop()}"
     return f"Evaluation of {len(labels)} models"
-
-
-def _summaries(tables: Sequence[ScoreTable]) -> list[str]:
-    """Return a sentence for each table, and one for all tables of one's own data that have several systems."""
-    own = [table for table in tables if table.is_own]
-    verdict = comparisons.verdict(own)
-    if not verdict:
-        return list(map(_summary, tables))
-    return [verdict, *(_summary(table) for table in tables if table not in own)]
 
 
 def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingProxyType({})) -> Table | None:
     """Return what each model costs, or None if that was not measured; `shown` has what is shown of their names."""
-    costs = {shown.get(run.label, run.label): run.cost for run in runs if run.cost}
+    costs: dict[str, Mapping[str, Any]] = {}
+    measured: set[str] = set()
+    texts: set[int | None] = set()
+    for run in runs:
+        if run.cost:
+            costs[shown.get(run.label, run.label)] = run.cost
     if not costs:
         return None
-    measured = set().union(*costs.values())
-    columns = {key: title for key, title in COSTS.items() if key in measured}
-    heads = ["model", *columns.values()]
-    served = any(cost.get("sent_requests") for cost in costs.values())
-    texts = {cost.get("texts") for cost in costs.values()}
+    for cost in costs.values():
+        measured.update(cost)
+        texts.add(cost.get("texts"))
+    columns = [key for key in COSTS if key in measured]
+    heads = ["model", *[COSTS[key] for key in columns]]
     note = (
         f"Texts a second: {' or '.join(map(str, texts))} texts of the data, without the cache; the first vector: from "
         "the loading of the model, with the libraries loaded before."
     )
-    if served:
-        heads.append("sent to its host")
-        note += " Those of a model that is served are with its host and the network; what the cache had was not sent."
     rows: list[list[Any]] = []
     megabytes = {}
+    sent: list[str | None] = []
     for label, cost in costs.items():
         size = cost.get("weight_bytes")
         if size is not None:
-            megabytes[len(rows), heads.index(COSTS["weight_bytes"])] = f"{size / 1e6:,.1f} MB"
-        row = [label, *map(cost.get, columns)]
-        if served:
-            sent = RequestCounts(*(cost.get(f"sent_{count.name}") or 0 for count in fields(RequestCounts)))
-            row.append(str(sent) if sent.requests else None)
-        rows.append(row)
+            megabytes[len(rows), 1 + columns.index("weight_bytes")] = f"{size / 1e6:,.1f} MB"
+        rows.append([label, *map(cost.get, columns)])
+        sent.append(_sent_requests(cost))
+    if any(sent):
+        heads.append("sent to its host")
+        rows = [[*row, requests] for row, requests in zip(rows, sent, strict=True)]
+        note += " Those of a model that is served are with its host and the network; what the cache had was not sent."
     title = "What each model costs on this machine"
     device = runs[0].environment.get("device")
     if device:
@@ -195,27 +211,36 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
     return Table(title, heads, rows, formats=formats, texts=megabytes, notes=[note])
 
 
+def _sent_requests(cost: Mapping[str, Any]) -> str | None:
+    """Return what was sent to the host of a model, in words; None if nothing was."""
+    counts = [cost.get(f"sent_{count.name}") or 0 for count in fields(RequestCounts)]
+    sent = RequestCounts(*counts)
+    return str(sent) if sent.requests else None
+
+
 def _summary(table: ScoreTable) -> str:
     """Return a sentence that names the best model of a table."""
-    column = table.columns[-1]
-    pattern = table.format_of(column)
-    leading = leaders(table.systems, column, table.columns, pattern)
+    leading = leaders(table)
     if leading is None:
         return f"{table.title}: no model has all scores."
-    axis = protocols.axis(table.models[0])
-    measure = f"average {axis}" if column == AVERAGE else f"{axis} on {score_tables.short(column)}"
-    value = f"{leading.value:{pattern}} ({measure})"
+    column = table.columns[-1]
+    measure = f"{table.axis} on {score_tables.short(column)}"
+    if column == AVERAGE:
+        measure = f"average {table.axis}"
+    value = f"{leading.value:{table.format_of(column)}} ({measure})"
+    names = leading.names
+    because = equal_because(leading.best)
     count = len(leading.best) + len(leading.others)
-    if leading.everyone:
-        return f"{table.title}: all {count} models have {value}{equal_because(leading.best)}."
+    if leading.all_equal:
+        return f"{table.title}: all {count} models have {value}{because}."
     if len(leading.best) > 1:
-        return f"{table.title}: {leading.names} have {value}, the best of {count} models{equal_because(leading.best)}."
+        return f"{table.title}: {names} have {value}, the best of {count} models{because}."
     if count == 1:
-        return f"{table.title}: {leading.names} has {value}."
-    first, second = leading.best[0], leading.others[0]
-    if comparisons.may_be_chance(table, first, second, column):
-        return f"{table.title}: {leading.names} has {value}, which is not told apart from {second.label}."
-    return f"{table.title}: {leading.names} has {value}, the best of {count} models."
+        return f"{table.title}: {names} has {value}."
+    second = leading.others[0]
+    if comparisons.may_be_chance(leading.best[0], second, column):
+        return f"{table.title}: {names} has {value}, which is not told apart from {second.label}."
+    return f"{table.title}: {names} has {value}, the best of {count} models."
 
 
 def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:
@@ -250,14 +275,18 @@ def _how_measured(tables: Sequence[ScoreTable]) -> Iterator[Section]:
             if scores.seconds is not None:
                 choices["seconds"] = round(scores.seconds, 1)
             settings.append((scores.label, choices))
-            known = {key: value for key, value in scores.environment.items() if value is not None}
-            versions.append((scores.label, protocols.without(known, list(scores.protocol))))
+            environment = {}
+            for key, value in scores.environment.items():
+                if value is not None and key not in scores.protocol:
+                    environment[key] = value
+            versions.append((scores.label, environment))
             if scores.command_line:
                 commands[scores.command_line] = None
         shown = choices_table(f"Settings of {table.title}", settings)
         yield Section(f"Protocol: {table.title}", table=shown, level=3, folded=True)
-    if any(values for _, values in versions):
-        yield Section("Environment", table=choices_table("Versions and hardware", versions), level=3, folded=True)
+    shown = choices_table("Versions and hardware", versions)
+    if shown.rows:
+        yield Section("Environment", table=shown, level=3, folded=True)
     if commands:
         hint = "What measured the scores; put in the places of models and data that hold on your machine."
         yield Section("Commands", text=(hint,), code=tuple(commands), level=3, folded=True)
@@ -270,13 +299,17 @@ def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]])
         title: of the table.
         labelled: label and choices of each model.
     """
-    by_key: dict[str, dict[str, list[str]]] = {}  # the labels of each value of each choice
+    labels_by_value: dict[str, dict[str, list[str]]] = {}  # for each choice
     for label, values in labelled:
         for key, value in values.items():
-            by_key.setdefault(key, {}).setdefault(protocols.value_words(value), []).append(label)
+            labels = labels_by_value.setdefault(key, {})
+            labels.setdefault(protocols.value_words(value), []).append(label)
     rows = []
-    for key, by_value in by_key.items():
-        for value, labels in by_value.items():
-            of_models = "all" if len(labels) == len(labelled) else ", ".join(dict.fromkeys(labels))
-            rows.append([key.replace("_", " "), value, of_models])
+    for key, labels in labels_by_value.items():
+        setting = key.replace("_", " ")
+        for value, of_value in labels.items():
+            models = ", ".join(dict.fromkeys(of_value))
+            if len(of_value) == len(labelled):
+                models = "all"
+            rows.append([setting, value, models])
     return Table(title, ["setting", "value", "of"], rows, wide=("value", "of"))

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sentcli.evaluation.retrieval import canonical, known_sets
+from sentcli.evaluation.known_sets import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
-from sentcli.pages.leaders import weights_notes
 from sentcli.pages.systems import System
+from sentcli.pages.weights import weights_notes
 from sentcli.table import MISSING, Table, format_apart
-
-if TYPE_CHECKING:
-    pass
 
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E", AVERAGE: "Avg."}
 """The short names of tasks, as papers print them."""
@@ -51,6 +48,11 @@ class ScoreTable:
         return self.models[0].kinds[0]
 
     @property
+    def axis(self) -> str:
+        """The name of the numbers with their unit."""
+        return protocols.axis(self.models[0])
+
+    @property
     def is_own(self) -> bool:
         """Whether the scores are those of ``evaluate``."""
         return all(scores.command == "evaluate" for scores in self.models)
@@ -67,8 +69,10 @@ class ScoreTable:
 
     def format_of(self, column: str) -> str:
         """Return the format of the scores of a task or the average, with the digits that tell its systems apart."""
-        columns = self.columns
-        means = [system.spread(column, columns)[0] for system in self.systems]
+        means = []
+        for system in self.systems:
+            mean, _ = system.mean_and_deviation(column)
+            means.append(mean)
         return format_apart(means, self.kind.digits)
 
     @property
@@ -81,7 +85,8 @@ class ScoreTable:
         """The columns of scores, in the order of the papers."""
         titles: dict[str, None] = {}
         for scores in self.models:
-            titles |= dict.fromkeys(title for title, _, _ in scores.columns(self.kind))
+            for title, _, _ in scores.columns(self.kind):
+                titles[title] = None
         return sorted(titles, key=_place)
 
     @property
@@ -111,45 +116,47 @@ def short(task: str) -> str:
 
 def score_table(table: ScoreTable) -> Table:
     """Return the table as a paper prints it: a row for each system, a column for each task, and the average."""
-    columns = table.columns
-    heads = list(map(short, columns))
+    heads = {column: short(column) for column in table.columns}
     before = ["model", "n"] if table.grouped else ["model"]
     rows: list[list[Any]] = []
     intervals, deviations, printed = {}, {}, {}
+    gaps = False
     for number, system in enumerate(table.systems):
         row: list[Any] = [system.label]
         if table.grouped:
             row.append(len(system.seeds))
-        for column, head in zip(columns, heads, strict=True):
-            mean, deviation = system.spread(column, columns)
+        for column, head in heads.items():
+            mean, deviation = system.mean_and_deviation(column)
             row.append(mean)
             if deviation is not None and system.grouped:
                 deviations[number, head] = deviation
-            interval = system.interval(column, columns)
+            interval = system.interval(column)
             if interval is not None:
                 intervals[number, head] = interval
+        gaps = gaps or None in row
         rows.append(row)
     for against in table.published.values():
         row = [published_label(against)]
         if table.grouped:
             row.append(None)
-        for column in columns:
-            value = against["tasks"].get(column, {}).get("published")
+        for column in heads:
+            value = published_value(against, column)
             if isinstance(value, float):
                 printed[len(rows), len(row)] = f"{value:{table.format}}"
             row.append(value)
+        gaps = gaps or None in row
         rows.append(row)
     return Table(
-        f"{table.title}: {protocols.axis(table.models[0])}",
-        [*before, *heads],
+        f"{table.title}: {table.axis}",
+        [*before, *heads.values()],
         rows,
-        formats={head: table.format_of(column) for column, head in zip(columns, heads, strict=True)},
-        ranked=heads,
+        formats={head: table.format_of(column) for column, head in heads.items()},
+        ranked=list(heads.values()),
         intervals=intervals,
         deviations=deviations,
         published=len(table.published),
         texts=printed,
-        notes=_notes(table, gaps=any(None in row for row in rows)),
+        notes=_notes(table, gaps=gaps),
         interval_note=_interval_note(table.models[0]) if intervals else "",
     )
 
@@ -160,6 +167,12 @@ def published_label(against: Mapping[str, Any]) -> str:
     if against.get("source"):
         label += f" ({against['source']})"
     return label
+
+
+def published_value(against: Mapping[str, Any], column: str) -> float | None:
+    """Return the score of a published system in a column; None if it is not printed or not to be compared."""
+    task: Mapping[str, float | None] = against["tasks"].get(column, {})
+    return task.get("published")
 
 
 def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
@@ -181,18 +194,24 @@ def _notes(table: ScoreTable, *, gaps: bool) -> list[str]:
 def _settings(table: ScoreTable) -> list[str]:
     """Return the settings of the models: those of all, and of each of a few rows those that tell it apart."""
     notes = []
-    common = protocols.common_choices([protocols.model_choices(scores) for scores in table.models])
+    models = table.models
+    common = protocols.common_choices(list(map(protocols.model_choices, models)))
     if common:
-        notes.append(f"{'All models' if len(table.models) > 1 else 'Model'}: {protocols.words(common)}.")
+        subject = "All models" if len(models) > 1 else "Model"
+        notes.append(f"{subject}: {protocols.words(common)}.")
     if len(table.systems) > MOST_LISTED:
         return notes
-    choices = [protocols.without_names(protocols.model_choices(system.seeds[0])) for system in table.systems]
+    choices = []
+    for system in table.systems:
+        choices.append(protocols.without_names(protocols.model_choices(system.seeds[0])))
     labels: dict[str, list[str]] = {}
     for system, own in zip(table.systems, protocols.distinct_choices(choices), strict=True):
         words = protocols.words(own)
         if words and not system.label.endswith(f"({words})"):
             labels.setdefault(words, []).append(system.label)
-    return notes + [f"{', '.join(alike)}: {words}." for words, alike in labels.items()]
+    for words, alike in labels.items():
+        notes.append(f"{', '.join(alike)}: {words}.")
+    return notes
 
 
 def _interval_note(scores: ModelScores) -> str:
@@ -239,21 +258,25 @@ def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
 
 def subset_table(table: ScoreTable) -> Table | None:
     """Return the scores of the subsets, or None if no task has several."""
-    labels = [scores.label for scores in table.models]
-    cells: dict[tuple[str, str], list[float | None]] = {}
-    for number, scores in enumerate(table.models):
+    models = table.models
+    rows: dict[tuple[str, str], list[Any]] = {}  # by task and subset
+    for column, scores in enumerate(models, 2):
         for task in scores.tasks:
-            subsets = task.details.get("subsets") or {part.task: part.value for part in task.parts}
+            subsets = task.details.get("subsets")
+            if not subsets:
+                subsets = {part.task: part.value for part in task.parts}
             if len(subsets) < 2:
                 continue
             for name, score in subsets.items():
-                values = cells.setdefault((task.task, name), [None] * len(labels))
-                values[number] = score
-    if not cells:
+                empty = [short(task.task), name, *[None] * len(models)]
+                row = rows.setdefault((task.task, name), empty)
+                row[column] = score
+    if not rows:
         return None
-    rows = [[short(task), name, *values] for (task, name), values in cells.items()]
-    title = f"{table.title}: {protocols.axis(table.models[0])} of each subset"
-    return Table(title, ["task", "subset", *labels], rows, dict.fromkeys(labels, table.finest))
+    labels = [scores.label for scores in models]
+    title = f"{table.title}: {table.axis} of each subset"
+    formats = dict.fromkeys(labels, table.finest)
+    return Table(title, ["task", "subset", *labels], list(rows.values()), formats)
 
 
 def measure_table(table: ScoreTable) -> Table | None:
@@ -263,18 +286,17 @@ def measure_table(table: ScoreTable) -> Table | None:
         return None
     rows: list[list[Any]] = []
     intervals = {}
-    metrics: set[str] = set()
+    formats = {}
+    finest = table.finest
     for scores in table.models:
         for task in scores.tasks:
             values = {**task.details, **task.metrics}
-            for metric, interval in task.intervals.items():
-                if metric in titles:
-                    intervals[len(rows), titles[metric]] = interval
-            metrics.update(task.metrics)
+            for metric, title in titles.items():
+                if metric in task.intervals:
+                    intervals[len(rows), title] = task.intervals[metric]
+                if metric in task.metrics:
+                    formats[title] = ".4f" if title == "squared error" else finest
             rows.append([scores.label, short(task.task), *map(values.get, titles)])
-    formats = {title: table.finest for key, title in titles.items() if key in metrics}
-    if "squared error" in formats:
-        formats["squared error"] = ".4f"
     scale = "times 100" if table.kind.highest > 1 else "from 0 to 1"
     if table.kind is RETRIEVAL:
         scale += ", as BEIR prints it"
@@ -285,17 +307,15 @@ def measure_table(table: ScoreTable) -> Table | None:
 def _measures(table: ScoreTable) -> dict[str, str]:
     """Return the metrics and counts that some task has, with the titles of their columns."""
     titles = dict(table.kind.columns)
-    metrics: list[str] = []
-    headlines: list[str] = []
-    known: set[str] = set()
+    of_sets = table.kind is RETRIEVAL
+    others: list[str] = []
+    measured: set[str] = set()
     for scores in table.models:
         for task in scores.tasks:
-            metrics += task.metrics
-            headlines += task.headline
-            known.update(task.metrics, task.details)
-    if table.kind is not RETRIEVAL:
-        titles |= {metric: metric for metric in headlines if metric not in titles}
-    elif titles.keys().isdisjoint(metrics):
-        # a search with a small --top-k has other metrics than those of the table: all of them are shown
-        titles |= {metric: metric for metric in metrics}
-    return {key: title for key, title in titles.items() if key in known}
+            others += task.metrics if of_sets else task.shown_metrics
+            measured.update(task.metrics, task.details)
+    # a search with a small --top-k has other metrics than those of the table: all of them are shown
+    if not of_sets or titles.keys().isdisjoint(others):
+        for metric in others:
+            titles.setdefault(metric, metric)
+    return {key: title for key, title in titles.items() if key in measured}

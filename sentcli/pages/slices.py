@@ -22,7 +22,7 @@ class Slices(Part):
     column: str
     """The column of the queries that tells the parts apart."""
     of_scores: Mapping[tuple[str, str], Mapping[str, dict[str, Any]]]
-    """What `slices_of` returns, by model and set."""
+    """The scores of each value of the column, as `slices_of` returns them, by the labels of model and set."""
     with_baseline: bool
     """Whether there are differences from a baseline."""
 

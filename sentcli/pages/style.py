@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.console import safe
+from sentcli.printable import safe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,59 +68,57 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         names: of all series of the figure, since a series looks the same in all panels.
     """
     parts = {str(name): part for name, part in data.groupby("series", sort=False)}
-    turns = _turns(parts, log=axes.get_yscale() == "log")
+    turns = _turns(data, log=axes.get_yscale() == "log")
     for name, part in parts.items():
-        number, x = names.index(name), part["x"].infer_objects()
+        number = names.index(name)
+        x = part["x"].infer_objects()
         if "low" in part and part["low"].notna().any():
             band = part[["low", "high"]].astype(float)
             axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
         look = line(number, markers=len(part) <= MOST_MARKERS)
-        look |= _turn(*turns[name])
+        if name in turns:
+            look |= turns[name]
         axes.plot(x, part["y"], label=short(name), **look)
-    if any(count > 1 for _, count in turns.values()):
+    if turns:
         axes.plot([], [], linestyle="", label=IN_TURNS)
 
 
-def _turns(parts: Mapping[str, pd.DataFrame], *, log: bool) -> dict[str, tuple[int, int]]:
-    """Return of each line how many of those on which it lies come before it, and how many they are together.
+def _turns(data: pd.DataFrame, *, log: bool) -> dict[str, dict[str, Any]]:
+    """Return the look of each of the lines that lie on another one.
 
     Lines lie on each other if they have the same places, at which they differ by less than their width.
     """
     import numpy as np
 
-    heights = {name: part["y"].to_numpy(float) for name, part in parts.items()}
+    heights = data["y"].to_numpy(float)
     if log:
         with np.errstate(all="ignore"):
-            heights = {name: np.log(values) for name, values in heights.items()}
-    every = np.concatenate([np.empty(0), *heights.values()])
-    finite = every[np.isfinite(every)]
+            heights = np.log(heights)
+    finite = heights[np.isfinite(heights)]
     width = LINE_WIDTH * float(np.ptp(finite)) if len(finite) else 0.0
-
-    def lies_on(name: str, other: str) -> bool:
-        same_places = list(parts[name]["x"]) == list(parts[other]["x"])
-        return same_places and np.allclose(heights[name], heights[other], rtol=0, atol=width, equal_nan=True)
-
-    together: list[list[str]] = []
-    for name in heights:
-        group = next((group for group in together if lies_on(name, group[0])), None)
-        if group is None:
-            together.append([name])
+    groups: list[tuple[list[Any], Any, list[str]]] = []  # places and heights of a line, and all that lie on it
+    for name, part in data.assign(height=heights).groupby("series", sort=False):
+        places, own = list(part["x"]), part["height"].to_numpy()
+        for of_group, height, members in groups:
+            if places == of_group and np.allclose(own, height, rtol=0, atol=width, equal_nan=True):
+                members.append(str(name))
+                break
         else:
-            group.append(name)
+            groups.append((places, own, [str(name)]))
     turns = {}
-    for group in together:
-        for turn, name in enumerate(group):
-            turns[name] = (turn, len(group))
+    for _, _, members in groups:
+        if len(members) > 1:
+            for turn, member in enumerate(members):
+                turns[member] = _turn(turn, len(members))
     return turns
 
 
 def _turn(turn: int, count: int) -> dict[str, Any]:
     """Return the look of a line that is drawn in turns with others: dashes and markers where those have none."""
-    if count == 1:
-        return {}
     dash = 4.0  # in widths of the line
     offset = dash * (count - turn) % (dash * count)
-    return {"linestyle": (offset, (dash, dash * (count - 1))), "markevery": (turn, count), "dash_capstyle": "butt"}
+    pattern = (dash, dash * (count - 1))
+    return {"linestyle": (offset, pattern), "markevery": (turn, count), "dash_capstyle": "butt"}
 
 
 def line_panels(
@@ -192,7 +190,8 @@ def plain_log_ticks(axis: Any, values: Iterable[float] = ()) -> None:
 
 def limits(*arrays: Any) -> tuple[float, float]:
     """Return the ends of an axis that several panels share, a little beyond the least and the greatest value."""
-    low, high = float(min(map(min, arrays))), float(max(map(max, arrays)))
+    low = float(min(map(min, arrays)))
+    high = float(max(map(max, arrays)))
     margin = 0.04 * (high - low) or 0.04
     return low - margin, high + margin
 

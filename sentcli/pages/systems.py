@@ -29,10 +29,11 @@ from sentcli.pages.protocols import (
     REVISIONS,
     SET_CHOICES,
     common_protocol,
-    different_choices,
+    different_keys,
     distinct_choices,
     measure,
     model_choices,
+    of_keys,
     without_names,
     words,
 )
@@ -65,8 +66,12 @@ class Pattern:
 
     def matches(self, scores: ModelScores) -> bool:
         """Tell whether the model's name, the file's, or the last part of either matches."""
-        names = {scores.model, Path(scores.model).name, scores.source, Path(scores.source).name} - {""}
-        return any(fnmatch.fnmatchcase(name, self.glob) for name in names)
+        for name in (scores.model, scores.source):
+            if not name:
+                continue
+            if fnmatch.fnmatchcase(name, self.glob) or fnmatch.fnmatchcase(Path(name).name, self.glob):
+                return True
+        return False
 
     def __str__(self) -> str:
         return f"{self.option} {self.label}={self.glob}"
@@ -80,8 +85,8 @@ def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> 
     """
     for pattern in patterns:
         if not any(map(pattern.matches, runs)):
-            models = ", ".join(dict.fromkeys(run.model for run in runs))
-            raise InputError(f"{pattern} matches no model and no file; there are: {models}")
+            models = dict.fromkeys(run.model for run in runs)
+            raise InputError(f"{pattern} matches no model and no file; there are: {', '.join(models)}")
     for run in runs:
         matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
         if len(matching) > 1:
@@ -95,6 +100,8 @@ class System:
     label: str
     seeds: tuple[ModelScores, ...]
     """Their labels are unique in the table."""
+    tasks: frozenset[str]
+    """The names of all tasks of the table; a model without a score of one of them has no average."""
     grouped: bool = False
 
     @property
@@ -103,7 +110,7 @@ class System:
         return not self.grouped and self.seeds[0].fixed
 
     @property
-    def alone(self) -> str:
+    def single_run_caveat(self) -> str:
         """Why a single run does not stand for its training, in words; empty for seeds and for a fixed model."""
         if len(self.seeds) > 1 or self.fixed:
             return ""
@@ -111,27 +118,21 @@ class System:
             return "is one trained run"
         return "may be one trained run (its file does not say; score again)"
 
-    def values(self, column: str, columns: Sequence[str]) -> list[float]:
-        """Return the score of each seed.
-
-        Args:
-            column: a task, or ``average``.
-            columns: all columns of the table; an average needs all of its tasks.
-
-        Returns:
-            One score for each seed; an empty list if one of the seeds does not have it.
-        """
+    def values(self, column: str) -> list[float]:
+        """Return the score of each seed on a task or their ``average``; an empty list if a seed does not have it."""
         values = []
         for scores in self.seeds:
-            value = _values(scores, columns).get(column)
-            if value is None:
+            by_column = scores.values(scores.kinds[0])
+            if column not in by_column:
                 return []
-            values.append(value)
+            if column == AVERAGE and not self.tasks <= by_column.keys():
+                return []
+            values.append(by_column[column])
         return values
 
-    def spread(self, column: str, columns: Sequence[str]) -> tuple[float | None, float | None]:
+    def mean_and_deviation(self, column: str) -> tuple[float | None, float | None]:
         """Return mean and sample standard deviation over the seeds; None if there are too few values."""
-        values = self.values(column, columns)
+        values = self.values(column)
         if not values:
             return None, None
         mean = statistics.fmean(values)
@@ -139,44 +140,31 @@ class System:
             return mean, None
         return mean, statistics.stdev(values)
 
-    def samples(self, column: str, columns: Sequence[str]) -> Floats | None:
-        """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples.
-
-        Args:
-            column: a task, or ``average``.
-            columns: all columns of the table.
-        """
-        if not self.values(column, columns):
+    def samples(self, column: str) -> Floats | None:
+        """Return the score of each seed on samples of the items ``[seeds, draws]``; None if a seed has no samples."""
+        if not self.values(column):
             return None
         samples: list[Floats] = []
         for scores in self.seeds:
-            draws = scores.samples(scores.kinds[0]).get(column)
+            draws = scores.replicates(scores.kinds[0]).get(column)
             if draws is None or (samples and len(draws) != len(samples[0])):
                 return None
             samples.append(draws)
         return np.stack(samples)
 
-    def interval(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
+    def interval(self, column: str) -> tuple[float, float] | None:
         """Return the 95 % interval of the score; None for a group of seeds, or if it was not measured."""
-        scores = self.seeds[0]
-        if self.grouped or column not in _values(scores, columns):
+        if self.grouped or not self.values(column):
             return None
+        scores = self.seeds[0]
         return scores.intervals(scores.kinds[0]).get(column)
 
-    def whiskers(self, column: str, columns: Sequence[str]) -> tuple[float, float] | None:
+    def whiskers(self, column: str) -> tuple[float, float] | None:
         """Return the mean less and plus the standard deviation over the seeds, or the interval of a single model."""
-        mean, deviation = self.spread(column, columns)
+        mean, deviation = self.mean_and_deviation(column)
         if mean is None or deviation is None:
-            return self.interval(column, columns)
+            return self.interval(column)
         return mean - deviation, mean + deviation
-
-
-def _values(scores: ModelScores, columns: Sequence[str]) -> dict[str, float]:
-    """Return the scores of a model by column, with the average if it has all tasks."""
-    values = dict(scores.values(scores.kinds[0]))
-    if not values.keys() >= set(columns) - {AVERAGE}:
-        values.pop(AVERAGE, None)
-    return values
 
 
 def systems_of(
@@ -196,22 +184,22 @@ def systems_of(
     Raises:
         InputError: if the seeds of a system differ in a setting that moves their numbers.
     """
-    rows = {}
+    rows: dict[str | int, list[ModelScores]] = {}  # by the label of a group, or the number of a single model
+    tasks: set[str] = set()
     for number, scores in enumerate(_labelled(_merged(runs, names, shown))):
         label = label_of(scores, groups)
-        if label is None:
-            rows[f"model {number}"] = System(scores.label, (scores,))
+        key = number if label is None else label
+        rows.setdefault(key, []).append(scores)
+        tasks.update(title for title, _, _ in scores.columns(scores.kinds[0]))
+    systems = []
+    for key, seeds in rows.items():
+        if isinstance(key, str):
+            _check_seeds(key, seeds)
+            system = System(key, tuple(seeds), frozenset(tasks), grouped=True)
         else:
-            before = rows.get(f"group {label}", System(label, (), grouped=True))
-            rows[f"group {label}"] = replace(before, seeds=(*before.seeds, scores))
-    for system in rows.values():
-        _refuse_commits(system)
-        choices = [{**without_names(model_choices(seed)), "backend": None} for seed in system.seeds]
-        different = dict.fromkeys(chain.from_iterable(different_choices(choices)))
-        if different:
-            keys = ", ".join(different)
-            raise InputError(f"--group {system.label}: its runs are no seeds of one system, they differ in {keys}")
-    return list(rows.values())
+            system = System(seeds[0].label, tuple(seeds), frozenset(tasks))
+        systems.append(system)
+    return systems
 
 
 def label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
@@ -222,19 +210,27 @@ def label_of(scores: ModelScores, patterns: Sequence[Pattern]) -> str | None:
     return None
 
 
-def _refuse_commits(system: System) -> None:
-    """Refuse the same model at several commits as seeds of one system.
+def _check_seeds(label: str, seeds: Sequence[ModelScores]) -> None:
+    """Check that runs may be seeds of one system: they share all settings, and a model has one commit.
 
     Raises:
-        InputError: with the model.
+        InputError: otherwise.
     """
     commits: dict[str, set[str]] = {}
-    for seed in system.seeds:
-        commits.setdefault(seed.model, set()).add(str(seed.protocol.get("revision")))
+    settings = []
+    for scores in seeds:
+        of_model = commits.setdefault(scores.model, set())
+        commit = scores.protocol.get("revision")
+        if commit is not None:
+            of_model.add(str(commit))
+        settings.append(without_names({**model_choices(scores), "backend": None}))
     for model, of_model in commits.items():
-        if len(of_model - {"None"}) > 1:
+        if len(of_model) > 1:
             shown = " and ".join(sorted(map(short, of_model)))
-            raise InputError(f"--group {system.label}: {model} stands at the commits {shown}, which are two models")
+            raise InputError(f"--group {label}: {model} stands at the commits {shown}, which are two models")
+    different = different_keys(settings)
+    if different:
+        raise InputError(f"--group {label}: its runs are no seeds of one system, they differ in {', '.join(different)}")
 
 
 def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mapping[str, str]) -> list[ModelScores]:
@@ -242,37 +238,48 @@ def _merged(runs: Sequence[ModelScores], names: Sequence[Pattern], shown: Mappin
     merged: list[ModelScores] = []
     for run in runs:
         label = label_of(run, names) or shown.get(run.model, run.model)
-        choices, tasks = model_choices(run), {task.task for task in run.tasks}
+        run = replace(run, label=label)
         for number, scores in enumerate(merged):
-            same_model = (scores.model, scores.label) == (run.model, label) and _same(model_choices(scores), choices)
-            if same_model and tasks.isdisjoint(task.task for task in scores.tasks):
+            if _may_be_joined(scores, run):
                 merged[number] = scores.joined(run)
                 break
         else:
-            merged.append(replace(run, label=label))
+            merged.append(run)
     return merged
 
 
-def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Tell whether two choices are those of one model; files of earlier versions do not say which weights it had."""
-    if without_names(first) != without_names(second):
+def _may_be_joined(first: ModelScores, second: ModelScores) -> bool:
+    """Tell whether two scores are of one model on different tasks.
+
+    Files of earlier versions do not say which weights it had.
+    """
+    if (first.model, first.label) != (second.model, second.label):
         return False
-    return all(first[key] == second[key] for key in (*REVISIONS, *DIGESTS) if key in first and key in second)
+    choices, other_choices = model_choices(first), model_choices(second)
+    if without_names(choices) != without_names(other_choices):
+        return False
+    for key in (*REVISIONS, *DIGESTS):
+        if key in choices and key in other_choices and choices[key] != other_choices[key]:
+            return False
+    tasks = {task.task for task in first.tasks}
+    return tasks.isdisjoint(task.task for task in second.tasks)
 
 
 def _labelled(models: list[ModelScores]) -> list[ModelScores]:
     """Make labels unique: by the choices of the models, then by their files, then by numbers."""
-    together: dict[str, list[int]] = {}
-    for number, scores in enumerate(models):
-        together.setdefault(scores.label, []).append(number)
-    labelled = list(models)
-    for label, twins in together.items():
-        distinct = distinct_choices([model_choices(models[number]) for number in twins])
-        for number, own in zip(twins, distinct, strict=True):
-            if own:
-                labelled[number] = replace(models[number], label=f"{label} ({words(own)})")
-    labelled = _apart(labelled, [Path(scores.source).name for scores in labelled])
-    return _apart(labelled, list(map(str, range(1, len(labelled) + 1))))
+    choices: dict[str, list[dict[str, Any]]] = {}  # of the models of each label
+    for scores in models:
+        choices.setdefault(scores.label, []).append(model_choices(scores))
+    distinct = {label: iter(distinct_choices(of_label)) for label, of_label in choices.items()}
+    labelled = []
+    for scores in models:
+        own = next(distinct[scores.label])
+        if own:
+            scores = replace(scores, label=f"{scores.label} ({words(own)})")
+        labelled.append(scores)
+    files = [Path(scores.source).name for scores in labelled]
+    numbers = list(map(str, range(1, len(labelled) + 1)))
+    return _apart(_apart(labelled, files), numbers)
 
 
 def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
@@ -299,39 +306,51 @@ def single_kinds(scores: ModelScores) -> list[ModelScores]:
             protocol = {**protocol, **protocol.get("kinds", {}).get(table_kind, {})}
             protocol.pop("kinds", None)
         elif kind is TRAINED_HEAD:
-            protocol = {key: value for key, value in protocol.items() if key in (*MODEL_CHOICES, "regression")}
+            protocol = of_keys(protocol, (*MODEL_CHOICES, "regression"))
         parts.append(replace(scores, tasks=tasks, protocol=protocol))
     return parts
 
 
+@dataclass(frozen=True)
+class _SharedTable:
+    """Scores that may share a table."""
+
+    key: str
+    """Kind, measure and protocol, which are the same for all of them."""
+    sizes: dict[str, tuple[Any, ...]]
+    """The size and the choices of the data of each task, as `_size` returns them."""
+    members: list[ModelScores]
+
+
 def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
     """Group scores that may share a table: those of the same kind, measure and protocol, on tasks of the same size."""
-    groups: list[tuple[str, dict[str, tuple[Any, ...]], list[ModelScores]]] = []
+    shared: list[_SharedTable] = []
     for scores in chain.from_iterable(map(single_kinds, runs)):
-        key = json.dumps([scores.kinds[0].name, measure(scores), common_protocol(scores)], sort_keys=True, default=str)
+        kind = scores.kinds[0]
+        facts = [kind.name, measure(scores), common_protocol(scores)]
+        key = json.dumps(facts, sort_keys=True, default=str)
         sizes = {task.task: _size(task, scores) for task in scores.tasks}
-        for group_key, group_sizes, members in groups:
-            if group_key == key and _alike(group_sizes, sizes):
-                group_sizes.update(sizes)
-                members.append(scores)
+        for table in shared:
+            if table.key == key and _alike(table.sizes, sizes):
+                table.sizes.update(sizes)
+                table.members.append(scores)
                 break
         else:
-            groups.append((key, sizes, [scores]))
-    by_command: dict[str, list[list[ModelScores]]] = {}
-    for _, _, members in groups:
-        by_command.setdefault(members[0].command, []).append(members)
-    return list(chain.from_iterable(by_command.values()))
+            shared.append(_SharedTable(key, sizes, [scores]))
+    commands = list(dict.fromkeys(table.members[0].command for table in shared))
+    shared.sort(key=lambda table: commands.index(table.members[0].command))
+    return [table.members for table in shared]
 
 
 def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:
     """Return what two scores of a task must have in common to be on the same data: its size and choices of the set."""
-    size = [task.details.get(key) for key in SIZES]
+    size = list(map(task.details.get, SIZES))
     if scores.command == "retrieve":
         choices = dict(scores.protocol)
         sets = choices.get("sets")
         if isinstance(sets, dict):
             choices |= sets.get(task.task) or {}
-        size += [choices.get(key) for key in SET_CHOICES]
+        size += map(choices.get, SET_CHOICES)
     return tuple(size)
 
 

@@ -11,22 +11,31 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
-from functools import cache
-from itertools import pairwise, product
+from functools import cache, partial
+from itertools import pairwise, product, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentcli.console import safe
 from sentcli.errors import InputError
-from sentcli.io.atomic import check_output
+from sentcli.io.atomic import check_output, replacing
 from sentcli.pages.figures import Point, inline, save_figure
 from sentcli.pages.page import PLAIN, Page, Section, Style
+from sentcli.printable import safe
 from sentcli.table import Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 PAGE_SUFFIXES = (".html", ".md", ".tex")
+LATEX_TAGS = {
+    "block_start_string": "<%",
+    "block_end_string": "%>",
+    "comment_start_string": "<#",
+    "comment_end_string": "#>",
+    "variable_start_string": "<<",
+    "variable_end_string": ">>",
+}
+"""The tags of Jinja in a template of LaTeX, to which braces belong."""
 RANKED = "Best of each column in bold"
 UNDERLINED = ", second best underlined"
 LENGTHY = 24
@@ -39,7 +48,7 @@ MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>&|~#$!^])")
 """Signs that are markup anywhere in a line."""
 MARKDOWN_LINE_SIGNS = re.compile(r"^(\s*)([-+=]|\d+[.)])")
 """Signs that make a list or a rule at the start of a line."""
-LATEX_SIGNS = {
+LATEX_SIGNS: dict[str, str | int | None] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -91,7 +100,7 @@ def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
         target: a file with one of `PAGE_SUFFIXES`.
         style: whether bold marks and intervals are shown.
     """
-    from sentcli.io.atomic import check_output, replacing
+    from sentcli.io.atomic import check_output
 
     target.parent.mkdir(parents=True, exist_ok=True)
     figures = [section.figure for section in page.sections if section.figure is not None]
@@ -127,28 +136,24 @@ def render(page: Page, suffix: str, style: Style = PLAIN, folder: str = "") -> s
     latex = suffix == ".tex"
     if latex and not re.fullmatch(r"[\w ./+=,@-]*", folder):
         raise InputError(f"{folder}: LaTeX cannot take figures from a folder of this name; call the page otherwise")
-    signs = {}
-    if latex:  # braces are LaTeX's
-        signs = {"block_start_string": "<%", "block_end_string": "%>", "comment_start_string": "<#"}
-        signs |= {"variable_start_string": "<<", "variable_end_string": ">>", "comment_end_string": "#>"}
-    environment = templates(keep_trailing_newline=True, **signs)
-    environment.filters["plain"] = safe
     if latex:
+        environment = templates(keep_trailing_newline=True, **LATEX_TAGS)
         environment.filters |= {"text": latex_text, "slug": _slug}
+        ranked = f"{RANKED}{UNDERLINED}."
     else:
+        environment = templates(keep_trailing_newline=True)
         environment.filters |= {"text": markdown_text, "line": _markdown_line, "fence": _fence}
-    ranked = ""
-    if style.bold:
-        ranked = f"{RANKED}{UNDERLINED}." if latex else f"{RANKED}."
+        ranked = f"{RANKED}."
+    environment.filters["plain"] = safe
     lead = list(page.text)
-    if page.made:
-        lead.append(page.made)
+    if page.credit:
+        lead.append(page.credit)
     return environment.get_template(f"page{suffix}").render(
         page=page,
         style=style,
         folder=folder,
         lead=lead,
-        notes=lambda table: _table_notes(table, ranked=ranked, intervals=bool(style.intervals)),
+        notes=partial(_table_notes, ranked=ranked if style.bold else "", intervals=bool(style.intervals)),
         levels={1: "section", 2: "subsection", 3: "subsubsection"},
         marks={"": "%s", "best": r"\textbf{%s}", "second": r"\underline{%s}"},
     )
@@ -163,15 +168,25 @@ def _html(page: Page, style: Style) -> str:
     points = {}
     halves = _halves(page.sections)
     for number, section in enumerate(page.sections):
-        part = {"number": number, "section": section, "half": number in halves, "notes": [], "kinds": []}
+        notes: list[str] = []
+        kinds: list[str] = []
         table = section.table
         if table is not None:
-            part["notes"] = _table_notes(table, ranked=ranked, intervals=intervals)
-            part["kinds"] = [column_kind(table, column) for column in range(len(table.columns))]
+            notes = _table_notes(table, ranked=ranked, intervals=intervals)
+            kinds = [column_kind(table, column) for column in range(len(table.columns))]
         drawings, texts = _drawn(section)
         if texts is not None:
             points[number] = texts
-        parts.append({**part, "panels": drawings, "has_texts": texts is not None})
+        part = {
+            "number": number,
+            "section": section,
+            "half": number in halves,
+            "notes": notes,
+            "kinds": kinds,
+            "panels": drawings,
+            "has_texts": texts is not None,
+        }
+        parts.append(part)
     css = asset(environment, "page.css")
     script = asset(environment, "table.js")
     if points:
@@ -196,9 +211,11 @@ def _drawn(section: Section) -> tuple[Sequence[str], dict[str, object] | None]:
 
     if section.figure is None:
         return [], None
-    panels = inline(section.figure)
-    points = [of_panel for _, of_panel in panels]
-    drawings = [Markup(svg) for svg, _ in panels]
+    drawings = []
+    points = []
+    for svg, of_panel in inline(section.figure):
+        drawings.append(Markup(svg))
+        points.append(of_panel)
     if 0 < sum(map(len, points)) <= MOST_POINTS:
         return drawings, _points(points)
     return drawings, None
@@ -219,31 +236,31 @@ def column_kind(table: Table, j: int) -> str:
     kind = "text" if name in table.wide else "word"
     if table.numeric(j):
         kind = "number"
-    longest = max((len(table.shown(i, j)) for i in range(len(table.rows))), default=0)
-    if longest > LENGTHY:
+    if any(len(table.shown(i, j)) > LENGTHY for i in range(len(table.rows))):
         return f"{kind} lengthy"
-    return f"{kind} headed" if len(name) > 10 else kind
+    if len(name) > 10:
+        return f"{kind} headed"
+    return kind
 
 
 def _points(panels: Sequence[Sequence[Point]]) -> dict[str, object]:
     """Return the texts and groups of a figure's points, and each panel's points ``[x, y, text, group]`` by number."""
-    texts: dict[str, int] = {}
-    groups: dict[str, int] = {}
+    text_numbers: dict[str, int] = {}
+    group_numbers: dict[str, int] = {}
     places = []
     for of_panel in panels:
         points = []
         for x, y, text, group in of_panel:
-            text_number = texts.setdefault(text, len(texts))
-            points.append([x, y, text_number, groups.setdefault(group, len(groups))])
+            text_number = text_numbers.setdefault(text, len(text_numbers))
+            group_number = group_numbers.setdefault(group, len(group_numbers))
+            points.append([x, y, text_number, group_number])
         places.append(points)
-    return {"texts": [_cut(safe(text)) for text in texts], "groups": list(map(safe, groups)), "panels": places}
-
-
-def _cut(text: str) -> str:
-    """Return a text that is shown beside its point, cut to `LONGEST_TEXT`."""
-    if len(text) <= LONGEST_TEXT:
-        return text
-    return f"{text[:LONGEST_TEXT]}\N{HORIZONTAL ELLIPSIS}"
+    texts = []
+    for text in map(safe, text_numbers):
+        if len(text) > LONGEST_TEXT:
+            text = f"{text[:LONGEST_TEXT]}\N{HORIZONTAL ELLIPSIS}"
+        texts.append(text)
+    return {"texts": texts, "groups": list(map(safe, group_numbers)), "panels": places}
 
 
 def script_data(value: object) -> str:
@@ -260,7 +277,9 @@ def asset(environment: Environment, name: str) -> str:
     """Return a style sheet or script, which holds no values that would have to be escaped."""
     from markupsafe import Markup
 
-    return Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else ""
+    assert environment.loader is not None
+    source, _, _ = environment.loader.get_source(environment, name)
+    return Markup(source)
 
 
 def digest(text: str) -> str:
@@ -278,7 +297,8 @@ def _table_notes(table: Table, *, ranked: str, intervals: bool) -> list[str]:
         intervals: whether the intervals are shown.
     """
     notes = []
-    if ranked and any(table.rank(i, j) for i, j in product(range(len(table.rows)), range(len(table.columns)))):
+    entries = product(range(len(table.rows)), range(len(table.columns)))
+    if ranked and any(starmap(table.rank, entries)):
         notes.append(ranked)
     if intervals and table.interval_note:
         notes.append(table.interval_note)
@@ -296,7 +316,9 @@ def templates(**options: Any) -> Environment:
 
 def made_safe(value: Any) -> Any:
     """Return what a template shows of a value: markup and numbers stay as they are."""
-    return safe(value) if type(value) is str else value
+    if type(value) is str:
+        return safe(value)
+    return value
 
 
 def _slug(title: str) -> str:
@@ -307,7 +329,7 @@ def _slug(title: str) -> str:
 def latex_text(text: str) -> str:
     """Return text that LaTeX prints as it is."""
     separated = LIGATURES.sub("\\1\0", safe(text))
-    return "".join(LATEX_SIGNS.get(sign, sign) for sign in separated).replace("\0", "{}")
+    return separated.translate(str.maketrans(LATEX_SIGNS)).replace("\0", "{}")
 
 
 def markdown_text(text: str) -> str:

@@ -2,14 +2,14 @@
 
 Every search returns `Neighbours`: positions and scores, `[queries, k]`, best first, position -1 where there is none.
 What is found in several places (blocks of a corpus, files of an index, an index and the rows that it lacks) becomes one
-by `exact.merge`. `exact.Blocks` is the vectors where they are, arrays or mapped shards; `exact.TopK` compares queries
-with blocks as they come, which is how a retrieval set is scored without holding it: `products.BestRows` multiplies
-groups of queries by tiles of rows in threads, and looks only at what is above the k-th best so far, or above a bound
-that a sample of the rows gives. On a device, `device_products.Nearest` multiplies all rows with some queries and takes
-the largest products by the maxima of groups, `device_memory.StagedCopies` copies a block while another one is compared,
-and `on_device.DeviceRows` holds the rows that a searcher opens once, in float32 or in bf16 with a bound on its error;
-`exact.on_host` is where the processor and a device part. `ann.FaissIndex` wraps one index of faiss, which `blas` lets
-multiply with kernels that fit the processor; `searcher.Searcher` puts indexes, the exact rest and the rescoring of
+by `neighbours.merge`. `exact.Blocks` is the vectors where they are, arrays or mapped shards; `exact.TopK` compares
+queries with blocks as they come, which is how a retrieval set is scored without holding it: `products.BestRows`
+multiplies groups of queries by tiles of rows in threads, and looks only at what is above the k-th best so far, or above
+a bound that a sample of the rows gives. On a device, `device_products.Nearest` multiplies all rows with some queries
+and takes the largest products by the maxima of groups, `device_memory.StagedCopies` copies a block while another one is
+compared, and `on_device.DeviceRows` holds the rows that a searcher opens once, in float32 or in bf16 with a bound on
+its error; `exact.on_host` is where the processor and a device part. `FaissIndex` wraps one index of faiss, which `blas`
+lets multiply with kernels that fit the processor; `searcher.Searcher` puts indexes, the exact rest and the rescoring of
 codes together.
 
 A directory of `encode` is a `VectorDirectory` (`search/vector_directory.py`): rows, vectors, the words index and the

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from annotated_types import Ge, Le
 from pydantic import BaseModel, RootModel
 
@@ -25,7 +24,7 @@ from sentcli.errors import DataError, InputError, nearest, one_line, required
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
-from sentcli.search.exact import Mask, Neighbours
+from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
 from sentcli.search.words import PAIRS, TOKEN, WORD, Analyzer, in_pairs, is_unspaced
 
 K1, B, LANGUAGE = 1.2, 0.75, "english"
@@ -44,7 +43,7 @@ BATCH_QUERIES = 1024
 
 @dataclass(frozen=True)
 class WordsRecord:
-    """What is read of `FACTS`."""
+    """The content of the file `FACTS`."""
 
     rows: Annotated[int, Ge(0)]
     words: Annotated[int, Ge(0)]
@@ -109,9 +108,12 @@ class BM25:
         if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
             raise InputError(f"BM25 with k1 {k1} and b {b}: k1 must be 0 or more, and b lie between 0 and 1")
         words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **_analysis(language))
-        order = sorted(words.vocab)  # its stems are numbered as a set has them, which differs from process to process
-        vocabulary = {word: number for number, word in enumerate(order)}
-        number_of = {words.vocab[word]: number for word, number in vocabulary.items()}
+        # its stems are numbered as a set has them, which differs from process to process
+        vocabulary: dict[str, int] = {}
+        number_of: dict[int, int] = {}
+        for number, word in enumerate(sorted(words.vocab)):
+            vocabulary[word] = number
+            number_of[words.vocab[word]] = number
         ids = [list(map(number_of.__getitem__, document)) for document in words.ids]
         words = words._replace(ids=ids, vocab=vocabulary)
         index = None
@@ -163,9 +165,10 @@ class BM25:
         """Write the files of bm25s and `FACTS` into a folder, which is created if needed."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FACTS).unlink(missing_ok=True)
+        words = 0
         if self._index is not None:
             self._index.save(folder, show_progress=False)
-        words = 0 if self._index is None else len(self._index.vocab_dict)
+            words = len(self._index.vocab_dict)
         facts = {"rows": len(self), "words": words, **self.protocol()}
         (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
 
@@ -248,7 +251,7 @@ def _require_stemmer() -> Any:
     return required("Stemmer", "PyStemmer", "cpu", "BM25 search")
 
 
-def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+def _best(scores: Floats, k: int) -> Integers:
     """Return the positions of the `k` best scores above 0, best first, of equal scores in rising order."""
     positions = np.flatnonzero(scores > 0)
     surplus = len(positions) - k
@@ -258,7 +261,8 @@ def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
         above = positions[there > kth_best]
         equal = positions[there == kth_best]
         positions = np.concatenate([above, equal[: k - len(above)]])
-    return positions[np.lexsort((positions, -scores[positions]))]
+    order = np.lexsort((positions, -scores[positions]))
+    return positions[order]
 
 
 def _read(kind: type[Declared], path: Path) -> Declared:
@@ -290,14 +294,13 @@ def _check(index: Any, rows: int, words: int) -> None:
     Raises:
         ValueError: if they do not.
     """
-    starts = index.scores["indptr"]
+    scores, vocabulary = index.scores, index.vocab_dict
+    starts = scores["indptr"]
     if not len(starts) or starts[0] != 0 or (np.diff(starts) < 0).any():
         raise ValueError("its lists of documents do not follow on each other")
     postings = int(starts[-1])
-    has_rows = index.scores["num_docs"] == rows
-    has_words = len(index.vocab_dict) == words and len(starts) == words + 1
-    has_postings = len(index.scores["data"]) == postings and len(index.scores["indices"]) == postings
-    if not (has_rows and has_words and has_postings):
+    sizes = [scores["num_docs"], len(vocabulary), len(starts), len(scores["data"]), len(scores["indices"])]
+    if sizes != [rows, words, words + 1, postings, postings]:
         raise ValueError("its files do not belong together")
-    if sorted(index.vocab_dict.values()) != list(range(words)):
+    if sorted(vocabulary.values()) != list(range(words)):
         raise ValueError("its words are not numbered in one row")

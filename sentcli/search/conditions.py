@@ -9,21 +9,20 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.bounds import whole_number
 from sentcli.errors import InputError, library_errors, nearest, required
 from sentcli.io.column_types import TEXT, name_of, types
+from sentcli.search.neighbours import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Met = npt.NDArray[np.bool_]
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "like", "null"]
 INVERSE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
@@ -85,7 +84,7 @@ class Condition:
         """The names of its columns, each once."""
         return sorted({test.column for test in tests(self.tree)})
 
-    def matches(self, table: pa.Table) -> Met:
+    def matches(self, table: pa.Table) -> Mask:
         """Tell which rows of a table that has its columns meet the condition ``[rows]``."""
         return _met(self.tree, table)
 
@@ -229,39 +228,49 @@ class _Reader:
         }  # fmt: skip
         if kind in comparisons:
             return self.comparison(node, node.this, comparisons[kind], node.expression)
-        if kind is exp.In and node.expressions:
-            name = self.column(node.this)
-            values = tuple(self.literal(value, name) for value in node.expressions)
-            if self.kind(name) == "int":
-                values = tuple(value for value in values if isinstance(value, int))  # no int equals 3.5
-            return Test(name, "in", values, kind=self.kind(name))
         if kind is exp.Like:
             return self.like(node)
+        if kind is exp.In and node.expressions:
+            name = self.column(node.this)
+            return Test(name, "in", self.literals(node.expressions, name), kind=self.kind(name))
         if kind is exp.Is and type(node.expression) is exp.Null:
             name = self.column(node.this)
             return Test(name, "null", kind=self.kind(name))
-        if kind is exp.Column and self.kind(self.column(node)) == "bool":
-            return Test(self.column(node), "=", True, kind="bool")
+        if kind is exp.Column:
+            name = self.column(node)
+            if self.kind(name) == "bool":
+                return Test(name, "=", True, kind="bool")
         self.refuse(node, NOT_ALLOWED)
+
+    def literals(self, nodes: Sequence[Any], column: str) -> tuple[Any, ...]:
+        """Return the values in a list, without fractions for a column of whole numbers: none equals 3.5."""
+        values = []
+        for node in nodes:
+            value = self.literal(node, column)
+            if self.kind(column) != "int" or isinstance(value, int):
+                values.append(value)
+        return tuple(values)
 
     def comparison(self, node: Any, left: Any, operator: Operator, right: Any) -> Test:
         """Return a comparison of a column and a literal, or of a literal and a column."""
-        if type(left) is not self.exp.Column and type(right) is self.exp.Column:
-            left, operator, right = right, MIRRORED[operator], left
-        if type(right) is self.exp.Column:
+        exp = self.exp
+        if type(left) is not exp.Column and type(right) is exp.Column:
+            left, right = right, left
+            operator = MIRRORED[operator]
+        if type(right) is exp.Column:
             self.refuse(node, "compares two columns; a text stands in single quotes")
-        if type(right) is self.exp.Null:
+        if type(right) is exp.Null:
             self.refuse(node, "is never met: write IS NULL or IS NOT NULL")
         name = self.column(left)
         value = self.literal(right, name)
-        if self.kind(name) == "bool" and operator not in ("=", "!="):
+        kind = self.kind(name)
+        if kind == "bool" and operator not in ("=", "!="):
             self.refuse(node, f"orders {name}, which is true or false")
-        if self.kind(name) == "int" and not isinstance(value, int):  # between two whole numbers
+        if kind == "int" and not isinstance(value, int):  # between two whole numbers
             if operator in ("=", "!="):
-                return Test(name, "in", (), negated=operator == "!=", kind="int")
-            round_to_whole = math.ceil if operator in (">=", "<") else math.floor
-            value = round_to_whole(value)
-        return Test(name, operator, value, kind=self.kind(name))
+                return Test(name, "in", (), negated=operator == "!=", kind=kind)
+            value = math.ceil(value) if operator in (">=", "<") else math.floor(value)
+        return Test(name, operator, value, kind=kind)
 
     def like(self, node: Any) -> Test:
         """Return a test of a text's pattern."""
@@ -291,8 +300,8 @@ class _Reader:
             sign = -1
             node = node.this
         is_literal = type(node) is exp.Literal
-        is_text = is_literal and node.is_string and sign == 1
         is_number = is_literal and not node.is_string
+        is_text = is_literal and node.is_string and sign == 1
         is_bool = type(node) is exp.Boolean and sign == 1
         if not (is_text or is_number or is_bool):
             self.refuse(node, f"is no number, text in single quotes, true or false: it takes {ALLOWED}")
@@ -348,11 +357,11 @@ class _Reader:
         raise InputError(f"--where {self.text!r}: {node.sql()}{place} {why}")
 
 
-def _met(tree: Tree, table: pa.Table) -> Met:
+def _met(tree: Tree, table: pa.Table) -> Mask:
     """Tell which rows of a table meet a tree ``[rows]``; since only tests are negated, null is never met."""
     if isinstance(tree, Test):
         met = _test(tree, table[tree.column])
-        filled: Met = met.fill_null(False).to_numpy(zero_copy_only=False)
+        filled: Mask = met.fill_null(False).to_numpy(zero_copy_only=False)
         return filled
     join = np.logical_and if isinstance(tree, All) else np.logical_or
     first, *others = tree.parts

@@ -16,8 +16,9 @@ import numpy as np
 
 from sentcli.io.forms import finite
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Neighbours, Vectors
+from sentcli.search.exact import Vectors
 from sentcli.search.fusion import depth, fuse
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchMode, SearchOptions
 from sentcli.search.rows import Document
 
@@ -117,7 +118,8 @@ class Hit:
             for name in PLACE_COLUMNS:
                 hit[name] = columns.pop(name)
         if columns:
-            hit["columns"] = json.loads(json.dumps(finite(columns), default=str))
+            as_text = json.dumps(finite(columns), default=str)
+            hit["columns"] = json.loads(as_text)
         return hit
 
 

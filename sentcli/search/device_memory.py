@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sentcli.devices import device_errors, give_memory_back
 from sentcli.machine import memory_left
 from sentcli.model.spec import Similarity
+from sentcli.search.neighbours import AnyVectors
 from sentcli.search.products import UNIT_ERROR
 
 COPIED = 2**27
@@ -39,7 +39,7 @@ def search_errors(device: torch.device, what: str, size: int) -> AbstractContext
     return device_errors(device, what, size, advice="; --device cpu does without it")
 
 
-def as_tensor(rows: npt.NDArray[np.generic]) -> Tensor:
+def as_tensor(rows: AnyVectors) -> Tensor:
     """Return rows ``[n, dim]`` as a tensor over the same memory, which is not to be written.
 
     Rows of a type that is not `TRANSFERRED` are copied to float32.
@@ -71,9 +71,9 @@ class _Place:
     pinned: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     there: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
     copied: Any = field(default_factory=lambda: torch.cuda.Event())  # type: ignore[no-untyped-call]
-    """The copy to the device has ended."""
+    """The event of the device that the copy has ended."""
     used: Any = field(default_factory=lambda: torch.cuda.Event())  # type: ignore[no-untyped-call]
-    """What compares the rows on the device has ended."""
+    """The event of the device that the rows in this place have been compared, so that it may be filled again."""
 
 
 class StagedCopies:
@@ -92,7 +92,7 @@ class StagedCopies:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self._places = _Place(), _Place()
 
-    def put(self, rows: npt.NDArray[np.generic]) -> Tensor:
+    def put(self, rows: AnyVectors) -> Tensor:
         """Return rows ``[n, dim]`` on the device, in the type that they have; the next but one takes their place."""
         block = as_tensor(rows)
         if self._places is None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,14 +18,13 @@ from sentcli.devices import give_memory_back
 from sentcli.errors import lacks_memory
 from sentcli.model.spec import Similarity
 from sentcli.search.device_memory import StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
+from sentcli.search.neighbours import AnyVectors, Floats, Neighbours
 
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 Done = TypeVar("Done")
 DEVICE_SIMILARITIES = 2**28
 """How many similarities are on a device at a time: 1 GiB in float32."""
 TILE_DIVISOR = 8
-"""By how much less is tried once where the memory of the device ends."""
+"""The divisor of `DEVICE_SIMILARITIES` for the second attempt, after the memory of the device has ended."""
 LEAST_QUERIES = 256
 """So many queries are compared with a tile of rows, if there are as many, whatever the number of rows: each tile is
 read once for them."""
@@ -82,8 +79,13 @@ def full_products() -> Iterator[None]:
     """Multiply float32 without TF32 and add products of bf16 in float32 inside the block, whatever the user has set."""
     matmul = torch.backends.cuda.matmul
     # torch 2.9 has a new name, and an error for settings that have been made by both names
-    name, full = ("fp32_precision", "ieee") if hasattr(matmul, "fp32_precision") else ("allow_tf32", False)
-    before, reduced = getattr(matmul, name), matmul.allow_bf16_reduced_precision_reduction
+    name: str = "allow_tf32"
+    full: Any = False
+    if hasattr(matmul, "fp32_precision"):
+        name = "fp32_precision"
+        full = "ieee"
+    before = getattr(matmul, name)
+    reduced = matmul.allow_bf16_reduced_precision_reduction
     setattr(matmul, name, full)
     matmul.allow_bf16_reduced_precision_reduction = False
     try:
@@ -119,7 +121,7 @@ class Nearest:
         self.scores = queries.new_empty((len(queries), 0))
         """``[queries, k]``, or fewer if there were fewer rows, in any order."""
         self.positions = torch.empty((len(queries), 0), dtype=torch.int64, device=queries.device)
-        """The same for the positions of the rows."""
+        """The positions of the rows with these products ``[queries, k]``."""
 
     def add(self, rows: Tensor, first: int, hidden: Tensor | None = None) -> None:
         """Compare further rows.
@@ -132,15 +134,16 @@ class Nearest:
         if not len(rows) or not len(self.queries):
             return
 
-        def found(similarities: int) -> tuple[Tensor, Tensor]:
+        def best(similarities: int) -> tuple[Tensor, Tensor]:
             queries, width = _tile(len(self.queries), len(rows), similarities)
             parts = [(self.scores, self.positions)]
             for start in range(0, len(rows), width):
-                those_hidden = None if hidden is None else hidden[start : start + width]
-                parts.append(self._of_tile(rows[start : start + width], first + start, those_hidden, queries))
+                tile = slice(start, start + width)
+                hidden_there = None if hidden is None else hidden[tile]
+                parts.append(self._of_tile(rows[tile], first + start, hidden_there, queries))
             return self._joined(parts)
 
-        self.scores, self.positions = with_less_memory(found, rows.device)
+        self.scores, self.positions = with_less_memory(best, rows.device)
 
     def _of_tile(self, rows: Tensor, first: int, hidden: Tensor | None, queries: int) -> tuple[Tensor, Tensor]:
         """Return the best of some rows for all queries, so many of which are compared at a time."""
@@ -171,23 +174,21 @@ class Nearest:
 
     def _joined(self, parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         """Return the best of several lists, the first of which may be empty."""
-        lists = [(scores, positions) for scores, positions in parts if scores.shape[1]]
-        if len(lists) == 1:
-            return lists[0]
-        scores = torch.cat([scores for scores, _ in lists], dim=1)
-        positions = torch.cat([positions for _, positions in lists], dim=1)
+        filled = [part for part in parts if part[0].shape[1]]
+        if len(filled) == 1:
+            return filled[0]
+        score_lists, position_lists = zip(*filled, strict=True)
+        scores = torch.cat(score_lists, dim=1)
+        positions = torch.cat(position_lists, dim=1)
         best = torch.topk(scores, min(self.k, scores.shape[1]), dim=1, sorted=False)
         return best.values, positions.gather(1, best.indices)
 
-    def best(self) -> tuple[Integers, Floats]:
-        """Return positions and products of the best rows in the memory of the host, both ``[queries, k]``, best first.
-
-        Of equal products the first row comes first.
-        """
+    def best(self) -> Neighbours:
+        """Return the best rows in the memory of the host; of equal products the first row comes first."""
         scores, positions = ordered(self.scores, self.positions)
         if not self.finite:
             scores = scores.masked_fill(scores == torch.finfo(scores.dtype).min, -torch.inf)
-        return positions.cpu().numpy(), scores.cpu().numpy()
+        return Neighbours(positions.cpu().numpy(), scores.cpu().numpy())
 
 
 def _tile(queries: int, rows: int, similarities: int) -> tuple[int, int]:
@@ -195,7 +196,9 @@ def _tile(queries: int, rows: int, similarities: int) -> tuple[int, int]:
 
     Fewer tiles have fewer lists to join. Where there are so many rows that few queries would fit, some rows are taken.
     """
-    count = max(similarities // (rows + LARGEST_GROUP), min(LEAST_QUERIES, similarities // LARGEST_GROUP), 1)
+    with_all_rows = similarities // (rows + LARGEST_GROUP)
+    least = min(LEAST_QUERIES, similarities // LARGEST_GROUP)
+    count = max(with_all_rows, least, 1)
     if count > QUERY_MULTIPLE:
         count -= count % QUERY_MULTIPLE
     count = min(count, queries)
@@ -204,7 +207,7 @@ def _tile(queries: int, rows: int, similarities: int) -> tuple[int, int]:
 
 
 class BestOnDevice:
-    """What `products.BestRows` is for the processor, on a device: for rows that come block by block from the host.
+    """The best rows of each query on a device, of rows that come block by block from the host; see `products.BestRows`.
 
     Args:
         queries: `prepared` ``[queries, dim]``.
@@ -226,16 +229,17 @@ class BestOnDevice:
         with torch.inference_mode(), full_products(), search_errors(self.device, what, 4 * DEVICE_SIMILARITIES):
             yield
 
-    def add(self, rows: npt.NDArray[np.generic], first: int) -> None:
+    def add(self, rows: AnyVectors, first: int) -> None:
         """Compare further rows ``[n, dim]``, the first of which has this position; they need not be `prepared`."""
         size = rows_copied(rows.shape[1])
         self.rows += len(rows)
         with self._errors():
             for start in range(0, len(rows), size):
                 there = self._copies.put(rows[start : start + size])
-                self._nearest.add(prepared_there(there, self.similarity), first + start)
+                there = prepared_there(there, self.similarity)
+                self._nearest.add(there, first + start)
 
-    def best(self) -> tuple[Integers, Floats]:
-        """Return positions and products of the best rows so far, as `BestRows.best` does."""
+    def best(self) -> Neighbours:
+        """Return the best rows so far, as `BestRows.best` does."""
         with self._errors():
             return self._nearest.best()

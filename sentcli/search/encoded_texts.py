@@ -13,7 +13,8 @@ import numpy as np
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.search import searcher as searching
-from sentcli.search.exact import Mask, Vectors
+from sentcli.search.exact import Vectors
+from sentcli.search.neighbours import Mask
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import Rows, RowsInMemory
 from sentcli.search.searcher import Searcher, StreamedSearch

@@ -8,7 +8,6 @@ from __future__ import annotations
 import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,75 +18,22 @@ from sentcli.errors import DataError, InputError
 from sentcli.io.dataset import Shard, remedy
 from sentcli.io.writers import mapped_array
 from sentcli.model.spec import Similarity
+from sentcli.search.neighbours import AnyVectors, Integers, Mask, Neighbours
 from sentcli.search.products import UNIT_ERROR, BestRows
 
 if TYPE_CHECKING:
     from sentcli.search.device_products import BestOnDevice
 
 Vectors = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
-"""Which rows of a corpus may be found ``[n]``."""
-GATHERED = 2**24
+NUMBERS_AT_A_TIME = 2**24
 """How many numbers are read at a time to compare single rows: 64 MiB."""
-TAKEN = 1024
+ROWS_AT_A_TIME = 1024
 """How many single rows are read at a time; a system may map 64 KiB around each of them."""
 BLOCK = 131_072
 """How many rows are copied at a time: to unit length or to float32."""
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """The positions and similarities of the nearest rows of each query, both ``[queries, k]``, best first."""
-
-    positions: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-
-    @classmethod
-    def none(cls, queries: int) -> Neighbours:
-        """Return no neighbours for each query ``[queries, 0]``."""
-        return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
-
-    @classmethod
-    def concatenated(cls, parts: Sequence[Neighbours]) -> Neighbours:
-        """Return the neighbours of all queries, of at least one part with those of some, each with the same `k`."""
-        positions = np.concatenate([part.positions for part in parts])
-        scores = np.concatenate([part.scores for part in parts])
-        return cls(positions, scores)
-
-    def overwrite(self, queries: npt.NDArray[np.bool_], neighbours: Neighbours) -> None:
-        """Write in place the neighbours of those queries ``[queries]`` that are True."""
-        self.positions[queries] = neighbours.positions
-        self.scores[queries] = neighbours.scores
-
-
-def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
-    """Return the `k` best of several lists of neighbours; of equal similarities the first row comes first.
-
-    Args:
-        parts: at least one list, with positions in the whole corpus; -1 stands for no row, as in faiss.
-        k: the number of neighbours; if the lists have fewer together, all are returned.
-    """
-    positions = np.concatenate([part.positions for part in parts], axis=1)
-    scores = np.concatenate([part.scores for part in parts], axis=1)
-    if (positions < 0).any():
-        scores = np.where(positions < 0, -np.inf, scores)
-    if len(parts) > 1 or not _sorted(scores).all():
-        order = np.argsort(-scores, axis=1, kind="stable")
-        positions = np.take_along_axis(positions, order, 1)
-        scores = np.take_along_axis(scores, order, 1)
-        equal = np.flatnonzero(~_sorted(scores))
-        order = np.lexsort((positions[equal], -scores[equal]), axis=1)
-        positions[equal] = np.take_along_axis(positions[equal], order, 1)
-        scores[equal] = np.take_along_axis(scores[equal], order, 1)
-    return Neighbours(positions[:, :k], scores[:, :k].astype(np.float32, copy=False))
-
-
-def _sorted(scores: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    """Tell which rows are strictly decreasing from left to right."""
-    return np.all(scores[:, 1:] < scores[:, :-1], axis=1)
-
-
-def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
+def unit_length(vectors: AnyVectors) -> Vectors:
     """Return the vectors ``[n, dim]`` divided by their lengths; zero vectors stay zero, and are similar to nothing.
 
     If all vectors have length 1 already, as those of most models, they are returned without a copy.
@@ -101,10 +47,11 @@ def unit_length(vectors: npt.NDArray[np.generic]) -> Vectors:
 
 def _have_unit_length(vectors: npt.NDArray[Any]) -> bool:
     """Tell whether the squared length of all vectors is as near to 1 as float32 has it."""
-    return bool((np.abs(np.einsum("nd,nd->n", vectors, vectors) - 1) <= UNIT_ERROR).all())
+    squares = np.einsum("nd,nd->n", vectors, vectors)
+    return bool((np.abs(squares - 1) <= UNIT_ERROR).all())
 
 
-def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def not_own(positions: Integers, own: Integers) -> Mask:
     """Tell which neighbours are not the query itself; in each row, all but one are True.
 
     Args:
@@ -112,12 +59,12 @@ def not_own(positions: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt
         own: the row of the corpus that each query is ``[queries]``. If it is not among its neighbours, because equal
             rows displaced it, the last neighbour counts as the query.
     """
-    others: npt.NDArray[np.bool_] = positions != own[:, None]
+    others: Mask = positions != own[:, None]
     others[others.all(axis=1), -1] = False
     return others
 
 
-def prepared(vectors: npt.NDArray[np.generic], similarity: Similarity) -> Vectors:
+def prepared(vectors: AnyVectors, similarity: Similarity) -> Vectors:
     """Return contiguous float32 vectors ``[n, dim]`` whose inner products are the similarity."""
     if similarity == "cosine":
         return np.ascontiguousarray(unit_length(vectors))
@@ -136,14 +83,14 @@ class VectorSource(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield the rows from position `first` on, at most `rows` at a time."""
 
     @abstractmethod
-    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+    def take(self, positions: Integers) -> Vectors:
         """Return the rows ``[n, dim]`` at some positions ``[n]``."""
 
-    def sample(self, count: int) -> tuple[npt.NDArray[np.int64], Vectors]:
+    def sample(self, count: int) -> tuple[Integers, Vectors]:
         """Return the positions ``[n]`` and the vectors ``[n, dim]`` of random rows, in the order of the corpus."""
         count = min(count, len(self))
         chosen = np.random.default_rng(0).choice(len(self), count, replace=False, shuffle=False)
@@ -158,17 +105,17 @@ class VectorSource(ABC):
             hits: the neighbours of each query.
             similarity: ``cosine`` or ``dot``.
         """
-        positions = hits.positions
-        scores = np.full(positions.shape, -np.inf, np.float32)
-        size = max(GATHERED // max(positions.shape[1] * self.dimension, 1), 1)
+        scores = np.full(hits.positions.shape, -np.inf, np.float32)
+        numbers_of_query = max(hits.positions.shape[1] * self.dimension, 1)
+        size = max(NUMBERS_AT_A_TIME // numbers_of_query, 1)
         for start in range(0, len(queries), size):
             batch = slice(start, start + size)
-            part = positions[batch]
-            vectors = self.take(np.maximum(part, 0).ravel())
-            rows = prepared(vectors, similarity).reshape(*part.shape, -1)
+            positions = hits.positions[batch]
+            vectors = self.take(np.maximum(positions, 0).ravel())
+            rows = prepared(vectors, similarity).reshape(*positions.shape, -1)
             exact = np.einsum("qd,qkd->qk", queries[batch], rows)
-            scores[batch] = np.where(part < 0, -np.inf, exact)
-        return Neighbours(positions, scores)
+            scores[batch] = np.where(positions < 0, -np.inf, exact)
+        return Neighbours(hits.positions, scores)
 
 
 class Blocks(VectorSource):
@@ -179,7 +126,7 @@ class Blocks(VectorSource):
         signs: the dimension of vectors of 1 and -1, eight of which stand in a byte; None for vectors of numbers.
     """
 
-    def __init__(self, arrays: Sequence[npt.NDArray[np.generic]], *, signs: int | None = None) -> None:
+    def __init__(self, arrays: Sequence[AnyVectors], *, signs: int | None = None) -> None:
         self.arrays = arrays
         self.signs = signs
         self.ends = np.cumsum([len(array) for array in arrays])
@@ -226,7 +173,7 @@ class Blocks(VectorSource):
     def __len__(self) -> int:
         return int(self.ends[-1])
 
-    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield the rows from position `first` on, at most `rows` at a time."""
         for array, end in zip(self.arrays, self.ends, strict=True):
             begin = max(first - (int(end) - len(array)), 0)
@@ -241,37 +188,44 @@ class Blocks(VectorSource):
                 rows that are mapped from disk nothing is known, since they would be read twice.
         """
         if self._unit is None and look:
-            is_float32 = self.signs is None and all(array.dtype == np.float32 for array in self.arrays)
-            in_memory = not any(isinstance(array.base, mmap.mmap) for array in self.arrays)
-            self._unit = is_float32 and in_memory and all(_have_unit_length(block) for block in self.since(0, BLOCK))
+            self._unit = self._may_be_unit() and all(map(_have_unit_length, self.since(0, BLOCK)))
         return bool(self._unit)
 
-    def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def _may_be_unit(self) -> bool:
+        """Tell whether all arrays are float32 in memory."""
+        for array in self.arrays:
+            if array.dtype != np.float32 or isinstance(array.base, mmap.mmap):
+                return False
+        return self.signs is None
+
+    def chosen(self, mask: Mask, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield the rows from position `first` on for which `mask` ``[n]`` is true, of at most `rows` at a time."""
         for block in self.since(first, rows):
             is_chosen = mask[first : first + len(block)]
             yield block if is_chosen.all() else block[is_chosen]
             first += len(block)
 
-    def _numbers(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def _numbers(self, rows: AnyVectors) -> AnyVectors:
         """Return rows as they are, or their bits as 1 and -1."""
         if self.signs is None:
             return rows
         ones: npt.NDArray[np.int8] = np.unpackbits(rows.view(np.uint8), axis=1, count=self.signs).view(np.int8)
         return ones * np.int8(2) - np.int8(1)
 
-    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+    def take(self, positions: Integers) -> Vectors:
         """Return the rows ``[n, dim]`` at some positions ``[n]``."""
         vectors = np.empty((len(positions), self.dimension), np.float32)
         numbers = np.searchsorted(self.ends, positions, side="right")
         order = np.argsort(positions)  # so that a disk reads forward
         for number in np.unique(numbers):
-            in_array, array = order[numbers[order] == number], self.arrays[number]
+            array = self.arrays[number]
+            pages: Any = array.base
             first = self.ends[number] - len(array)
-            for start in range(0, len(in_array), TAKEN):
-                part = in_array[start : start + TAKEN]
-                vectors[part] = self._numbers(array[positions[part] - first])
-                pages: Any = array.base
+            in_array = order[numbers[order] == number]
+            for start in range(0, len(in_array), ROWS_AT_A_TIME):
+                part = in_array[start : start + ROWS_AT_A_TIME]
+                rows = array[positions[part] - first]
+                vectors[part] = self._numbers(rows)
                 if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
                     pages.madvise(mmap.MADV_DONTNEED)  # the process gives the pages up; they stay in the system's cache
         return vectors
@@ -287,9 +241,7 @@ class TopK:
         device: ``cpu``, or a device of torch.
     """
 
-    def __init__(
-        self, queries: npt.NDArray[np.generic], k: int, *, similarity: Similarity = "cosine", device: str = "cpu"
-    ) -> None:
+    def __init__(self, queries: AnyVectors, k: int, *, similarity: Similarity = "cosine", device: str = "cpu") -> None:
         self.similarity = similarity
         self.rows = 0
         """The number of rows that were added so far."""
@@ -302,7 +254,7 @@ class TopK:
 
             self._best = BestOnDevice(self._queries, k, similarity, device)
 
-    def add(self, vectors: npt.NDArray[np.generic]) -> None:
+    def add(self, vectors: AnyVectors) -> None:
         """Compare further rows ``[n, dim]``, which may be mapped from a file.
 
         Raises:
@@ -320,12 +272,12 @@ class TopK:
 
     def best(self) -> Neighbours:
         """Return the nearest rows so far, `k` for each query, or fewer if there were fewer rows."""
-        return Neighbours(*self._best.best())
+        return self._best.best()
 
 
 def search(
-    queries: npt.NDArray[np.generic],
-    blocks: Iterable[npt.NDArray[np.generic]],
+    queries: AnyVectors,
+    blocks: Iterable[AnyVectors],
     k: int,
     *,
     similarity: Similarity = "cosine",
@@ -339,7 +291,7 @@ def search(
 
 
 def search_blocks(
-    queries: npt.NDArray[np.generic],
+    queries: AnyVectors,
     blocks: Blocks,
     k: int,
     *,
@@ -373,7 +325,7 @@ def on_host(device: str) -> bool:
     return device.startswith("cpu")
 
 
-def check_width(vectors: npt.NDArray[np.generic], width: int, what: str) -> None:
+def check_width(vectors: AnyVectors, width: int, what: str) -> None:
     """Refuse vectors of another dimension than `width`.
 
     Raises:

@@ -96,7 +96,8 @@ def check_factory(factory: str, dimension: int, rows: int) -> None:
     """
     left = memory_left()
     for kind, number, bits in re.findall(r"([A-Za-z]+|_)(\d+)(?:x(\d+))?", factory):
-        count, each = int(number[:18]), 4 * max(dimension, 1)
+        count = int(number[:18])
+        each = 4 * max(dimension, 1)
         if kind == "IVF" and count > rows > 0 and count * each > WORKING:
             raise InputError(f"{factory}: {count:,} clusters are more than the {rows:,} rows; flat needs none")
         if kind in ("HNSW", "NSG"):

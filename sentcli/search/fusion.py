@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.search.exact import Neighbours
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchMode
 
 CONSTANT = 60
@@ -61,7 +61,9 @@ def weighted(parts: Sequence[Neighbours], weights: Sequence[float], k: int) -> N
     Raises:
         ValueError: if the lists are of different numbers of queries, or not as many as the weights.
     """
-    scored = [(part, weight * _scaled(part)) for part, weight in zip(parts, weights, strict=True)]
+    scored = []
+    for part, weight in zip(parts, weights, strict=True):
+        scored.append((part, weight * _scaled(part)))
     return _sum(scored, k)
 
 
@@ -93,11 +95,12 @@ def _sum(parts: Sequence[tuple[Neighbours, Floats]], k: int) -> Neighbours:
     # sums are compared in float32, so that the order of a float64 summation does not decide between equal ones
     is_counted = first & (positions >= 0)
     sums = np.where(is_counted, sums, -np.inf).astype(np.float32)
-    best = np.argsort(-sums, axis=1, kind="stable")[:, :k]  # stable: equal sums stay in the order of their rows
-    sums = np.take_along_axis(sums, best, 1)
-    rows = np.take_along_axis(positions, best, 1)
-    is_row = np.isfinite(sums)
-    return Neighbours(np.where(is_row, rows, -1), np.where(is_row, sums, np.float32(0)))
+    order = np.argsort(-sums, axis=1, kind="stable")  # stable: equal sums stay in the order of their rows
+    best = Neighbours(positions, sums).reordered(order[:, :k])
+    is_row = np.isfinite(best.scores)
+    best.positions[~is_row] = -1
+    best.scores[~is_row] = 0
+    return best
 
 
 def depth(modes: list[SearchMode] | tuple[SearchMode, ...], k: int) -> int:

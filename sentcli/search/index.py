@@ -22,9 +22,10 @@ from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
-from sentcli.search.ann import FaissIndex, FaissRecipe
+from sentcli.search.ann import FaissRecipe
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_border import check_room, require_faiss
+from sentcli.search.faiss_index import EFFORTS, FaissIndex
 from sentcli.search.index_files import INDEX_FILE, TRAINED, IndexFile, IndexManifest, read_part
 from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.vector_directory import VectorDirectory
@@ -55,7 +56,7 @@ class IndexRequest:
 
     kind: str
     similarity: Similarity | None = None
-    """None takes the one that the facts of the vectors name."""
+    """The similarity of the index; None takes the one that the facts of the vectors name."""
     query_prompt: str | None = None
     settings: dict[str, int] = field(default_factory=dict)
     file_rows: int | None = None
@@ -68,7 +69,7 @@ class IndexRequest:
     device: str = "cpu"
     """Where the index is built, if faiss can do it there; searches are measured on the CPU."""
 
-    def of(self, facts: VectorFacts) -> IndexRequest:
+    def for_vectors(self, facts: VectorFacts) -> IndexRequest:
         """Return the request for vectors, which say how they are compared unless the user did."""
         if self.similarity is not None:
             return self
@@ -76,7 +77,7 @@ class IndexRequest:
 
     @property
     def compared_by(self) -> Similarity:
-        """The similarity, which every request that `of` returned has."""
+        """The similarity, which every request that `for_vectors` returned has."""
         assert self.similarity is not None
         return self.similarity
 
@@ -153,7 +154,7 @@ def build(
         raise InputError(f"{store.folder} holds bits, which are searched exactly: it needs no index")
     if request.kind == ann.SCANNED:
         raise InputError(f"{ann.SCANNED} is a way to search vectors as they are (retrieve --index): nothing is built")
-    request = request.of(store.origin)
+    request = request.for_vectors(store.origin)
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
     place, work = _places(store, recipe)
     job = _IndexBuild(store, request, recipe, progress, step, pool)
@@ -256,7 +257,7 @@ class _IndexBuild:
 
     def _for_building(self) -> dict[str, int]:
         """Return the parameters of building, without those of searching."""
-        return {key: value for key, value in self.request.settings.items() if key not in ann.EFFORTS}
+        return {key: value for key, value in self.request.settings.items() if key not in EFFORTS}
 
     def _begun_manifest(self, work: Path) -> IndexManifest:
         """Return the manifest that an interrupted build of the same index has left, or a new one in an empty folder."""
@@ -295,7 +296,8 @@ class _IndexBuild:
         files = [file for file in manifest.files if file not in replaced]
         for file in self._filled(place, manifest, spans):
             files.append(file)
-            manifest = replace(manifest, files=list(files), recall=None, faiss=str(require_faiss().__version__))
+            version = str(require_faiss().__version__)
+            manifest = replace(manifest, files=list(files), recall=None, faiss=version)
             manifest.write(place)
         _clear(place, manifest)
         return manifest
@@ -308,8 +310,10 @@ class _IndexBuild:
             return
         files = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
         for file, span in zip(files, spans, strict=True):
-            grown_rows = 0 if span.grown is None else span.grown.rows
-            self.progress(file.rows - grown_rows)
+            added = file.rows
+            if span.grown is not None:
+                added -= span.grown.rows
+            self.progress(added)
             yield file
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
@@ -320,8 +324,9 @@ class _IndexBuild:
         self.step("measuring recall against exact search")
         searcher = store.open_searcher(place, manifest)
         reference = sample(store.blocks, manifest.similarity, request.queries)
-        fixed = {key: value for key, value in request.settings.items() if key in ann.EFFORTS}
-        measured = {**tune(searcher, reference, request.target, fixed), "measured_rows": len(store.blocks)}
+        fixed = {key: value for key, value in request.settings.items() if key in EFFORTS}
+        measured = tune(searcher, reference, request.target, fixed)
+        measured["measured_rows"] = len(store.blocks)
         manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
         manifest.write(place)
         return manifest
@@ -353,6 +358,7 @@ def _clear(place: Path, manifest: IndexManifest) -> None:
     if missing:
         raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
     for path in place.iterdir():
-        is_unnamed = INDEX_FILE.fullmatch(path.name) is not None and path.name not in named
-        if is_unnamed or PARTIAL.fullmatch(path.name):
+        if path.name in named:
+            continue
+        if INDEX_FILE.fullmatch(path.name) or PARTIAL.fullmatch(path.name):
             path.unlink()

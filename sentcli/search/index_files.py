@@ -20,7 +20,8 @@ from sentcli.io.dataset import Count
 from sentcli.io.digests import damage
 from sentcli.io.forms import read_json_form, write_json
 from sentcli.model.spec import Similarity
-from sentcli.search.ann import FaissIndex, FaissRecipe, Parameter
+from sentcli.search.ann import FaissRecipe
+from sentcli.search.faiss_index import FaissIndex, Parameter
 
 INDEX = "index.json"
 INDEX_FILE = re.compile(r"rows-\d{10,}-\d{10,}\.faiss")
@@ -57,7 +58,7 @@ class Chosen(BaseModel, extra="allow"):
 
 
 class Measured(BaseModel, extra="allow"):
-    """What is read of the result of `recall.tune`."""
+    """The part of the result of `recall.tune` that is read again."""
 
     chosen: Chosen
     k: Annotated[int, Ge(1)] = 10

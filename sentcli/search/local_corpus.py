@@ -10,8 +10,9 @@ from sentcli import console
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.conditions import Condition
 from sentcli.search.encoded_texts import EncodedTexts, EncodeRows
-from sentcli.search.exact import Mask, Neighbours, Vectors
+from sentcli.search.exact import Vectors
 from sentcli.search.faiss_border import require_faiss
+from sentcli.search.neighbours import Mask, Neighbours
 from sentcli.search.options import SearchOptions
 from sentcli.search.rows import Document, Rows, counted, matching, positions_of
 from sentcli.search.searcher import CompressedSearch, Searcher, StreamedSearch

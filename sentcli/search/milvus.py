@@ -15,20 +15,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
-from sentcli.model.spec import Similarity
-from sentcli.search import ann
-from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
 from sentcli.search.exact import Vectors
 from sentcli.search.milvus_client import answering, clear_half_made
 from sentcli.search.milvus_rows import (
     HASH,
     ID,
-    LONGEST,
     TEXTS,
     VECTORS,
     WORDS,
@@ -39,6 +34,8 @@ from sentcli.search.milvus_rows import (
     value_of,
     with_ids,
 )  # fmt: skip
+from sentcli.search.milvus_schema import indexes_of, schema_of
+from sentcli.search.neighbours import AnyVectors
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 
@@ -46,13 +43,6 @@ NEXT, OLD = "_sentcli_next", "_sentcli_old"
 """The ends of the names of what will replace a collection, and of the one that is being replaced."""
 RECORD_PROPERTY = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
-INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
-"""The indexes of Milvus for the kinds of `index --type`."""
-NOT_IN_A_FILE = ["ivfpq"]
-"""The kinds that Milvus Lite does not have."""
-EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
-"""The search parameter of each kind that is not exact."""
-METRICS: dict[Similarity, str] = {"cosine": "COSINE", "dot": "IP"}
 REQUEST_ROWS = 500
 """How many rows are sent or asked for at a time: some MB."""
 MOST_ROWS = 16_384
@@ -94,7 +84,7 @@ class MilvusCollection:
 
     @staticmethod
     def is_there(client: Any, address: str, name: str) -> bool:
-        """Whether there is a collection of that name; one that lost it to a kill inside `succeed` gets it back.
+        """Whether there is a collection of that name; one that lost it to a kill inside `promote` gets it back.
 
         Raises:
             InputError: if sentcli has not made it.
@@ -120,7 +110,7 @@ class MilvusCollection:
             client.drop_collection(name + NEXT)
         return None
 
-    def succeed(self) -> MilvusCollection:
+    def promote(self) -> MilvusCollection:
         """Put a finished collection, whose name ends in `NEXT`, in the place of the one that it replaces."""
         name = self.name.removesuffix(NEXT)
         with answering(self.title):
@@ -143,7 +133,9 @@ class MilvusCollection:
         if found is None:
             with answering(address):
                 names = sorted(client.list_collections())
-            has = f"it has {', '.join(names)}" if names else "it has none"
+            has = "it has none"
+            if names:
+                has = f"it has {', '.join(names)}"
             raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; {has}")
         rows = found.count()
         whole = found.record.rows
@@ -166,30 +158,9 @@ class MilvusCollection:
             record: what the collection will say about itself.
             rows: about how many rows it will have, which decides the number of clusters.
         """
-        from pymilvus import DataType, Function, FunctionType
-
         clear_half_made(address, name)
-        schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field(ID, DataType.VARCHAR, max_length=LONGEST, is_primary=True)
-        analyzer = _analyzer(record.language)
-        schema.add_field(TEXTS, DataType.VARCHAR, max_length=LONGEST, enable_analyzer=True, analyzer_params=analyzer)
-        schema.add_field(VECTORS, DataType.FLOAT_VECTOR, dim=record.dimension)
-        schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
-        schema.add_field(HASH, DataType.VARCHAR, max_length=32)
-        numbers = {"int": DataType.INT64, "float": DataType.DOUBLE, "bool": DataType.BOOL}
-        for field_name, kind in record.columns.values():
-            if kind in numbers:
-                schema.add_field(field_name, numbers[kind], nullable=True)
-            else:
-                schema.add_field(field_name, DataType.VARCHAR, nullable=True, max_length=LONGEST)
-        schema.add_function(Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS]))
-        indexes = client.prepare_index_params()
-        kind = INDEX_TYPES[record.kind]
-        metric = METRICS[record.similarity]
-        parameters = _parameters(record.kind, rows, record.dimension)
-        indexes.add_index(VECTORS, index_type=kind, metric_type=metric, params=parameters)
-        words = {"bm25_k1": K1, "bm25_b": B}
-        indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=words)
+        schema = schema_of(client, record)
+        indexes = indexes_of(client, record, rows)
         properties = {RECORD_PROPERTY: json.dumps(asdict(record), ensure_ascii=False)}
         with answering(f"{address} {name}"):
             client.create_collection(
@@ -220,7 +191,7 @@ class MilvusCollection:
         """Return the `content_hash` of each of these rows that is there."""
         return {row[ID]: row[HASH] for row in self.fields(ids, [HASH])}
 
-    def upsert(self, block: Block, vectors: npt.NDArray[np.generic], hashes: Sequence[str]) -> int:
+    def upsert(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
         """Write rows, which replace those with the same ids.
 
         Args:
@@ -229,21 +200,21 @@ class MilvusCollection:
             hashes: their `content_hash`.
 
         Returns:
-            How many of the texts were cut, because Milvus takes `LONGEST` bytes.
+            How many of the texts were cut, because Milvus takes `MOST_TEXT_BYTES` bytes.
         """
         cut = 0
+        rows = []
         wide: Vectors = np.ascontiguousarray(vectors, np.float32)
-        for start in range(0, len(block), REQUEST_ROWS):
-            rows = []
-            for i in range(start, min(start + REQUEST_ROWS, len(block))):
-                text = shortened(block.texts[i])
-                cut += text != block.texts[i]
-                row = {ID: block.ids[i], TEXTS: text, VECTORS: wide[i], HASH: hashes[i]}
-                for name, (field_name, kind) in self.record.columns.items():
-                    row[field_name] = stored_value(block.columns[name][i], kind)
-                rows.append(row)
+        for i, whole in enumerate(block.texts):
+            text = shortened(whole)
+            cut += text != whole
+            row = {ID: block.ids[i], TEXTS: text, VECTORS: wide[i], HASH: hashes[i]}
+            for name, (field_name, kind) in self.record.columns.items():
+                row[field_name] = stored_value(block.columns[name][i], kind)
+            rows.append(row)
+        for start in range(0, len(rows), REQUEST_ROWS):
             with answering(self.title):
-                self.client.upsert(self.name, rows)
+                self.client.upsert(self.name, rows[start : start + REQUEST_ROWS])
         return cut
 
     def delete(self, ids: Sequence[str]) -> None:
@@ -258,11 +229,19 @@ class MilvusCollection:
         The client's own iterator writes the last id into its filter as it is, so that a quote or the end of a line in
         an id breaks it.
         """
-        remaining, limit = condition, REQUEST_ROWS
+        remaining = condition
+        limit = REQUEST_ROWS
         while True:
-            asked = {"filter": remaining, "output_fields": [ID, *fields], "limit": limit}
             with answering(self.title):
-                batch = list(self.client.query(self.name, **asked, iterator="True", reduce_stop_for_best=True))
+                answer = self.client.query(
+                    self.name,
+                    filter=remaining,
+                    output_fields=[ID, *fields],
+                    limit=limit,
+                    iterator="True",
+                    reduce_stop_for_best=True,
+                )
+                batch = list(answer)
             if not batch:
                 return
             yield batch
@@ -273,12 +252,16 @@ class MilvusCollection:
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
-        fields = {ID: (ID, TEXT), TEXTS: (TEXTS, TEXT), **self.record.columns}
-        field_name, kind = fields[column]
+        field_name, kind = column, TEXT  # of ids and texts
+        if column in self.record.columns:
+            field_name, kind = self.record.columns[column]
         counts: Counter[Any] = Counter()
         for batch in self.rows([field_name], condition):
             counts.update(row.get(field_name) for row in batch)
-        return [(value_of(value, kind), count) for value, count in by_frequency(counts)]
+        values = []
+        for value, count in by_frequency(counts):
+            values.append((value_of(value, kind), count))
+        return values
 
     def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[list[tuple[str, float]]]:
         """Return the ids and similarities of the `k` nearest rows of each query ``[queries, dim]``.
@@ -333,7 +316,8 @@ class MilvusCollection:
             columns = {}
             for name, (field_name, kind) in self.record.columns.items():
                 columns[name] = value_of(row.get(field_name), kind)
-            documents[row[ID]] = Document(row[ID], row[TEXTS], columns)
+            key = row[ID]
+            documents[key] = Document(key, row[TEXTS], columns)
         return documents
 
     def flush(self) -> None:
@@ -354,33 +338,16 @@ def _bytes_of(row: dict[str, Any]) -> int:
     """Return about how many bytes a row has: 4 for a letter or a component, and 8 for any other value."""
     size = 0
     for value in row.values():
-        size += 4 * len(value) if isinstance(value, str | list) else 8
+        if isinstance(value, str | list):
+            size += 4 * len(value)
+        else:
+            size += 8
     return size
 
 
 def _score(hit: Any, field_name: str) -> float:
     """Return the score of a hit; those of BM25 have a minus in Milvus Lite."""
     score = float(hit["distance"])
-    return abs(score) if field_name == WORDS else score
-
-
-def _parameters(kind: str, rows: int, dimension: int) -> dict[str, int]:
-    """Return the building parameters of an index, as those of `ann.recipe`."""
-    if kind == "hnsw":
-        return {"M": 32, "efConstruction": 200}
-    if kind == "flat":
-        return {}
-    if kind != "ivfpq":
-        return {"nlist": ann.clusters_of(rows)}
-    parts, bits = ann.product_code(rows, dimension)
-    return {"nlist": ann.clusters_of(rows), "m": parts, "nbits": bits}
-
-
-def _analyzer(language: str) -> dict[str, Any]:
-    """Return how Milvus splits texts into words."""
-    filters: list[Any] = ["lowercase"]
-    if language == LANGUAGE:
-        filters.append({"type": "stop", "stop_words": ["_english_"]})
-    if language != NO_LANGUAGE:
-        filters.append({"type": "stemmer", "language": language})
-    return {"tokenizer": "standard", "filter": filters}
+    if field_name == WORDS:
+        return abs(score)
+    return score

@@ -9,17 +9,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
-from sentcli.search.ann import EFFORTS
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Neighbours, Vectors, VectorSource
-from sentcli.search.milvus import EFFORT, MilvusCollection
+from sentcli.search.exact import Vectors, VectorSource
+from sentcli.search.faiss_index import EFFORTS
+from sentcli.search.milvus import MilvusCollection
 from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import ID, VECTORS, filter_of
+from sentcli.search.milvus_schema import EFFORT
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
@@ -80,10 +81,14 @@ class MilvusCorpus:
 
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions, of those that are still there."""
-        ids = list(self.positions)
-        id_of = {position: ids[position] for position in positions}
-        rows = self.documents(list(id_of.values()))
-        return {position: rows[key] for position, key in id_of.items() if key in rows}
+        all_ids = list(self.positions)
+        ids = [all_ids[position] for position in positions]
+        documents = self.documents(ids)
+        by_position = {}
+        for position, key in zip(positions, ids, strict=True):
+            if key in documents:
+                by_position[position] = documents[key]
+        return by_position
 
     def prepare(
         self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
@@ -111,7 +116,7 @@ class MilvusCorpus:
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         if self.origin.made_smaller():
-            vectors = self.origin.fitted(vectors, normalized=bool(self.origin.normalize))
+            vectors = self.origin.compress(vectors, normalized=bool(self.origin.normalize))
         return neighbours(self.collection.nearest(vectors, k, self.condition), self.positions)
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
@@ -121,14 +126,13 @@ class MilvusCorpus:
 
 def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: dict[str, int]) -> Neighbours:
     """Return hits by position instead of by id; an id that has no position yet gets the next one."""
-    width = max(map(len, hits_by_query), default=0)
-    places = np.full((len(hits_by_query), width), -1, np.int64)
-    scores = np.zeros(places.shape, np.float32)
+    shape = len(hits_by_query), max(map(len, hits_by_query), default=0)
+    neighbours = Neighbours(np.full(shape, -1, np.int64), np.zeros(shape, np.float32))
     for query, hits in enumerate(hits_by_query):
         for rank, (key, score) in enumerate(hits):
-            places[query, rank] = positions.setdefault(key, len(positions))
-            scores[query, rank] = score
-    return Neighbours(places, scores)
+            neighbours.positions[query, rank] = positions.setdefault(key, len(positions))
+            neighbours.scores[query, rank] = score
+    return neighbours
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class CollectionVectors(VectorSource):
     """The vectors of a collection; a position is the place of a row in the order of the ids."""
 
     collection: MilvusCollection
-    known: dict[str, list[float]] = field(default_factory=dict)
+    taken: dict[str, list[float]] = field(default_factory=dict)
     """The vectors that were taken before, by id: those of the queries and of their neighbours."""
 
     @cached_property
@@ -160,20 +164,22 @@ class CollectionVectors(VectorSource):
     def __len__(self) -> int:
         return len(self.positions)
 
-    def since(self, first: int, rows: int) -> Iterator[npt.NDArray[np.generic]]:
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
         """Yield all rows, as many at a time as Milvus sends; see `Comparable`."""
         for batch in self.collection.rows([VECTORS]):
             yield np.array([row[VECTORS] for row in batch], np.float32)
 
-    def take(self, positions: npt.NDArray[np.int64]) -> Vectors:
+    def take(self, positions: Integers) -> Vectors:
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
         ids = [self._ids[position] for position in distinct]
-        missing = [key for key in ids if key not in self.known]
+        missing = [key for key in ids if key not in self.taken]
         for row in self.collection.fields(missing, [VECTORS]):
-            self.known[row[ID]] = row[VECTORS]
-        vectors = np.array([self.known[key] for key in ids], np.float32)
-        return vectors.reshape(len(ids), self.dimension)[where.reshape(-1)]
+            self.taken[row[ID]] = row[VECTORS]
+        vectors = np.empty((len(ids), self.dimension), np.float32)
+        for place, key in enumerate(ids):
+            vectors[place] = self.taken[key]
+        return vectors[where.reshape(-1)]
 
 
 @dataclass
@@ -192,8 +198,8 @@ class CollectionSearch:
     def efforts_to_try(self) -> list[dict[str, int]]:
         """The search parameters with which the index is measured, the least effort first."""
         parameter = EFFORT[self.collection.record.kind]
-        name = "efSearch" if parameter == "ef" else parameter  # as faiss calls it
-        return [{parameter: value} for value in EFFORTS[name]]
+        name_in_faiss = "efSearch" if parameter == "ef" else parameter
+        return [{parameter: value} for value in EFFORTS[name_in_faiss]]
 
     def set(self, efforts: dict[str, int]) -> None:
         """Set search parameters."""
@@ -205,7 +211,7 @@ class CollectionSearch:
         there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
         compared = []
         for hits in self.collection.nearest(queries, k):
-            compared.append([hit for hit in hits if hit[0] in there])
+            compared.append([(key, score) for key, score in hits if key in there])
         return neighbours(compared, there)
 
 

@@ -25,7 +25,7 @@ from sentcli.search.conditions import All, Test, Tree
 
 ID, TEXTS, VECTORS, WORDS, HASH = "id", "text", "embedding", "sentcli_words", "sentcli_hash"
 """The fields that every collection has."""
-LONGEST = 65_535
+MOST_TEXT_BYTES = 65_535
 """The most bytes of a text in Milvus."""
 
 
@@ -48,11 +48,11 @@ class Record:
     """The field and the type of each column, the type by the names of ``--types``."""
     language: str = LANGUAGE
     kind: str = "flat"
-    """One of `milvus.INDEX_TYPES`."""
+    """One of `milvus_schema.INDEX_TYPES`."""
     efforts: dict[str, int] = field(default_factory=dict)
     """The search parameter that was chosen by the recall."""
     recall: dict[str, Any] | None = None
-    """What was measured against exact search."""
+    """The result of `recall.tune`: recall and speed against exact search."""
     rows: int | None = None
     """The number of rows after all were written; None before that."""
     format: Literal[1] = 1
@@ -85,10 +85,13 @@ class Record:
         differences = there.differences(here)
         if None not in (there.in_int8, here.in_int8) and there.in_int8 != here.in_int8:
             differences.append(f"model in int8 {there.in_int8} there, {here.in_int8} here (--precision)")
-        facts, others = self._facts(), other._facts()
+        facts = self._facts()
+        others = other._facts()
         for name in {**facts, **others}:
-            if facts.get(name) != others.get(name):
-                differences.append(f"{name} {facts.get(name)!r} there, {others.get(name)!r} here")
+            fact = facts.get(name)
+            other_fact = others.get(name)
+            if fact != other_fact:
+                differences.append(f"{name} {fact!r} there, {other_fact!r} here")
         return differences
 
     def _facts(self) -> dict[str, Any]:
@@ -127,9 +130,9 @@ def content_hash(text: str, columns: Sequence[Any]) -> str:
 def shortened(text: str) -> str:
     """Return a text, cut to what Milvus takes."""
     encoded = text.encode()
-    if len(encoded) <= LONGEST:
+    if len(encoded) <= MOST_TEXT_BYTES:
         return text
-    return encoded[:LONGEST].decode(errors="ignore")
+    return encoded[:MOST_TEXT_BYTES].decode(errors="ignore")
 
 
 def stored_value(value: Any, kind: str) -> Any:
@@ -223,4 +226,4 @@ def _literal(value: Any, kind: str) -> str:
 
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
-"""What has to be escaped in a text of Milvus, which knows no ``\\u0001`` as JSON does."""
+"""The escapes of a text in an expression of Milvus, which knows no ``\\u0001`` as JSON does."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,7 +21,8 @@ from sentcli.model.spec import Similarity
 from sentcli.search import device_memory
 from sentcli.search.device_memory import COPIED, StagedCopies, as_tensor, prepared_there, rows_copied, search_errors
 from sentcli.search.device_products import DEVICE_SIMILARITIES, Nearest, full_products, ordered, with_less_memory
-from sentcli.search.exact import Blocks, Mask, Neighbours, Vectors, check_width, prepared, search_blocks
+from sentcli.search.exact import Blocks, Vectors, check_width, prepared, search_blocks
+from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
 
 SEARCH_BYTES = 6 * DEVICE_SIMILARITIES + 4 * COPIED
 """The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
@@ -31,12 +31,12 @@ SCANNED, MORE_SCANNED = 2, 64
 """How many rows of a scan are compared in float32 for each hit, and how many more. Of a million random rows of 384
 dimensions the similarities at k = 10 and at rank 84 differ by several times the bound on the error."""
 OUTPUT_ERROR = 2**-8
-"""By which share of it a product in bf16 is at most beside its sum: twice what rounding to 8 binary digits is."""
+"""The greatest error of a product in bf16 as a share of it: twice that of rounding to 8 binary digits."""
 SUM_ERROR = 2**-22
 """The error of a sum in float32 for each of its terms, as a share of the product of the lengths; tensor cores cut off
 what they cannot hold instead of rounding it."""
 OF_NORMS = 1.001
-"""What the rounding of the norms in a bound is covered by."""
+"""The factor that covers the rounding of the norms in a bound."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class DeviceRows:
     full: Tensor | None
     """`prepared` rows ``[n, dim]`` in float32; None where they do not fit."""
     rounded: Tensor | None
-    """The same in bf16; None where no scan is needed, or where not even they fit."""
+    """The prepared rows in bf16; None where no scan is needed, or where not even they fit."""
     longest: float = 0.0
     """The greatest length of a row."""
     lost: float = 0.0
@@ -99,19 +99,22 @@ class DeviceRows:
 
     def _fill(self) -> None:
         """Copy the rows, and measure their lengths and what rounding takes from them."""
-        copies, end = StagedCopies(self.device), 0
-        longest, lost = (torch.zeros((), device=self.device) for _ in range(2))
+        copies = StagedCopies(self.device)
+        longest = torch.zeros((), device=self.device)
+        lost = torch.zeros((), device=self.device)
+        start = 0
         for block in self.blocks.since(self.first, rows_copied(self.blocks.dimension)):
             rows = prepared_there(copies.put(block), self.similarity)
-            start, end = end, end + len(rows)
-            longest = torch.maximum(longest, torch.linalg.vector_norm(rows, dim=1).amax())
+            there = slice(start, start + len(rows))
+            longest = torch.maximum(longest, _greatest_length(rows))
             if self.full is not None:
-                self.full[start:end] = rows
+                self.full[there] = rows
             if self.rounded is not None:
-                self.rounded[start:end] = rows
-                left = rows - self.rounded[start:end].float()
-                lost = torch.maximum(lost, torch.linalg.vector_norm(left, dim=1).amax())
-        self.longest, self.lost = float(longest), float(lost)
+                self.rounded[there] = rows
+                lost = torch.maximum(lost, _greatest_length(rows - self.rounded[there].float()))
+            start += len(rows)
+        self.longest = float(longest)
+        self.lost = float(lost)
 
     @contextmanager
     def _errors(self, size: int) -> Iterator[None]:
@@ -122,7 +125,7 @@ class DeviceRows:
     def __len__(self) -> int:
         return len(self.blocks) - self.first
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, or all rows if there are fewer.
 
         Of equal similarities the first row comes first; at the last hit any of the rows of equal similarity may be it.
@@ -145,9 +148,10 @@ class DeviceRows:
         are_bounded = np.isfinite([self.longest, self.lost]).all() and np.isfinite(asked).all()
         if self.rounded is None or not are_bounded:
             return self._in_full(asked, k, mask)
+        width = min(SCANNED * k + MORE_SCANNED, allowed)
         with self._errors(4 * DEVICE_SIMILARITIES):
-            hits, is_sure = self._by_scan(asked, k, min(SCANNED * k + MORE_SCANNED, allowed), mask)
-            if SCANNED * k + MORE_SCANNED >= allowed:
+            hits, is_sure = self._by_scan(asked, k, width, mask)
+            if width == allowed:
                 is_sure[:] = True  # no row was left out
         unsure = np.flatnonzero(~is_sure)
         if len(unsure):
@@ -174,9 +178,10 @@ class DeviceRows:
             )
         with self._errors(4 * DEVICE_SIMILARITIES):
             queries = as_tensor(asked).to(self.device)
-            nearest = Nearest(queries, k, finite=bool(np.isfinite(asked).all() and np.isfinite(self.longest)))
+            are_finite = np.isfinite(asked).all() and np.isfinite(self.longest)
+            nearest = Nearest(queries, k, finite=bool(are_finite))
             nearest.add(self.full, self.first, self._hidden(mask))
-            return Neighbours(*nearest.best())
+            return nearest.best()
 
     def _hidden(self, mask: Mask | None) -> Tensor | None:
         """Return on the device which rows may not be found ``[n]``."""
@@ -184,9 +189,7 @@ class DeviceRows:
             return None
         return torch.from_numpy(~mask[self.first :]).to(self.device)
 
-    def _by_scan(
-        self, asked: Vectors, k: int, width: int, mask: Mask | None
-    ) -> tuple[Neighbours, npt.NDArray[np.bool_]]:
+    def _by_scan(self, asked: Vectors, k: int, width: int, mask: Mask | None) -> tuple[Neighbours, Mask]:
         """Return the best of `width` rows that a scan in bf16 finds, and whether they surely are the best of all."""
         assert self.rounded is not None
         queries = as_tensor(asked).to(self.device)
@@ -195,7 +198,8 @@ class DeviceRows:
         exact = self._compared(asked, queries, nearest.positions)
         scores, positions = ordered(exact, nearest.positions)
         is_sure = scores[:, k - 1] > self._most_of_others(queries, nearest.scores)
-        hits = Neighbours(positions[:, :k].cpu().numpy() + self.first, scores[:, :k].cpu().numpy())
+        best_positions = positions[:, :k].cpu().numpy() + self.first
+        hits = Neighbours(best_positions, scores[:, :k].cpu().numpy())
         return hits, is_sure.cpu().numpy()
 
     def _most_of_others(self, queries: Tensor, scanned: Tensor) -> Tensor:
@@ -210,7 +214,9 @@ class DeviceRows:
             scanned: the products of the scan ``[queries, found]``.
         """
         rounded = queries.bfloat16().float()
-        lost, kept, length = (torch.linalg.vector_norm(part, dim=1) for part in (queries - rounded, rounded, queries))
+        lost = torch.linalg.vector_norm(queries - rounded, dim=1)
+        kept = torch.linalg.vector_norm(rounded, dim=1)
+        length = torch.linalg.vector_norm(queries, dim=1)
         error = lost * self.longest + kept * self.lost + SUM_ERROR * queries.shape[1] * length * self.longest
         least = scanned.amin(dim=1).float()
         return least + OUTPUT_ERROR * least.abs() + OF_NORMS * error
@@ -218,7 +224,8 @@ class DeviceRows:
     def _compared(self, asked: Vectors, queries: Tensor, positions: Tensor) -> Tensor:
         """Return the similarities in float32 of queries with rows at some positions, both ``[queries, n]``."""
         if self.full is None:
-            hits = Neighbours(positions.cpu().numpy() + self.first, np.empty(positions.shape, np.float32))
+            on_host = positions.cpu().numpy() + self.first
+            hits = Neighbours(on_host, np.empty(on_host.shape, np.float32))
             exact = self.blocks.rescored(asked, hits, self.similarity).scores
             return torch.from_numpy(exact).to(self.device)
         full = self.full
@@ -229,7 +236,8 @@ class DeviceRows:
             for start in range(0, len(queries), size):
                 some = positions[start : start + size]
                 rows = full[some.reshape(-1)].view(*some.shape, -1)
-                parts.append(torch.bmm(rows, queries[start : start + size, :, None])[:, :, 0])
+                columns = queries[start : start + size, :, None]
+                parts.append(torch.bmm(rows, columns)[:, :, 0])
             return torch.cat(parts)
 
         return with_less_memory(compared, self.device)
@@ -239,6 +247,11 @@ class DeviceRows:
         if not self.asked:
             return {}
         return {"scan": "bf16", "searched_again": self.again / self.asked}
+
+
+def _greatest_length(rows: Tensor) -> Tensor:
+    """Return the greatest length of rows ``[n, dim]`` as a scalar on their device."""
+    return torch.linalg.vector_norm(rows, dim=1).amax()
 
 
 def kept_types(room: float | None, *, scan: bool) -> tuple[bool, bool]:

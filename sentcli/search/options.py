@@ -215,13 +215,11 @@ def parse_modes(text: str) -> list[SearchMode]:
     Raises:
         InputError: for an unknown way, a repeated one, or an empty list.
     """
-    parts = [part.strip() for part in text.split(",")]
-    names = [part for part in parts if part]
+    names = list(filter(None, map(str.strip, text.split(","))))
     for name in names:
         if name not in SEARCH_MODES:
-            raise InputError(
-                f"--search: no way {name!r}{nearest(name, list(SEARCH_MODES))}; one of: {', '.join(SEARCH_MODES)}"
-            )
+            hint = nearest(name, list(SEARCH_MODES))
+            raise InputError(f"--search: no way {name!r}{hint}; one of: {', '.join(SEARCH_MODES)}")
     if not names or len(set(names)) < len(names):
         raise InputError(f"--search {text!r}: name some of {', '.join(SEARCH_MODES)}, each once")
     return cast(list[SearchMode], names)

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from sentcli.search.exact import Neighbours
+from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
 from sentcli.search.recall import SAMPLE_ROWS
 from sentcli.search.searcher import Searcher
 
-Positions = npt.NDArray[np.int64]
 NEAREST = 16
 """How many neighbours of a row are asked for first; a row whose neighbours are all similar enough is asked for more."""
 MOST_NEIGHBOURS = 1024
@@ -29,13 +27,13 @@ QUERY_ROWS = 4096
 class SimilarPairs:
     """Pairs of rows, the most similar first, each once."""
 
-    first: Positions
+    first: Integers
     """The position of the earlier row of each pair ``[pairs]``."""
-    second: Positions
+    second: Integers
     """The position of the later row ``[pairs]``."""
-    similarities: npt.NDArray[np.float32]
+    similarities: Floats
     """``[pairs]``."""
-    nearest: npt.NDArray[np.float32]
+    nearest: Floats
     """The similarity of each row and its nearest other row ``[rows]``; -1 where an index found none."""
     crowded: int
     """The number of rows with `MOST_NEIGHBOURS` or more such neighbours, of which the nearest are here."""
@@ -50,7 +48,9 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
         progress: called with the number of rows that were compared.
     """
     rows = len(searcher.blocks)
-    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
+    firsts = [np.empty(0, np.int64)]
+    seconds = [np.empty(0, np.int64)]
+    scores = [np.empty(0, np.float32)]
     nearest = np.full(rows, -1, np.float32)
     crowded = 0
     for start in range(0, rows, QUERY_ROWS):
@@ -64,17 +64,21 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
             if k == NEAREST and hits.scores.shape[1]:
                 nearest[own] = np.maximum(hits.scores[:, 0], -1)
             is_similar = hits.scores >= least
-            full: npt.NDArray[np.bool_] = np.all(is_similar, axis=1) & (k < rows - 1)  # may have more than these
+            may_have_more: Mask = np.all(is_similar, axis=1) & (k < rows - 1)
             if k >= MOST_NEIGHBOURS:
-                crowded += int(full.sum())
-                full = np.zeros_like(full)
-            row, column = np.nonzero(is_similar & ~full[:, None])
-            parts.append((own[row], hits.positions[row, column], hits.scores[row, column]))
-            own = own[full]
-            vectors = vectors[full]
+                crowded += int(may_have_more.sum())
+                may_have_more[:] = False
+            query, column = np.nonzero(is_similar & ~may_have_more[:, None])
+            firsts.append(own[query])
+            seconds.append(hits.positions[query, column])
+            scores.append(hits.scores[query, column])
+            own = own[may_have_more]
+            vectors = vectors[may_have_more]
             k *= 4
         progress(done)
-    first, second, similarities = map(np.concatenate, zip(*parts, strict=True))
+    first = np.concatenate(firsts)
+    second = np.concatenate(seconds)
+    similarities = np.concatenate(scores)
     low = np.minimum(first, second)
     high = np.maximum(first, second)
     _, once = np.unique(low * rows + high, return_index=True)
@@ -112,14 +116,14 @@ def expected_pairs(searcher: Searcher, least: float) -> ExpectedPairs:
     return ExpectedPairs(pairs, proposed, of_proposed)
 
 
-def _exact_neighbours(searcher: Searcher) -> tuple[Positions, Neighbours]:
+def _exact_neighbours(searcher: Searcher) -> tuple[Integers, Neighbours]:
     """Return random rows ``[sample]``, and their exact neighbours among the others."""
     sample, vectors = searcher.blocks.sample(SAMPLE_ROWS)
     hits = searcher.exactly().search(vectors, min(MOST_NEIGHBOURS + 1, len(searcher.blocks)))
     return sample, _without_own(hits, sample)
 
 
-def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
+def rows_left(pairs: SimilarPairs, rows: int) -> Mask:
     """Return which rows are left ``[rows]`` if each row goes that is in a pair with an earlier row that is left."""
     left = np.ones(rows, np.bool_)
     order = np.argsort(pairs.second, kind="stable")
@@ -129,15 +133,16 @@ def rows_left(pairs: SimilarPairs, rows: int) -> npt.NDArray[np.bool_]:
     return left
 
 
-def _without_own(hits: Neighbours, own: Positions) -> Neighbours:
+def _without_own(hits: Neighbours, own: Integers) -> Neighbours:
     """Return the neighbours ``[queries, k - 1]`` of queries that are rows, best first, without these rows."""
-    same = hits.positions == own[:, None]
-    scores = np.where(same | (hits.positions < 0), -np.inf, hits.scores)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, : max(scores.shape[1] - 1, 0)]
-    return Neighbours(np.take_along_axis(hits.positions, order, 1), np.take_along_axis(scores, order, 1))
+    is_none = (hits.positions == own[:, None]) | (hits.positions < 0)
+    scores = np.where(is_none, -np.inf, hits.scores)
+    others = Neighbours(hits.positions, scores).best_first()
+    count = max(scores.shape[1] - 1, 0)
+    return Neighbours(others.positions[:, :count], others.scores[:, :count])
 
 
-def groups_of(pairs: SimilarPairs, rows: int) -> Positions:
+def groups_of(pairs: SimilarPairs, rows: int) -> Integers:
     """Return the group of each row ``[rows]``: rows that a chain of pairs connects; -1 for a row in no pair.
 
     Groups are numbered from 0, the largest first, and groups of equal size in the order of their first rows.
@@ -145,7 +150,8 @@ def groups_of(pairs: SimilarPairs, rows: int) -> Positions:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    links = coo_matrix((np.ones(len(pairs.first), bool), (pairs.first, pairs.second)), shape=(rows, rows))
+    are_linked = np.ones(len(pairs.first), bool)
+    links = coo_matrix((are_linked, (pairs.first, pairs.second)), shape=(rows, rows))
     _, component = connected_components(links, directed=False)
     _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
     order = np.lexsort((first, -sizes))
@@ -163,11 +169,12 @@ def recall_of(pairs: SimilarPairs, searcher: Searcher, least: float) -> tuple[fl
         least: the least similarity of a pair.
     """
     sample, hits = _exact_neighbours(searcher)
-    found = set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
-    expected: set[tuple[int, int]] = set()
-    for own, positions, scores in zip(sample.tolist(), hits.positions, hits.scores, strict=True):
-        for other in positions[scores >= least].tolist():
-            expected.add((min(own, other), max(own, other)))
-    if not expected:
+    rows = len(searcher.blocks)
+    query, column = np.nonzero(hits.scores >= least)
+    own = sample[query]
+    others = hits.positions[query, column]
+    expected = np.unique(np.minimum(own, others) * rows + np.maximum(own, others))
+    if not len(expected):
         return 1.0, len(sample)
-    return len(expected & found) / len(expected), len(sample)
+    is_found = np.isin(expected, pairs.first * rows + pairs.second)
+    return float(is_found.mean()), len(sample)

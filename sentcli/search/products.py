@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
+from sentcli.search.neighbours import Floats, Integers, Neighbours
+
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 GROUP = 512
@@ -31,54 +30,13 @@ TILE = 2**22
 LEAST_ROWS, MOST_ROWS = 2048, 131_072
 """The bounds of the rows of a product."""
 SAMPLED = 64
-"""Of how many rows one is drawn for the first bound."""
+"""One of so many rows is drawn for the sample that gives the first bound."""
 SURE = 4.0
 """How many standard deviations the first bound lies below the k-th best product that the sample lets expect."""
 UNIT_ERROR = 4e-6
 """How far the squared length of a vector of float32 may be from 1 to count as 1, so that products are cosines."""
 SPACE = 2
 """How many times `k` products above the bound are gathered for a query before the best ones are chosen."""
-
-
-class Best(NamedTuple):
-    """Rows of some queries: positions and inner products, both ``[queries, n]``, in the order of the positions."""
-
-    positions: Integers
-    scores: Floats
-
-    @classmethod
-    def none(cls, queries: int) -> Best:
-        """Return no row for each query."""
-        return cls(np.empty((queries, 0), np.int64), np.empty((queries, 0), np.float32))
-
-    @classmethod
-    def joined(cls, parts: Iterable[Best]) -> Best:
-        """Return the rows of all parts, which follow each other."""
-        positions, scores = zip(*parts, strict=True)
-        return cls(np.concatenate(positions, axis=1), np.concatenate(scores, axis=1))
-
-    def of(self, queries: slice | Integers) -> Best:
-        """Return the rows of some of the queries."""
-        return Best(self.positions[queries], self.scores[queries])
-
-    def kept(self, k: int) -> Best:
-        """Return the `k` rows with the largest products; of equal ones those that come first."""
-        count, width = self.scores.shape
-        if width <= k:
-            return self
-        least = np.partition(self.scores, width - k, axis=1)[:, width - k, None]
-        is_best = self.scores >= least
-        surplus = np.count_nonzero(is_best, axis=1) - k
-        for query in np.flatnonzero(surplus):
-            last = np.flatnonzero(self.scores[query] == least[query])
-            is_best[query, last[-surplus[query] :]] = False
-        flat = np.flatnonzero(is_best)
-        return Best(self.positions.ravel()[flat].reshape(count, k), self.scores.ravel()[flat].reshape(count, k))
-
-    def sorted(self) -> Best:
-        """Return the rows, those with the largest products first; of equal ones the first position is first."""
-        order = np.argsort(-self.scores, axis=1, kind="stable")
-        return Best(np.take_along_axis(self.positions, order, 1), np.take_along_axis(self.scores, order, 1))
 
 
 class BestRows:
@@ -107,14 +65,10 @@ class BestRows:
             for group in self.groups:
                 group.add(rows, first, workers)
 
-    def best(self) -> tuple[Integers, Floats]:
-        """Return positions and products of the best rows so far, both ``[queries, k]`` or with fewer rows.
-
-        The best row is first; of equal ones the first row is.
-        """
+    def best(self) -> Neighbours:
+        """Return the best rows so far, `k` for each query or fewer; of equal ones the first row is first."""
         with _workers(min(_threads(), len(self.groups))) as workers:
-            positions, scores = zip(*workers.each(lambda group: group.best.sorted(), self.groups), strict=True)
-        return np.concatenate(positions), np.concatenate(scores)
+            return Neighbours.concatenated(workers.each(lambda group: group.best.best_first(), self.groups))
 
 
 class _Group:
@@ -122,7 +76,7 @@ class _Group:
 
     def __init__(self, queries: Floats, k: int, *, samples: bool = True) -> None:
         self.queries, self.k, self.samples = queries, k, samples
-        self.best = Best.none(len(queries))
+        self.best = Neighbours.none(len(queries))
 
     def add(self, rows: Floats, first: int, workers: _Workers) -> None:
         """Compare further rows."""
@@ -131,22 +85,25 @@ class _Group:
         least, is_sure = self._least(rows, slices, workers)
 
         def look(part: slice) -> _Gathered:
-            found = _Gathered(self.queries, self.k, least, workers.count)
-            found.look(rows[part], first + part.start)
-            return found
+            gathered = _Gathered(self.queries, self.k, least, workers.count)
+            gathered.look(rows[part], first + part.start)
+            return gathered
 
-        found = workers.each(look, slices)
-        self._choose([before, *(part.best() for part in found)], workers)
+        parts = [before]
+        counts = np.zeros(len(self.queries), np.int64)
+        for gathered in workers.each(look, slices):
+            parts.append(gathered.best())
+            counts += gathered.filled
+        self._choose(parts, workers)
         if is_sure:
             return
-        counts = sum(part.filled for part in found)
         lacking = np.flatnonzero(counts < self.k)
         if not len(lacking):
             return
         again = _Group(self.queries[lacking], self.k, samples=False)
         again.best = before.of(lacking)
         again.add(rows, first, workers)
-        self.best.positions[lacking], self.best.scores[lacking] = again.best
+        self.best.overwrite(lacking, again.best)
 
     def _least(self, rows: Floats, slices: list[slice], workers: _Workers) -> tuple[Floats | None, bool]:
         """Return a bound for each query ``[queries]`` above which the best of the rows lie, and whether that is sure.
@@ -157,12 +114,14 @@ class _Group:
             return self.best.scores.min(axis=1), True
         expected = self.k / SAMPLED
         rank = int(np.ceil(expected + SURE * np.sqrt(expected) + 1))
-        if not self.samples or len(rows) < 2 * SAMPLED * rank or len(rows) * len(self.queries) < FEW:
+        products_of_all = len(rows) * len(self.queries)
+        if not self.samples or len(rows) < 2 * SAMPLED * rank or products_of_all < FEW:
             return None, True
 
         def sampled(part: slice) -> Floats:
             starts = np.arange(part.start, part.stop - SAMPLED, SAMPLED)
-            drawn = starts + np.random.default_rng(part.start).integers(0, SAMPLED, len(starts))
+            random = np.random.default_rng(part.start)
+            drawn = starts + random.integers(0, SAMPLED, len(starts))
             products = self.queries @ rows[drawn].T
             products[np.isnan(products)] = -np.inf
             return _largest(products, rank)
@@ -173,19 +132,17 @@ class _Group:
         least = _largest(products, rank).min(axis=1)
         return np.nextafter(least, np.float32(-np.inf)), False  # products equal to it are above the bound
 
-    def _choose(self, parts: list[Best], workers: _Workers) -> None:
+    def _choose(self, parts: list[Neighbours], workers: _Workers) -> None:
         """Choose the best of several parts, each thread those of some queries."""
 
-        def chosen(queries: slice) -> Best:
-            return Best.joined(part.of(queries) for part in parts).kept(self.k)
+        def chosen(queries: slice) -> Neighbours:
+            return _kept(Neighbours.side_by_side(part.of(queries) for part in parts), self.k)
 
-        found = workers.each(chosen, workers.shares(len(self.queries)))
-        positions, scores = zip(*found, strict=True)
-        self.best = Best(np.concatenate(positions), np.concatenate(scores))
+        self.best = Neighbours.concatenated(workers.each(chosen, workers.shares(len(self.queries))))
 
 
 class _Gathered:
-    """What some rows have above a bound: a table with some places for each query, which are filled from the left.
+    """The products of some rows above a bound, in a table with places for each query that are filled from the left.
 
     Args:
         queries: ``[queries, dim]``.
@@ -201,28 +158,32 @@ class _Gathered:
         self.filled = np.zeros(len(queries), np.int64)
         """How many places are filled ``[queries]``."""
 
-    def _empty(self, width: int) -> Best:
+    def _empty(self, width: int) -> Neighbours:
         shape = len(self.queries), width
-        return Best(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
+        return Neighbours(np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32))
 
-    def best(self) -> Best:
+    def best(self) -> Neighbours:
         """Return what was gathered; where a query has fewer rows than others, position -1 and -inf are at the end."""
         if not len(self.filled):
             return self.table
         width = int(self.filled.max())
-        return Best(self.table.positions[:, :width], self.table.scores[:, :width])
+        return Neighbours(self.table.positions[:, :width], self.table.scores[:, :width])
 
     def look(self, rows: Floats, first: int) -> None:
         """Compare rows, of which without a bound few come at first and then as many as before."""
-        size = min(max(TILE // max(len(self.queries), 1), LEAST_ROWS, 2 * self.k), MOST_ROWS, len(rows))
-        products = np.empty(len(self.queries) * size, np.float32)
+        queries = len(self.queries)
+        few = max(LEAST_ROWS, 2 * self.k)
+        size = max(TILE // max(queries, 1), few)
+        size = min(size, MOST_ROWS, len(rows))
+        products = np.empty(queries * size, np.float32)
         above = np.empty(products.shape, bool)
-        is_sampled, start = self.least is not None, 0
+        is_sampled = self.least is not None
+        start = 0
         while start < len(rows):
-            count = size if is_sampled else min(size, max(LEAST_ROWS, 2 * self.k, start))
+            count = size if is_sampled else min(size, max(few, start))
             part = rows[start : start + count]
-            shape = len(self.queries), len(part)
-            used = len(self.queries) * len(part)
+            shape = queries, len(part)
+            used = queries * len(part)
             product = np.matmul(self.queries, part.T, out=products[:used].reshape(shape))
             if self.least is None:
                 self._take_all(product, first + start)
@@ -234,14 +195,17 @@ class _Gathered:
     def _take_all(self, products: Floats, first: int) -> None:
         """Take all rows; what is no number is no product."""
         positions = np.broadcast_to(np.arange(first, first + products.shape[1]), products.shape)
-        further = Best(positions, np.where(np.isnan(products), -np.inf, products))
-        self._choose(Best.joined([self.table, further]))
+        further = Neighbours(positions, np.where(np.isnan(products), -np.inf, products))
+        self._choose(Neighbours.side_by_side([self.table, further]))
 
-    def _choose(self, rows: Best) -> None:
+    def _choose(self, rows: Neighbours) -> None:
         """Keep the best rows; the worst of `k` is the bound of the next ones."""
-        self.table = rows.kept(self.k)
+        self.table = _kept(rows, self.k)
         width = self.table.scores.shape[1]
-        self.filled = np.minimum(self.filled, width) if self.least is not None else np.full(len(self.queries), width)
+        if self.least is None:
+            self.filled[:] = width
+        else:
+            self.filled = np.minimum(self.filled, width)
         if width == self.k:
             worst = self.table.scores.min(axis=1)
             self.least = worst if self.least is None else np.maximum(worst, self.least)
@@ -250,38 +214,66 @@ class _Gathered:
         """Take the rows above the bounds, which stand at these places of the flattened products."""
         if not len(flat):
             return
-        queries, rows = np.arange(len(self.queries)), products.shape[1]
-        starts = np.searchsorted(flat, np.arange(len(self.queries) + 1) * rows)
+        rows = products.shape[1]
+        queries = np.arange(len(self.queries) + 1)
+        starts = np.searchsorted(flat, queries * rows)
         counts = np.diff(starts)
         self._make_room(counts)
+        queries = queries[:-1]
         width = self.table.scores.shape[1]
-        place = np.repeat(queries * width + self.filled - starts[:-1], counts) + np.arange(len(flat))
+        shifts = queries * width + self.filled - starts[:-1]  # from the places in `flat` to those in the table
+        place = np.repeat(shifts, counts) + np.arange(len(flat))
         self.table.scores.ravel()[place] = products.ravel()[flat]
         self.table.positions.ravel()[place] = flat + np.repeat(first - queries * rows, counts)
         self.filled += counts
 
     def _make_room(self, counts: Integers) -> None:
         """Choose the best when there is no place for so many further rows of each query, or make places."""
-        width, limit = self.table.scores.shape[1], 64 + SPACE * self.k
+        width = self.table.scores.shape[1]
+        limit = 64 + SPACE * self.k
         needed = int((self.filled + counts).max())
         if needed > max(width, limit):
             self._choose(self.best())
             needed = max(int((self.filled + counts).max()), limit)
             width = self.table.scores.shape[1]
         if needed > width:
-            further = self._empty(max(needed, min(2 * width, limit)) - width)
-            self.table = Best.joined([self.table, further])
+            wider = max(needed, min(2 * width, limit))
+            further = self._empty(wider - width)
+            self.table = Neighbours.side_by_side([self.table, further])
+
+
+def _kept(rows: Neighbours, k: int) -> Neighbours:
+    """Return the `k` rows with the largest products; of equal ones those that come first."""
+    count, width = rows.scores.shape
+    if width <= k:
+        return rows
+    least = np.partition(rows.scores, width - k, axis=1)[:, width - k, None]
+    is_best = rows.scores >= least
+    surplus = np.count_nonzero(is_best, axis=1) - k
+    for query in np.flatnonzero(surplus):
+        last = np.flatnonzero(rows.scores[query] == least[query])
+        is_best[query, last[-surplus[query] :]] = False
+    flat = np.flatnonzero(is_best)
+    positions = rows.positions.ravel()[flat]
+    scores = rows.scores.ravel()[flat]
+    return Neighbours(positions.reshape(count, k), scores.reshape(count, k))
 
 
 def _largest(products: Floats, count: int) -> Floats:
     """Return the largest products of each query ``[queries, count]``, or all if there are fewer."""
-    width = products.shape[1]
-    return products if width <= count else np.partition(products, width - count, axis=1)[:, width - count :]
+    first = products.shape[1] - count
+    if first <= 0:
+        return products
+    return np.partition(products, first, axis=1)[:, first:]
 
 
 def _threads() -> int:
     """Return how many threads products may take: those of NumPy's BLAS, which the user's environment sets."""
-    return max((pool["num_threads"] for pool in _pools().info() if pool["user_api"] == "blas"), default=1)
+    threads = 1
+    for pool in _pools().info():
+        if pool["user_api"] == "blas":
+            threads = max(threads, pool["num_threads"])
+    return threads
 
 
 @cache

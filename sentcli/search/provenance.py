@@ -51,7 +51,7 @@ class Provenance(VectorFacts):
     id_field: str | None = None
     on_null: OnNull = "error"
     on_long: OnLong = "truncate"
-    """What happened to a text longer than the model reads."""
+    """How texts longer than the model reads were treated."""
     inputs: list[EncodedInput] = field(default_factory=list)
     """The files of the texts; of a directory, its manifest names them."""
 
@@ -148,7 +148,7 @@ class Provenance(VectorFacts):
                 "encode again; --truncate-dim and --output-dtype are searched"
             )
 
-    def fitted(self, queries: Vectors, *, normalized: bool) -> Vectors:
+    def compress(self, queries: Vectors, *, normalized: bool) -> Vectors:
         """Return vectors of queries with the dimensions of these vectors, float32 ``[n, dim]``.
 
         They keep their numbers where the documents are bits, which orders rows better than bits against bits (Yamada,
@@ -158,11 +158,11 @@ class Provenance(VectorFacts):
             queries: as the encoder makes them ``[n, dim]``.
             normalized: whether the encoder makes vectors of length 1.
         """
-        fitted = Compression(truncate_dim=self.truncate_dim, renormalize=normalized).apply(queries)
+        compressed = Compression(truncate_dim=self.truncate_dim, renormalize=normalized).apply(queries)
         if self.bits and self.truncate_dim is None:
-            missing = -fitted.shape[1] % 8  # rows of bits are filled up to whole bytes
-            return np.pad(fitted, ((0, 0), (0, missing)))
-        return fitted
+            missing = -compressed.shape[1] % 8  # rows of bits are filled up to whole bytes
+            return np.pad(compressed, ((0, 0), (0, missing)))
+        return compressed
 
     def check_encoder(self, encoder: SentenceEncoder, document_prompt: str, dimension: int) -> None:
         """Refuse an encoder whose vectors cannot be compared with these.

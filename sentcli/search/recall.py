@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import BLOCK, Neighbours, TopK, Vectors, VectorSource, not_own, prepared
+from sentcli.search.exact import BLOCK, TopK, Vectors, VectorSource, not_own, prepared
+from sentcli.search.neighbours import Floats, Integers, Neighbours
 from sentcli.table import Table
 
 K = 10
@@ -55,9 +55,9 @@ class Sample:
 
     queries: Vectors
     """The vectors of the queries, `prepared` ``[queries, dim]``."""
-    own: npt.NDArray[np.int64] | None
+    own: Integers | None
     """The row that each query is, which does not count as its neighbour ``[queries]``; None if queries are no rows."""
-    least: npt.NDArray[np.float32]
+    least: Floats
     """The least similarity of the `K` exact neighbours of each query, minus a tolerance ``[queries]``."""
     exact_rate: float
     """The queries per second of exact search, without the time for reading the vectors."""
@@ -91,7 +91,7 @@ def sample(
     return Sample(vectors, own, scores.min(axis=1) - EQUAL * largest, rate)
 
 
-def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, positions: npt.NDArray[np.int64]) -> float:
+def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, positions: Integers) -> float:
     """Return recall@10: the share of the exact neighbours that were found.
 
     Rows of equal similarity count as the same neighbour.
@@ -142,15 +142,19 @@ def tune(
         index.set(effort)
         began = time.perf_counter()
         hits = index.search(reference.queries, K + (reference.own is not None))
-        rate = len(reference.queries) / max(time.perf_counter() - began, 1e-9)
+        seconds = time.perf_counter() - began
+        rate = len(reference.queries) / max(seconds, 1e-9)
         share = recall(index.blocks, index.similarity, reference, hits.positions)
         points.append({"effort": next(iter(effort.values()), None), "recall": share, "queries_per_second": rate})
         is_slow = rate < reference.exact_rate / 2
         if share >= ENOUGH or (is_slow and share >= target):
             break
     recalls = [point["recall"] for point in points]
-    sufficient = [number for number, share in enumerate(recalls) if share >= target]
-    best = sufficient[0] if sufficient else recalls.index(max(recalls))
+    best = recalls.index(max(recalls))
+    for number, share in enumerate(recalls):
+        if share >= target:
+            best = number
+            break
     index.set(efforts[best])
     return {
         "parameter": next(iter(efforts[0]), None),

@@ -22,7 +22,7 @@ from sentcli.io.text_inputs import text_sources
 from sentcli.io.vector_columns import EMBEDDING
 from sentcli.io.writers import arrow_column, as_json, text_cell
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Mask
+from sentcli.search.neighbours import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,9 +151,9 @@ class RowsOnDisk:
                 file = _parquet().ParquetFile(path)
                 columns = [name for name in file.schema_arrow.names if name != EMBEDDING]
                 table = file.read_row_group(number, columns=columns)
-            records = table.take(rows[in_group] - self._firsts[group]).to_pylist()
-            for place, record in zip(in_group, records, strict=True):
-                documents[int(place)] = Document(record.pop("id"), record.pop("text"), record)
+            chosen = table.take(rows[in_group] - self._firsts[group])
+            for place, record in zip(in_group.tolist(), chosen.to_pylist(), strict=True):
+                documents[place] = Document(record.pop("id"), record.pop("text"), record)
         return [documents[place] for place in range(len(rows))]
 
     def texts(self) -> Iterator[str]:
@@ -232,11 +232,12 @@ def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
             elif path.suffix == ".txt":
                 file.writelines(" ".join(record["text"].split()) + "\n" for record in records)
             else:
+                names = list(rows.schema)
                 delimiter = "\t" if path.suffix == ".tsv" else ","
                 table = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-                table.writerow(rows.schema)
+                table.writerow(names)
                 for record in records:
-                    table.writerow([text_cell(record.get(name)) for name in rows.schema])
+                    table.writerow(map(text_cell, map(record.get, names)))
 
 
 def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pa.Table:
@@ -334,13 +335,12 @@ def read_rows(names: Sequence[str], options: ReadOptions, *, without: str | None
         vectors.add(without)
     sources = [replace(source, without=tuple(vectors)) for source in text_sources(names)]
     surveyed = survey(sources, options)
-    columns = [name for name in surveyed.column_types if name not in vectors]
-    rows = []
-    for block in blocks(sources, options, columns=columns, casts=surveyed.casts):
-        for row in range(len(block)):
-            of_row = {column: block.columns[column][row] for column in columns}
-            rows.append(Document(block.ids[row], block.texts[row], of_row))
-    if not rows:
+    types = {name: kind for name, kind in surveyed.column_types.items() if name not in vectors}
+    documents = []
+    for block in blocks(sources, options, columns=list(types), casts=surveyed.casts):
+        for row, (key, text) in enumerate(zip(block.ids, block.texts, strict=True)):
+            values = {name: column[row] for name, column in block.columns.items()}
+            documents.append(Document(key, text, values))
+    if not documents:
         raise DataError(names[0], "the file is empty: there is nothing to search")
-    types = {name: surveyed.column_types[name] for name in columns}
-    return RowsInMemory(rows, EMBEDDING in surveyed.column_types, types)
+    return RowsInMemory(documents, EMBEDDING in surveyed.column_types, types)

@@ -8,13 +8,14 @@ from itertools import compress, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 from sentcli.search import ann, exact
-from sentcli.search.ann import FaissIndex, FaissRecipe
-from sentcli.search.exact import BLOCK, Blocks, Mask, Neighbours, Vectors, merge, prepared, search_blocks
+from sentcli.search.ann import FaissRecipe
+from sentcli.search.exact import BLOCK, Blocks, Vectors, prepared, search_blocks
+from sentcli.search.faiss_index import FaissIndex
+from sentcli.search.neighbours import AnyVectors, Mask, Neighbours, merge
 from sentcli.search.recall import sample, tune
 from sentcli.search.rows import BLOCK_DOCUMENTS, Rows
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 EXACT = FaissRecipe(ann.FLAT, "Flat")
 """The recipe of a search without indexes."""
-HELD = 2**22
+HITS_AT_A_TIME = 2**22
 """How many hits are in memory at a time: about 4,000 queries with a thousand each."""
 FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
@@ -59,7 +60,7 @@ class Searcher:
     _opened: dict[tuple[str, int], DeviceRows] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The rows on a device, by its name and the position of the first of them."""
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``; position -1 where an index found fewer.
 
         Args:
@@ -71,12 +72,14 @@ class Searcher:
         Raises:
             InputError: if the queries have another dimension.
         """
-        rows = len(self.blocks) if mask is None else int(np.count_nonzero(mask))
+        rows = len(self.blocks)
+        if mask is not None:
+            rows = int(np.count_nonzero(mask))
         k = min(k, rows)
         width = max(self._candidates(k), 1)
         if mask is not None:
             width = max(width, _among_all(k))
-        size = max(HELD // width, 1)
+        size = max(HITS_AT_A_TIME // width, 1)
         parts = []
         for start in range(0, max(len(queries), 1), size):
             parts.append(self._search(queries[start : start + size], k, mask))
@@ -88,18 +91,19 @@ class Searcher:
             return k
         return max(k * self.recipe.rescore, LEAST_RESCORED)
 
-    def _search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
+    def _search(self, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
         """Search for queries whose hits fit into memory; see `search`."""
         if not len(self.blocks):
             return Neighbours.none(len(queries))
         indexed = sum(map(len, self.parts))
         if not self._relies_on_index(indexed, k, mask):
             return self._exact(queries, k, 0, mask)
-        lists = [self._approximate(queries, k, mask)]
+        hits = self._approximate(queries, k, mask)
         if mask is not None:
-            lacking = np.any(lists[0].positions < 0, axis=1)
+            lacking = np.any(hits.positions < 0, axis=1)
             if lacking.any():
-                lists[0].overwrite(lacking, self._exact(queries[lacking], k, 0, mask))
+                hits.overwrite(lacking, self._exact(queries[lacking], k, 0, mask))
+        lists = [hits]
         if indexed < len(self.blocks):
             lists.append(self._exact(queries, k, indexed, mask))
         return merge(lists, k)
@@ -113,7 +117,7 @@ class Searcher:
                 return False
         return k < left  # an index is no help for finding all its rows, and a graph may not reach every one
 
-    def _exact(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
+    def _exact(self, queries: AnyVectors, k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with all rows from position `first` on that may be found."""
         if not exact.on_host(self.device):
             return self._on_device(first).search(queries, k, mask)
@@ -125,7 +129,8 @@ class Searcher:
         k = min(k, rows)
         best = self._exact_of_chosen(queries, _among_all(k), first, None)
         allowed = mask[best.positions]
-        hits = merge([Neighbours(np.where(allowed, best.positions, -1), best.scores)], k)
+        allowed_hits = Neighbours(np.where(allowed, best.positions, -1), best.scores)
+        hits = merge([allowed_hits], k)
         lacking = allowed.sum(axis=1) < k
         if lacking.any():  # the rows that are left out are the nearest ones
             hits.overwrite(lacking, self._exact_of_chosen(queries[lacking], k, first, mask))
@@ -140,7 +145,7 @@ class Searcher:
             self._opened[key] = DeviceRows.open(self.blocks, self.similarity, self.device, first=first, scan=self.scan)
         return self._opened[key]
 
-    def _exact_of_chosen(self, queries: npt.NDArray[np.generic], k: int, first: int, mask: Mask | None) -> Neighbours:
+    def _exact_of_chosen(self, queries: AnyVectors, k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with the rows from position `first` on, reading only those that may be found."""
         similarity = self.similarity
         if similarity == "cosine" and self.blocks.are_unit(look=mask is None):  # looked at once for all searches
@@ -148,7 +153,7 @@ class Searcher:
             similarity = "dot"
         return search_blocks(queries, self.blocks, k, first=first, mask=mask, similarity=similarity)
 
-    def _approximate(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None) -> Neighbours:
+    def _approximate(self, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
         """Search with the indexes, and compare exactly what an index of codes has found."""
         candidates = self._candidates(k)
         best = Neighbours.none(len(queries))
@@ -178,7 +183,9 @@ class Searcher:
     @property
     def efforts(self) -> dict[str, int]:
         """The search parameters that were set."""
-        return self.parts[0].efforts if self.parts else {}
+        if not self.parts:
+            return {}
+        return self.parts[0].efforts
 
     def protocol(self) -> dict[str, Any]:
         """Return the choices that change results, for protocols."""
@@ -222,20 +229,22 @@ class CompressedSearch:
         """The similarity of query and row."""
         return self.searcher.similarity
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
-        fitted = self.fit(queries.astype(np.float32, copy=False))
+        compressed = self.fit(queries.astype(np.float32, copy=False))
         if self.full is None:
-            return self.searcher.search(fitted, k, mask)
+            return self.searcher.search(compressed, k, mask)
         if not len(queries):
             return Neighbours.none(0)
         parts = []
         candidates = max(k * FULL_RESCORED, LEAST_RESCORED)
-        size = max(HELD // candidates, 1)
+        size = max(HITS_AT_A_TIME // candidates, 1)
         for start in range(0, len(queries), size):
-            hits = self.searcher.search(fitted[start : start + size], candidates, mask)
-            batch = prepared(queries[start : start + size], self.similarity)
-            parts.append(merge([self.full.rescored(batch, hits, self.similarity)], k))
+            batch = slice(start, start + size)
+            hits = self.searcher.search(compressed[batch], candidates, mask)
+            whole = prepared(queries[batch], self.similarity)
+            rescored = self.full.rescored(whole, hits, self.similarity)
+            parts.append(merge([rescored], k))
         return Neighbours.concatenated(parts)
 
 
@@ -255,7 +264,7 @@ class StreamedSearch:
         while block := list(islice(texts, BLOCK_DOCUMENTS)):
             yield self.encode(block)
 
-    def search(self, queries: npt.NDArray[np.generic], k: int, mask: Mask | None = None) -> Neighbours:
+    def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return the `k` nearest rows of each query ``[queries, dim]``, as `Searcher.search` does."""
         hits = exact.search(queries, self.blocks(mask), k, similarity=self.similarity, device=self.device)
         if mask is None:
@@ -279,9 +288,7 @@ def scanned(blocks: Blocks, similarity: Similarity, device: str) -> Searcher:
     return Searcher([], EXACT, blocks, similarity, device, scan=True)
 
 
-def build(
-    kind: str, vectors: npt.NDArray[np.generic] | Blocks, similarity: Similarity = "cosine", device: str = "cpu"
-) -> Searcher:
+def build(kind: str, vectors: AnyVectors | Blocks, similarity: Similarity = "cosine", device: str = "cpu") -> Searcher:
     """Return a search over vectors ``[n, dim]`` with an index in memory, tuned on a sample of them.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.errors import InputError
-from sentcli.model.spec import Similarity
+from sentcli.model.spec import ModelSpec, Similarity
 from sentcli.search import searcher as searching
 from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.exact import Blocks
@@ -32,7 +31,7 @@ class OpenedVectors:
     query_prompt: str
     document_prompt: str
     smaller: CompressedSearch | None = None
-    """The same for vectors that were made smaller: it fits the queries to them, and rescores."""
+    """The search over vectors that were made smaller, which fits queries to them and rescores; None for full ones."""
     how_smaller: dict[str, Any] = field(default_factory=dict)
     """How they were made smaller, and whether they are rescored, for the protocol."""
 
@@ -48,6 +47,40 @@ class OpenedVectors:
             "query_prompt": self.query_prompt,
             "document_prompt": self.document_prompt,
         }
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """The search over vectors that is asked for."""
+
+    index: str | None = None
+    """The name or the kind of the index; None leaves it to the vectors."""
+    similarity: Similarity | None = None
+    """The similarity of query and row; None takes that of the index, or else the model's."""
+    query_prompt: str | None = None
+    """The prompt of the queries; None takes that of the index, or else the model's own."""
+    device: str = "cpu"
+    """The device of exact search."""
+    model: ModelSpec | None = None
+    """The model of the queries, whose own prompt and similarity hold where no index has others."""
+
+    @property
+    def own_prompt(self) -> str:
+        """The model's own prompt of queries."""
+        if self.model is None:
+            return ""
+        return self.model.role_prompt("query")
+
+    @property
+    def own_similarity(self) -> Similarity:
+        """The similarity that the model's folder names.
+
+        Raises:
+            InputError: if that is not supported.
+        """
+        if self.model is None:
+            return "cosine"
+        return self.model.similarity
 
 
 class StoredVectors(ABC):
@@ -66,28 +99,10 @@ class StoredVectors(ABC):
         """The rows of the vectors."""
 
     @abstractmethod
-    def open_index(
-        self,
-        name: str | None,
-        similarity: Similarity | None = None,
-        query_prompt: str | None = None,
-        device: str = "cpu",
-        own_prompt: str = "",
-        own_similarity: Callable[[], Similarity] = lambda: "cosine",
-    ) -> tuple[Searcher, str | None]:
-        """Return a search over the vectors, exact or with an index.
+    def open_index(self, request: SearchRequest) -> tuple[Searcher, str | None]:
+        """Return a search over the vectors, exact or with an index, and the query prompt that an index was built for.
 
-        Args:
-            name: the name or the kind of the index; None leaves it to the vectors.
-            similarity: the similarity of the search; None takes that of the index, or the model's.
-            query_prompt: the prompt of the queries; None takes that of the index, or the model's own.
-            device: the device of exact search.
-            own_prompt: the model's own prompt of queries.
-            own_similarity: returns the similarity that the model's folder names, or raises an error for one that is not
-                supported; it is asked where no index says it.
-
-        Returns:
-            The search, and the query prompt that an index was built for; None stands for the model's own.
+        None in the place of the prompt stands for the model's own.
         """
 
     def notes_on(self, searcher: Searcher) -> list[str]:
@@ -113,14 +128,9 @@ class StoredVectors(ABC):
         if not self.origin.known:
             document = self.origin.prompt or ""
         self.origin.check_encoder(encoder, document, self.blocks.dimension)
-        searcher, index_prompt = self.open_index(
-            options.index,
-            options.similarity,
-            options.query_prompt,
-            encoder.backend.device,
-            encoder.role_prompt("query"),
-            own_similarity=lambda: encoder.spec.similarity,
-        )
+        device = encoder.backend.device
+        request = SearchRequest(options.index, options.similarity, options.query_prompt, device, encoder.spec)
+        searcher, index_prompt = self.open_index(request)
         for note in self.notes_on(searcher):
             console.note(note)
         if options.query_prompt is None and index_prompt is not None:
@@ -140,7 +150,7 @@ class StoredVectors(ABC):
             if full is not None:
                 raise InputError(f"--rescore goes with vectors that were made smaller; {origin.name} is full")
             return None
-        fit = partial(origin.fitted, normalized=bool(encoder.spec.normalizes))
+        fit = partial(origin.compress, normalized=bool(encoder.spec.normalizes))
         if full is None:
             return CompressedSearch(searcher, fit)
         origin.check_same_rows(full.origin)

@@ -7,7 +7,6 @@ indexes/                                         see `index_files`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +29,7 @@ from sentcli.search.index_files import INDEX, REMEDY, IndexManifest, WordsFacts,
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
-from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.stored_vectors import SearchRequest, StoredVectors
 
 INDEXES, WORDS_INDEX = "indexes", "bm25"
 WORDS_ROWS = "rows.json"
@@ -133,15 +132,7 @@ class VectorDirectory(StoredVectors):
             )
         return manifest
 
-    def open_index(
-        self,
-        name: str | None,
-        similarity: Similarity | None = None,
-        query_prompt: str | None = None,
-        device: str = "cpu",
-        own_prompt: str = "",
-        own_similarity: Callable[[], Similarity] = lambda: "cosine",
-    ) -> tuple[Searcher, str | None]:
+    def open_index(self, request: SearchRequest) -> tuple[Searcher, str | None]:
         """Open one of the indexes of vectors, or search the vectors exactly; see `StoredVectors.open_index`.
 
         Without a name the only index is taken, or exact search if there is none.
@@ -152,47 +143,57 @@ class VectorDirectory(StoredVectors):
             DataError: if the index is damaged.
         """
         built = [index for index in self.indexes if index not in (WORDS_INDEX, ann.FLAT)]
+        name = request.index
         if name is None and len(built) > 1:
             raise InputError(f"{self.folder} has the indexes {', '.join(built)}: choose one with --index, or flat")
         if not name:
             name = built[0] if built else ann.FLAT
         if name in (ann.FLAT, ann.SCANNED):
-            return self._flat(name, similarity, device, own_similarity)
+            return self._flat(name, request)
         folder = name if name in built else FaissRecipe(name, name).name
         if folder not in built:
             raise InputError(self._no_index(name, folder, built))
         place = self.place(folder)
         manifest = self.read_index(folder)
-        if similarity not in (None, manifest.similarity):
-            raise InputError(f"{place} was built for similarity {manifest.similarity!r}, not {similarity!r}")
-        index_prompt = own_prompt if manifest.query_prompt is None else manifest.query_prompt
-        if query_prompt not in (None, index_prompt):
+        if request.similarity not in (None, manifest.similarity):
+            raise InputError(f"{place} was built for similarity {manifest.similarity!r}, not {request.similarity!r}")
+        index_prompt = manifest.query_prompt
+        if index_prompt is None:
+            index_prompt = request.own_prompt
+        if request.query_prompt not in (None, index_prompt):
             raise InputError(
-                f"{place} was built for the query prompt {index_prompt!r}, not {query_prompt!r}: leave --query-prompt "
-                "out, or build the index again with it"
+                f"{place} was built for the query prompt {index_prompt!r}, not {request.query_prompt!r}: leave "
+                "--query-prompt out, or build the index again with it"
             )
-        return self.open_searcher(place, manifest, device), manifest.query_prompt
+        return self.open_searcher(place, manifest, request.device), manifest.query_prompt
 
-    def _flat(
-        self, kind: str, similarity: Similarity | None, device: str, own_similarity: Callable[[], Similarity]
-    ) -> tuple[Searcher, str | None]:
+    def _flat(self, kind: str, request: SearchRequest) -> tuple[Searcher, str | None]:
         """Return exact search of a kind, with the similarity and query prompt of the indexes if they agree on them."""
-        manifests = [IndexManifest.read(self.place(index)) for index in self.indexes if index != WORDS_INDEX]
-        similarities = {manifest.similarity for manifest in manifests}
+        similarities: set[Similarity] = set()
+        prompts: set[str | None] = set()
+        for index in self.indexes:
+            if index != WORDS_INDEX:
+                manifest = IndexManifest.read(self.place(index))
+                similarities.add(manifest.similarity)
+                prompts.add(manifest.query_prompt)
+        similarity = request.similarity
         if similarity is None and len(similarities) == 1:
             similarity = similarities.pop()
         elif similarity is None:
-            similarity = own_similarity()
+            similarity = request.own_similarity
         self.origin.check_similarity(similarity)
-        searcher = searching.build(kind, self.blocks, similarity, device)
-        prompts = {manifest.query_prompt for manifest in manifests}
-        return searcher, prompts.pop() if len(prompts) == 1 else None
+        searcher = searching.build(kind, self.blocks, similarity, request.device)
+        if len(prompts) != 1:
+            return searcher, None
+        return searcher, prompts.pop()
 
     def _no_index(self, name: str, folder: str, built: list[str]) -> str:
         """Return the error message for an index that does not exist."""
         if name == WORDS_INDEX:
             return f"--index {name}: words are searched with --search {name}"
-        has = f"it has {', '.join(built)}" if built else "it has none"
+        has = "it has none"
+        if built:
+            has = f"it has {', '.join(built)}"
         return (
             f"{self.folder} has no index {name!r}{nearest(folder, built)}; {has}: "
             f"sentcli index {self.folder} --type {name} builds it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -25,12 +24,11 @@ from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import FORMATS, open_source
 from sentcli.io.table_folders import is_table as is_table_folder
 from sentcli.io.vector_columns import EMBEDDING, RECORD, metadata_of, read_vectors, vector_column
-from sentcli.model.spec import Similarity
 from sentcli.search.exact import BLOCK, Blocks
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Rows, RowsInMemory, RowsOnDisk, read_rows
 from sentcli.search.searcher import Searcher, build
-from sentcli.search.stored_vectors import StoredVectors
+from sentcli.search.stored_vectors import SearchRequest, StoredVectors
 from sentcli.search.vector_directory import VectorDirectory
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".parquet", ".arrow", ".feather", *JSON_LINES)
 """The suffixes of tables whose columns may hold vectors."""
 ALONE = {suffix: form.read for suffix, form in FILES.items() if form.read is not None}
-"""What reads a file that holds vectors alone, without their texts, by its suffix."""
+"""The function that reads a file of vectors alone, without their texts, by the suffix of the file."""
 LARGEST_COMPONENT = 1e15
 """The largest component of a vector whose inner products float32 holds, whatever the dimension."""
 
@@ -51,7 +49,7 @@ class VectorFile(StoredVectors):
     """The vectors of a file, and their rows."""
 
     place: Place
-    mapped: Blocks
+    arrays: Blocks
     origin: Provenance
     texts: str | None
     """The file of the rows of vectors that stand alone; None looks for it beside them."""
@@ -106,7 +104,7 @@ class VectorFile(StoredVectors):
     @property
     def blocks(self) -> Blocks:
         """The vectors."""
-        return self.mapped
+        return self.arrays
 
     @cached_property
     def rows(self) -> Rows:
@@ -122,19 +120,11 @@ class VectorFile(StoredVectors):
             return RowsOnDisk([self.place.path], [len(self.blocks)])
         return read_rows([self.place.name], self.options, without=self.column)
 
-    def open_index(
-        self,
-        name: str | None,
-        similarity: Similarity | None = None,
-        query_prompt: str | None = None,
-        device: str = "cpu",
-        own_prompt: str = "",
-        own_similarity: Callable[[], Similarity] = lambda: "cosine",
-    ) -> tuple[Searcher, str | None]:
+    def open_index(self, request: SearchRequest) -> tuple[Searcher, str | None]:
         """Search the vectors exactly, or build an index over them in memory; see `StoredVectors.open_index`."""
-        similarity = similarity or own_similarity()
+        similarity = request.similarity or request.own_similarity
         self.origin.check_similarity(similarity)
-        return build(name or "flat", self.blocks, similarity, device), None
+        return build(request.index or "flat", self.blocks, similarity, request.device), None
 
     def text_files(self) -> list[str]:
         """Return the files of the rows: the table itself, or what lies beside vectors that stand alone.
@@ -146,7 +136,7 @@ class VectorFile(StoredVectors):
             return [self.place.name]
         if self.texts is not None:
             return [self.texts]
-        return _beside(self)
+        return _text_files_beside(self)
 
 
 COMPARED_ROWS, LEAST_COSINE = 16, 0.99
@@ -171,8 +161,9 @@ def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) 
     texts = [row.text for row in stored.rows.take(sample.tolist())]
     stored_vectors = stored.blocks.take(sample).astype(np.float64)
     vectors = encoder.encode(texts, prompt=prompt)
+    products = (stored_vectors * vectors).sum(axis=1)
     lengths = np.linalg.norm(stored_vectors, axis=1) * np.linalg.norm(vectors, axis=1)
-    cosines = (stored_vectors * vectors).sum(axis=1) / np.maximum(lengths, 1e-12)
+    cosines = products / np.maximum(lengths, 1e-12)
     least = cosines.min()
     if not least >= LEAST_COSINE:
         raise InputError(
@@ -197,7 +188,9 @@ def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> 
             part = array[start : start + BLOCK]
             if not np.isfinite(part).all():
                 raise DataError(place.name, "some numbers are not finite")
-            if part.size and max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
+            if not part.size:
+                continue
+            if max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
                 raise DataError(
                     place.name, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
                 )
@@ -222,9 +215,9 @@ def open_stored(
         place = Place(name, Path(name))
     else:
         place = local_place(name)
-        found = vectors_in(place, field)
-        if found is not None:
-            vectors = VectorFile.open(place, texts, options, found.column)
+        location = vectors_in(place, field)
+        if location is not None:
+            vectors = VectorFile.open(place, texts, options, location.column)
             vectors.origin.check_numbers(to_search=to_search)
             console.detail(f"{name}: {len(vectors.rows):,} rows")
             return vectors
@@ -251,23 +244,23 @@ def open_vectors(name: str) -> StoredVectors:
     place = local_place(name)
     if place.path.is_dir():
         return VectorDirectory.open(place.path, place.name)
-    found = vectors_in(place)
-    if found is None:
+    location = vectors_in(place)
+    if location is None:
         raise InputError(
             f"{name} holds no vectors: give what encode wrote, a directory, .npy, .parquet or .safetensors"
         )
-    return VectorFile.open(place, column=found.column)
+    return VectorFile.open(place, column=location.column)
 
 
 @dataclass(frozen=True)
-class FoundVectors:
+class VectorPlace:
     """Where in a file vectors are."""
 
     column: str | None
     """The column of a table; None for a file of vectors alone."""
 
 
-def vectors_in(place: Place, field: str | None = None) -> FoundVectors | None:
+def vectors_in(place: Place, field: str | None = None) -> VectorPlace | None:
     """Return where a file or table has vectors; None if it holds none, is a directory of shards, or is not there.
 
     Args:
@@ -282,14 +275,14 @@ def vectors_in(place: Place, field: str | None = None) -> FoundVectors | None:
     if suffix in ALONE:
         if field is not None:
             raise InputError(f"{place} has no columns, of which --vector-field names one")
-        return FoundVectors(None)
+        return VectorPlace(None)
     is_table = is_table_folder(path) or (path.is_file() and suffix in TABLES)
     if not is_table or (field is None and suffix in JSON_LINES):
         return None
     column = vector_column(open_source(place.name), field)
     if column is None:
         return None
-    return FoundVectors(column)
+    return VectorPlace(column)
 
 
 def holds_vectors(name: str | Place) -> bool:
@@ -344,7 +337,7 @@ def _rows_beside(vectors: VectorFile) -> RowsInMemory:
     return rows
 
 
-def _beside(vectors: VectorFile) -> list[str]:
+def _text_files_beside(vectors: VectorFile) -> list[str]:
     """Return the files of the texts beside a file of vectors: those that it names, or the one of the same name.
 
     Raises:

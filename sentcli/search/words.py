@@ -27,7 +27,7 @@ SIGN = rf"(?=\w)[{UNSPACED}][{MARKS}]*"
 WORD = r"(?u)\b\w\w+\b"
 """The pattern of bm25s."""
 TOKEN = rf"(?u)(?:{SIGN}){{1,2}}|\b\w\w+\b"
-"""The same, and signs and pairs as `in_pairs` separates them."""
+"""The pattern of words, and of the signs and pairs of signs that `in_pairs` separates."""
 _SIGN, _RUN = re.compile(SIGN), re.compile(rf"(?:{SIGN})+")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, together
-from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
+from sentcli.evaluation.beir_files import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.formats import header, id_of, kind_of, records, say_quoted, without_broken_lines
@@ -50,13 +50,13 @@ class Documents:
 
     ids: list[str] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
-    """What stands above each text; empty if nothing does."""
+    """The title or heading above each text; empty if there is none."""
     texts: list[str] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     origins: list[dict[str, Any]] = field(default_factory=list)
     """The name, the size and the SHA-256 of each file that was read."""
     taken: list[str] = field(default_factory=list)
-    """What columns and files were taken for."""
+    """Sentences that say which columns and files were taken for texts and titles."""
     names: list[str] = field(default_factory=list)
     """The files and folders, as they were named."""
     problems: list[InputError] = field(default_factory=list)
@@ -155,9 +155,10 @@ def _read_row(source: Source, documents: Documents, columns: _Columns, record: d
     title = ""
     if columns.title:
         title = _text(source, columns.title, record.get(columns.title) or "", line)
-    number = len(documents.ids) + 1
-    value = record.get(columns.id) if columns.id else number
-    key = free_id(source, value, documents.places, line)
+    number: Any = len(documents.ids) + 1
+    if columns.id:
+        number = record.get(columns.id)
+    key = free_id(source, number, documents.places, line)
     say_quoted(source, text)
     documents.add(key, title.strip(), text, columns.structure)
 
@@ -217,10 +218,15 @@ def _columns(source: Source, names: Sequence[str], text_field: str | None, title
         structure = TITLE_FIELDS.get(title_field.lower(), "title")
     else:
         title_field = None
-        others = [name for name in summaries if name != text]
-        if others:
-            title_field = _single(source, "--title-field", others, names)
-    id_field = next((name for name in ("id", "_id") if name in names), None)
+        if text in summaries:
+            summaries.remove(text)
+        if summaries:
+            title_field = _single(source, "--title-field", summaries, names)
+    id_field = None
+    if "id" in names:
+        id_field = "id"
+    elif "_id" in names:
+        id_field = "_id"
     return _Columns(text, title_field, structure, id_field)
 
 
@@ -233,7 +239,9 @@ def _columns_called(usual: Iterable[str], names: Sequence[str], other: str | Non
 def _single(source: Source, option: str, choices: Sequence[str], names: Sequence[str]) -> str:
     if len(choices) == 1:
         return choices[0]
-    problem = f"{' and '.join(choices)} may all be it" if choices else "no column is called so that it is known"
+    problem = "no column is called so that it is known"
+    if choices:
+        problem = f"{' and '.join(choices)} may all be it"
     raise DataError(source.name, f"{problem}; say which with {option}: {', '.join(names)}")
 
 
@@ -295,7 +303,9 @@ def _add_sections(
             if target is not None:
                 links.append((words, target))
         if body:
-            key = f"{prefix}{page}#{anchor}" if anchor else prefix + page
+            key = prefix + page
+            if anchor:
+                key += f"#{anchor}"
             position = documents.add(free_id(source, key, documents.places), heading, body, "heading")
             targets[page, anchor] = position
             targets.setdefault((page, ""), position)

@@ -14,8 +14,9 @@ import numpy as np
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.retrieval import RetrievalSet, SetFacts
-from sentcli.evaluation.retrieval_tasks import SetSearch
+from sentcli.evaluation.known_sets import SetFacts
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.set_search import SetSearch
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source
@@ -48,11 +49,12 @@ def read_queries(file: str) -> list[Query]:
     """
     source = open_source(file)
     queries: dict[str, Query] = {}
-    for number, (line, record) in enumerate(records(source), 1):
+    for line, record in records(source):
         text = record.get("text", record.get("query"))
         if not isinstance(text, str) or not text.strip():
-            raise DataError(source.name, "no 'text' or 'query'", line=line, unit=source.unit)
-        value = record.get("_id", record.get("id", f"q{number}"))
+            raise source.error("no 'text' or 'query'", line)
+        number = f"q{len(queries) + 1}"
+        value = record.get("_id", record.get("id", number))
         key = free_id(source, value, queries, line)
         queries[key] = Query(key, text.strip(), {}, "given")
     if not queries:
@@ -73,6 +75,7 @@ def pooled(
         models: their names.
         seed: of the order.
     """
+    texts = {query.id: query.text for query in queries}
     data = RetrievalSet(
         name=name,
         split="test",
@@ -80,8 +83,8 @@ def pooled(
         corpus=corpus,
         digest=file_digest(corpus),
         ids=documents.ids,
-        queries={query.id: query.text for query in queries},
-        qrels={query.id: {} for query in queries},
+        queries=texts,
+        qrels={key: {} for key in texts},
     )
     search = SetSearch(data, SearchOptions(top_k=DEPTH))
     positions = []
@@ -91,8 +94,10 @@ def pooled(
     random = np.random.default_rng(seed)
     pool = []
     for query, row in zip(queries, np.concatenate(positions, 1), strict=True):
-        places = random.permutation(np.unique(row[row >= 0])).tolist()
-        pool.append(PooledQuery(query, [(documents.ids[place], documents.title_and_text(place)) for place in places]))
+        candidates = []
+        for place in random.permutation(np.unique(row[row >= 0])).tolist():
+            candidates.append((documents.ids[place], documents.title_and_text(place)))
+        pool.append(PooledQuery(query, candidates))
     return pool
 
 
@@ -100,9 +105,10 @@ def write_table(path: Path, pool: Sequence[PooledQuery]) -> None:
     """Write the documents to judge as TSV, a row for each, whose last column is to be filled in."""
     rows: list[Sequence[str]] = [JUDGED_COLUMNS]
     for entry in pool:
+        query = entry.query
         for key, text in entry.documents:
-            row = (entry.query.id, _one_line(entry.query.text), key, _one_line(text), "")
-            rows.append(list(map(inert, row)))
+            cells = map(inert, (query.id, _one_line(query.text), key, _one_line(text), ""))
+            rows.append(list(cells))
     write_tsv(path, rows)
 
 
@@ -169,16 +175,17 @@ def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, st
         record = _unquoted_row(row)
         if not any(record.values()):  # below the rows of a spreadsheet
             continue
-        wrong = partial(DataError, source.name, line=line, unit=source.unit)
+        wrong = partial(source.error, line=line)
         missing = [name for name in JUDGED_COLUMNS if name not in record]
         missing += [name for name in JUDGED_COLUMNS[:3] if not record.get(name, True)]
         if missing:
             raise wrong(f"{', '.join(missing)} is missing; the columns are {', '.join(JUDGED_COLUMNS)}")
-        query, text, document = (str(record[name]) for name in JUDGED_COLUMNS[:3])
+        query, text, document = map(str, map(record.get, JUDGED_COLUMNS[:3]))
         if document not in places:
             raise wrong(f"there is no document {document!r} in the corpus")
-        relevance = record["relevance"]
-        relevance = "" if relevance is None else str(relevance).strip()
+        relevance = ""
+        if record["relevance"] is not None:
+            relevance = str(record["relevance"]).strip()
         if not re.fullmatch(r"(\d{1,9}(\.0)?)?", relevance):  # a spreadsheet has fractions alone
             raise wrong(f"the relevance {relevance!r} is no whole number from 0")
         grade = None
@@ -192,4 +199,7 @@ def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, st
 def _unquoted_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cells of a row by their columns as they were before a spreadsheet wrote them."""
     quoted = any(name.startswith('"') for name in row)
-    return {_unquoted(name, quoted): as_it_was(_unquoted(cell, quoted)) for name, cell in row.items()}
+    cells = {}
+    for name, cell in row.items():
+        cells[_unquoted(name, quoted)] = as_it_was(_unquoted(cell, quoted))
+    return cells

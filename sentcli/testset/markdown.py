@@ -38,20 +38,22 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
     """
     from markdown_it import MarkdownIt
 
-    title, text = _front_matter(text)
+    heading, text = _front_matter(text)
     lines = text.split("\n")
-    anchors = {""}
+    anchor = ""
+    anchors = {anchor}
     repeated: Counter[str] = Counter()
-    heading, anchor, start = title, "", 0
+    start = 0
     links: list[tuple[str, str]] = []
     tokens = MarkdownIt("commonmark").parse(text)
     for place, token in enumerate(tokens):
         links += _links(token.children or [])
         if token.type == "heading_open" and token.level == 0 and token.map is not None:
-            yield heading, anchor, "\n".join(lines[start : token.map[0]]).strip(), links
+            end, after = token.map
+            yield heading, anchor, "\n".join(lines[start:end]).strip(), links
             heading = _words(tokens[place + 1].children or [])
             links = []
-            start = token.map[1]
+            start = after
             name = re.sub(rf"[^\w{MARKS}\- ]", "", heading.lower()).replace(" ", "-")
             anchor = name
             while anchor in anchors:  # all smaller numbers were taken by headings before
@@ -96,8 +98,13 @@ def _facts(text: str) -> Any:
 
 def _words(tokens: Sequence[Any]) -> str:
     """Return the text of a line of Markdown without its markup."""
-    parts = [token.content if token.type in ("text", "code_inline") else " " for token in tokens]
-    return " ".join("".join(parts).split())
+    text = ""
+    for token in tokens:
+        if token.type in ("text", "code_inline"):
+            text += token.content
+        else:
+            text += " "
+    return " ".join(text.split())
 
 
 def _links(tokens: Sequence[Any]) -> Iterator[tuple[str, str]]:

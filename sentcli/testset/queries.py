@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -29,7 +28,7 @@ LEAST_QUERIES = 10
 QUERY_WORD = re.compile(rf"{SIGN}|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 """A word with its marks; of scripts without blanks between the words, a sign."""
 WORD_AND_SIGNS = re.compile(rf"({QUERY_WORD.pattern})[^\w<(\[{{]*")
-"""The same with what follows up to the next word, but for brackets that open."""
+"""A word with the signs behind it up to the next word, but for opening brackets."""
 SHINGLE, LEAST_SHARED = 3, 0.8
 """Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
 LEAST_COSINE = 0.9
@@ -88,16 +87,16 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     candidates = _strongest(documents.candidates)
     if not candidates:
         raise InputError(f"{corpus} {UNSTRUCTURED}")
-    bare, emptied = _bare(documents, candidates)
-    neighbours = near_equal(bare.texts)
+    remaining, emptied = _without_candidates(documents, candidates)
+    neighbours = near_equal(remaining.texts)
     left_out: Counter[str] = Counter()
     groups: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         problem = problem_of(candidate.text)
         if problem is None and candidate.document in emptied:
             problem = NO_REST
-        elif problem is None:
-            problem = problem_of_rest(bare.texts[candidate.document], is_shared=candidate.document in neighbours)
+        if problem is None:
+            problem = problem_of_rest(remaining.texts[candidate.document], candidate.document in neighbours)
         if problem is None:
             groups[words(candidate.text)].append(candidate)
         else:
@@ -115,37 +114,41 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
     queries = []
     for number, (candidate, relevant) in enumerate(random_sample(usable, limit, seed), 1):
-        grades = {bare.ids[position]: 1 for position in sorted(relevant)}
+        grades = {remaining.ids[position]: 1 for position in sorted(relevant)}
         queries.append(Query(f"q{number}", candidate.text, grades, candidate.structure))
-    return QuerySet(queries, bare, dict(+left_out), neighbours)
+    return QuerySet(queries, remaining, dict(+left_out), neighbours)
 
 
 def _strongest(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates of the strongest structures of which there are enough queries; empty if there are none."""
     for structures in (STRONG, ("summary",), ("first sentence",)):
-        strong = [candidate for candidate in candidates if candidate.structure in structures]
-        if sum(problem_of(candidate.text) is None for candidate in strong) >= LEAST_QUERIES:
+        strong = []
+        queries = 0
+        for candidate in candidates:
+            if candidate.structure in structures:
+                strong.append(candidate)
+                queries += problem_of(candidate.text) is None
+        if queries >= LEAST_QUERIES:
             return strong
     return []
 
 
-def _bare(documents: Documents, candidates: Sequence[Candidate]) -> tuple[Documents, set[int]]:
+def _without_candidates(documents: Documents, candidates: Sequence[Candidate]) -> tuple[Documents, set[int]]:
     """Return documents without what stands in their candidates, and the positions of those of which nothing is left.
 
     These keep their title, or their text: they have no query, and are found by others as what stood above them.
     """
-    bare = without_queries(documents, candidates)
+    texts = texts_without(documents, candidates)
     keeps_titles = candidates[0].structure == "first sentence"
-    if not keeps_titles:
-        bare.titles = [""] * len(bare.ids)
     emptied = set()
-    for position, text in enumerate(bare.texts):
+    for position, text in enumerate(texts):
         if QUERY_WORD.search(text) is None:
             emptied.add(position)
-            bare.texts[position] = documents.texts[position]
+            texts[position] = documents.texts[position]
             if not keeps_titles and documents.titles[position]:
-                bare.texts[position] = documents.titles[position]
-    return bare, emptied
+                texts[position] = documents.titles[position]
+    titles = documents.titles if keeps_titles else [""] * len(texts)
+    return replace(documents, texts=texts, titles=titles), emptied
 
 
 def random_sample(items: Sequence[Item], count: int, seed: int) -> list[Item]:
@@ -169,7 +172,7 @@ def problem_of(query: str) -> str | None:
     return None
 
 
-def problem_of_rest(text: str, *, is_shared: bool) -> str | None:
+def problem_of_rest(text: str, is_shared: bool) -> str | None:
     """Return why what is left of a document is no answer, as the manifest names it, or None.
 
     Args:
@@ -181,8 +184,8 @@ def problem_of_rest(text: str, *, is_shared: bool) -> str | None:
     return None
 
 
-def without_queries(documents: Documents, candidates: Sequence[Candidate]) -> Documents:
-    """Return documents without what stands in their candidates, which may leave nothing of a text."""
+def texts_without(documents: Documents, candidates: Sequence[Candidate]) -> list[str]:
+    """Return the texts of documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:
         query_words = [word.casefold() for word in QUERY_WORD.findall(candidate.text)]
@@ -197,7 +200,7 @@ def without_queries(documents: Documents, candidates: Sequence[Candidate]) -> Do
             end = text_words[place + len(query_words) - 1].end()
         parts.append(text[end:])
         texts[candidate.document] = " ".join(parts).strip()
-    return replace(documents, texts=texts)
+    return texts
 
 
 def _places(sought: Sequence[str], among: Sequence[str]) -> Iterator[int]:
@@ -207,12 +210,15 @@ def _places(sought: Sequence[str], among: Sequence[str]) -> Iterator[int]:
     """
     text = _joined(among)
     part = _joined(sought)
-    starts = accumulate((len(word) + 1 for word in among), initial=0)
-    place_at = {start: place for place, start in enumerate(starts)}
-    at = text.find(part)
-    while at >= 0:
-        yield place_at[at]
-        at = text.find(part, at + len(part) - 1)
+    place_at = {}
+    start = 0
+    for place, word in enumerate(among):
+        place_at[start] = place
+        start += len(word) + 1
+    start = text.find(part)
+    while start >= 0:
+        yield place_at[start]
+        start = text.find(part, start + len(part) - 1)
 
 
 def _joined(text_words: Sequence[str]) -> str:

@@ -13,38 +13,44 @@ from sentcli.evaluation.set_manifest import SetManifest
 from sentcli.testset.queries import QuerySet
 
 
-def write_set(folder: Path, made: QuerySet, trust: str, settings: dict[str, Any]) -> SetManifest:
+def write_set(folder: Path, query_set: QuerySet, trust: str, settings: dict[str, Any]) -> SetManifest:
     """Write corpus, queries, judgements (split ``test``) and manifest into a folder, which is made.
 
     Queries that nobody has judged yet have no judgements.
 
     Args:
         folder: of the set.
-        made: documents and queries.
+        query_set: documents and queries.
         trust: a sentence for the manifest.
         settings: every choice besides the files.
     """
-    documents = made.documents
+    documents = query_set.documents
     folder.mkdir(parents=True)
-    rows = zip(documents.ids, documents.titles, documents.texts, strict=True)
-    write_jsonl(folder / "corpus.jsonl", [{"_id": key, "title": title, "text": text} for key, title, text in rows])
-    write_jsonl(folder / "queries.jsonl", [{"_id": query.id, "text": query.text} for query in made.queries])
+    corpus = []
+    for key, title, text in zip(documents.ids, documents.titles, documents.texts, strict=True):
+        corpus.append({"_id": key, "title": title, "text": text})
+    write_jsonl(folder / "corpus.jsonl", corpus)
+    queries = []
     judgements = []
-    for query in made.queries:
+    structures: Counter[str] = Counter()
+    for query in query_set.queries:
+        queries.append({"_id": query.id, "text": query.text})
+        structures[query.structure] += 1
         for key, grade in query.relevant.items():
             judgements.append((query.id, key, grade))
+    write_jsonl(folder / "queries.jsonl", queries)
     text_fields = list(documents.text_fields)
     if judgements:
         (folder / "qrels").mkdir()
         write_tsv(folder / "qrels" / "test.tsv", [("query-id", "corpus-id", "score"), *judgements])
     manifest = SetManifest(
         trust=trust,
-        queries_from=dict(Counter(query.structure for query in made.queries)),
+        queries_from=dict(structures),
         documents=len(documents.ids),
-        queries=len(made.queries),
+        queries=len(queries),
         judgements=len(judgements),
-        left_out=made.left_out,
-        near_equal_pairs=sum(map(len, made.near_equal.values())) // 2,
+        left_out=query_set.left_out,
+        near_equal_pairs=sum(map(len, query_set.near_equal.values())) // 2,
         made_from=documents.origins,
         taken=documents.taken,
         settings=settings,

@@ -63,29 +63,33 @@ def ask_for_queries(writer: Served | str, documents: Documents, limit: int, seed
     texts = _texts(documents)
     if isinstance(writer, str) and writer.endswith(".jsonl"):
         return list(_read(writer, texts))
-    keys = random_sample([key for key, text in texts.items() if text], limit, seed)
-    digests = {key: _digest(texts[key]) for key in keys}
     name = str(writer)
     key_of_cache = _digest(json.dumps([name, PROMPT, seed]))[:32]
     cache = cache_folder("answers") / f"{key_of_cache}.jsonl"
-    queries = _cached(cache)
-    missing = [key for key in keys if digests[key] not in queries]
-    already = len(keys) - len(missing)
+    queries = _cached(cache)  # by the digest of the text
+    digests: dict[str, str] = {}
+    missing: list[str] = []
+    for key in random_sample([key for key, text in texts.items() if text], limit, seed):
+        digests[key] = _digest(texts[key])
+        if digests[key] not in queries:
+            missing.append(key)
     cache.parent.mkdir(parents=True, exist_ok=True)
     write = _by_address(writer, seed) if isinstance(writer, Served) else _by_seq2seq(writer, seed)
+    answers = write([texts[key] for key in missing])
+    count = len(digests) - len(missing)
     try:
         with cache.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:
-            for key, answer in zip(missing, write([texts[key] for key in missing]), strict=True):
-                query = _query(answer)
-                queries[digests[key]] = query
-                handle.write("\n" + json.dumps([digests[key], query]))  # what was cut off ends here
+            for key, answer in zip(missing, answers, strict=True):
+                digest, query = digests[key], _query(answer)
+                queries[digest] = query
+                handle.write("\n" + json.dumps([digest, query]))  # what was cut off ends here
                 handle.flush()
-                already += 1
+                count += 1
                 progress(1)
     except SentcliError as error:
-        answered = f"{already:,} of {len(keys):,} answers are kept"
-        raise SentcliError(f"{error}; {answered}: the same command goes on") from error
-    return [Answer(key, digests[key], queries[digests[key]]) for key in keys]
+        kept = f"{count:,} of {len(digests):,} answers are kept"
+        raise SentcliError(f"{error}; {kept}: the same command goes on") from error
+    return [Answer(key, digest, queries[digest]) for key, digest in digests.items()]
 
 
 def written_queries(answers: Sequence[Answer], documents: Documents, name: str) -> QuerySet:
@@ -96,6 +100,7 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
     """
     left_out: Counter[str] = Counter()
     usable = []
+    sought = []
     times = Counter(words(answer.query) for answer in answers)
     for answer in answers:
         problem = problem_of(answer.query)
@@ -103,10 +108,11 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
             problem = "of several documents"
         if problem is None:
             usable.append(answer)
+            sought.append(answer.query)
         else:
             left_out[problem] += 1
     bm25 = BM25.build(_texts(documents).values())
-    hits = bm25.search([answer.query for answer in usable], ROUND_TRIP).positions
+    hits = bm25.search(sought, ROUND_TRIP).positions
     neighbours = near_equal(documents.texts)
     queries: list[Query] = []
     for answer, positions in zip(usable, hits.tolist(), strict=True):
@@ -170,15 +176,23 @@ def _cached(path: Path) -> dict[str, str]:
 def _read(file: str, texts: Mapping[str, str]) -> Iterator[Answer]:
     source = open_source(file)
     for line, record in records(source):
-        are_texts = all(isinstance(value, str) for value in record.values())
-        if set(record) != {"document", "sha256", "query"} or not are_texts:
+        answer = _answer_of(record)
+        if answer is None:
             raise DataError(source.name, "an answer has document, sha256 and query", line=line)
-        answer = Answer(**record)
         if answer.document not in texts:
             raise DataError(source.name, f"there is no document {answer.document!r} in the corpus", line=line)
         if _digest(texts[answer.document]) != answer.sha256:
             raise DataError(source.name, f"the document {answer.document!r} has changed since", line=line)
         yield answer
+
+
+def _answer_of(record: Mapping[str, Any]) -> Answer | None:
+    """Return the answer of a row; None if it has other columns, or a value is no text."""
+    if set(record) != {"document", "sha256", "query"}:
+        return None
+    if not all(isinstance(value, str) for value in record.values()):
+        return None
+    return Answer(**record)
 
 
 def _by_address(served: Served, seed: int) -> Any:

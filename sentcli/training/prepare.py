@@ -159,7 +159,9 @@ def prepare(request: TrainRequest) -> Prepared:
         notes += batch_notes(method, model, len(inputs.corpus.sentences))
         notes += data_notes(request, method, inputs)
         notes += [objective.note for objective in method.objectives.values() if objective.note]
-        notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
+        for part in model.stateful.values():
+            if isinstance(part, StatefulObjective) and part.note:
+                notes.append(part.note)
     return Prepared(
         request=request,
         method=method,
@@ -256,11 +258,16 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
         first, second = view_tokenizers(method, encoder)
         later_views = second or first
         template_tokens = (first.around, *[later_views.around] * (method.views.count - 1))
-    tokenizer, module = encoder.hf_tokenizer, encoder.torch_module
+    tokenizer = encoder.hf_tokenizer
+    module = encoder.torch_module
     words = min(len(tokenizer), surgery.word_embeddings(module.backbone).num_embeddings)
-    vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
     context = ObjectiveContext(
-        module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length, template_tokens
+        encoder=module,
+        spec=encoder.local.spec,
+        vocabulary=Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id),
+        dimension=encoder.dimension,
+        max_length=method.settings.max_length,
+        template_tokens=template_tokens,
     )
     return TrainingModel(method, context).to(encoder.backend.device)
 

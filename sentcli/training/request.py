@@ -10,7 +10,7 @@ from sentcli.errors import InputError
 from sentcli.io.labelled_kinds import KINDS
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.sources import open_source
-from sentcli.io.table_layout import tell
+from sentcli.io.table_layout import infer_layout
 from sentcli.methods import METHODS, Method, configure, get_method
 from sentcli.methods.views import VIEWS, LabelledPairs
 from sentcli.model.spec import check_pooling
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sentcli.io.labelled_kinds import Kind, Layout
     from sentcli.methods.recipes import Recipe
 
-AUTO, OWN = "auto", "own"
+AUTO = "auto"
+OWN = "own"
 """The values of ``--pooling`` in training that name no pooling: that of the model or of the method, and the model's."""
 BEFORE = "before."
 """The beginning of the keys of ``--set`` that are settings of the method of ``--after``."""
@@ -124,9 +125,9 @@ class TrainRequest:
             return None
         files, fields = self.files, self.data.pair_fields
         if files and method.views.reads == "classed-pairs":
-            return tell(open_source(files[0]), kind="classed-pairs", fields=fields)
+            return infer_layout(open_source(files[0]), kind="classed-pairs", fields=fields)
         if files and method.views.reads == "labels" and fields is not None:
-            return tell(open_source(files[0]), kind="labels", fields=fields)
+            return infer_layout(open_source(files[0]), kind="labels", fields=fields)
         return layout_of(files, fields, self.evaluation.kind)
 
     def without_labels(self, layout: Layout) -> bool:
@@ -144,8 +145,10 @@ class TrainRequest:
         Raises:
             InputError: for a value that is out of bounds.
         """
-        data, recipe = self.data, self.recipe
-        limit, subset_seed = data.limit, data.subset_seed
+        data = self.data
+        recipe = self.recipe
+        limit = data.limit
+        subset_seed = data.subset_seed
         if recipe is not None:
             if subset_seed is None:
                 subset_seed = seed if recipe.subset_seed == "seed" else recipe.subset_seed

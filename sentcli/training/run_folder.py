@@ -22,7 +22,7 @@ from torch import nn
 from sentcli.encoder.loading import add_beside
 from sentcli.errors import InputError
 from sentcli.hub import CARD
-from sentcli.io.atomic import check_output, require_room, succeed, successor
+from sentcli.io.atomic import check_output, promote, require_room, staging_folder
 from sentcli.io.forms import finite, write_json
 from sentcli.io.graph_files import HUB_FOLDERS, ONNX
 from sentcli.io.weights import save_weights
@@ -36,7 +36,8 @@ from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE, d
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-LOCK_FILE, FAILED_BATCH = ".lock", "failed-batch.json"
+LOCK_FILE = ".lock"
+FAILED_BATCH = "failed-batch.json"
 WEIGHTS_FILE = "model.safetensors"
 ENVIRONMENT_KEY = "environment"
 """The key of ``run.json`` for versions and hardware, which may move the last bits of the weights."""
@@ -125,7 +126,7 @@ def kept_identity(path: Path, *, overwrite: bool) -> dict[str, Any]:
     """
     folders = [path]
     if overwrite:
-        folders.insert(0, successor(path.resolve()))
+        folders.insert(0, staging_folder(path.resolve()))
     for folder in folders:
         with suppress(InputError):  # there is none, or it is damaged, which is said when the run starts
             return read_run_file(folder / IDENTITY_FILE)
@@ -136,10 +137,10 @@ class RunFolder:
     """The folder that one run writes to. With several processes, only the first one writes.
 
     With `overwrite`, a folder that holds a run stays as it is until the new model is complete, which is made in its
-    `successor`. With `resume` as well, a new run that was begun there goes on.
+    `staging_folder`. With `resume` as well, a new run that was begun there goes on.
 
     Attributes:
-        path: the folder that is written, which is the successor until `finish` has put it in place.
+        path: the folder that is written, which is the staging folder until `finish` has put it in place.
         checkpoint: the checkpoint that the run continues from, if there is one.
         results: the results of the run, if it had finished before.
         resumed: whether an unfinished run is resumed, from a checkpoint or from its beginning.
@@ -193,7 +194,7 @@ class RunFolder:
 
     def _find_begun(self, *, resume: bool) -> bool:
         """Choose the folder for a run that replaces another one; return whether the same run goes on in it."""
-        new = successor(self.target)
+        new = staging_folder(self.target)
         if resume:
             for folder in (new, self.target):
                 with suppress(InputError):  # there is none, or it is damaged
@@ -214,7 +215,8 @@ class RunFolder:
         if resume and (self.path / IDENTITY_FILE).exists():
             identity = read_run_file(self.path / IDENTITY_FILE)
             environment = identity.pop(ENVIRONMENT_KEY, {})
-            if differences := differences_of(identity, self.identity):
+            differences = differences_of(identity, self.identity)
+            if differences:
                 shown = differences[:MOST_DIFFERENCES]
                 if len(differences) > len(shown):
                     shown.append(f"and {len(differences) - len(shown)} more")
@@ -233,7 +235,7 @@ class RunFolder:
     def _resume(self) -> None:
         if (self.path / WEIGHTS_FILE).exists():
             self.results = read_run_file(self.path / CONFIG_FILE).get("results", {})
-            self._settle()
+            self._put_in_place()
             return
         self.resumed = True
         self._clear(IN_PROGRESS)
@@ -313,7 +315,7 @@ class RunFolder:
         self._write_head(head, kept or {})
         write_model_files(encoder.on_torch().local, self.path)
         add_beside(encoder.model, self.path)
-        self._settle()
+        self._put_in_place()
 
     def _write_head(self, head: nn.Module, parts: Mapping[str, nn.Module]) -> None:
         """Write what was trained beside the encoder: the head, if it has weights, and other parts by their names."""
@@ -333,10 +335,10 @@ class RunFolder:
             config = read_run_file(self.path / CONFIG_FILE)
             write_json(self.path / CONFIG_FILE, {**config, "results": results})
 
-    def _settle(self) -> None:
+    def _put_in_place(self) -> None:
         """Put the finished folder in its place, and remove what only an unfinished run needs."""
         if self.path != self.target:
-            succeed(self.target)
+            promote(self.target)
             self.path = self.target
         self.checkpoints.clear()
         self._unlock()

@@ -119,7 +119,7 @@ def get(
     if len(datasets) > 1 and (source or given):
         raise InputError("--source and --from are for one set at a time")
     offline = offline or is_offline()
-    options = {"source": source, "given": given, "overwrite": overwrite, "offline": offline}
+    options = {"source": source, "local_file": given, "overwrite": overwrite, "offline": offline}
     results, problems = [], []
     for dataset in datasets:
         try:

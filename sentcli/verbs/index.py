@@ -191,7 +191,7 @@ def _loading(
 
     if model is None or (texts is None and request is None):
         return nullcontext((None, None))
-    if texts is None or texts.given is not None:
+    if texts is None or texts.given_vectors is not None:
         return nullcontext((load_encoder(model, options), None))
     shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
     return open_encoder(model, options, cluster, most=shards)

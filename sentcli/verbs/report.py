@@ -93,14 +93,14 @@ def report(
         rows = read_rows(texts, text_field)
     models = []
     if has_data:
-        models = named_models(inputs.models, options, rerun=scoring.rerun, kept=[texts])
+        models = named_models(inputs.models, options, rerun=scoring.rerun, reused=[texts])
     if data is not None and models:
         scores += _sts_scores(models, data, scoring)
     sweeps = read_sweeps(inputs.sweeps)
-    if page.bare and not (scores or sweeps):
+    if page.tables_only and not (scores or sweeps):
         raise InputError(f"--only scores: there are none in {', '.join(names)}")
     more_sections = [sweep_section(name, points) for name, points in sweeps.items()]
-    if not page.bare:
+    if not page.tables_only:
         page = replace(page, more_names=inputs.model_names)
         shown = shown_names(scores, page).shown
         of_runs: list[Section] = []
@@ -121,7 +121,7 @@ def _result(
     clock: Clock,
 ) -> Result:
     """Write the page of scores and of more sections, and return it with the scores and the points of sweeps."""
-    from sentcli.evaluation.score_files import model_json
+    from sentcli.evaluation.score_json import model_json
     from sentcli.evaluation.scores import long_rows
     from sentcli.pages.score_page import score_page, write_score_page
 

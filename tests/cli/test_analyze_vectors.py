@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from sentcli.console import safe
+from sentcli.printable import safe
 from tests.conftest import save_backbone
 
 

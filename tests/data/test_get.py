@@ -177,7 +177,7 @@ def test_an_archive_that_somebody_has(folder, tmp_path, meter, prefix):
     own = tmp_path / "own.zip"
     own.write_bytes(content)
     dataset = beir_set("http://127.0.0.1:9/tiny.zip", content)
-    assert get(dataset, folder, meter, given=own, offline=True).sources == [str(own)]
+    assert get(dataset, folder, meter, local_file=own, offline=True).sources == [str(own)]
     assert kept(folder) == FOLDER and own.read_bytes() == content
 
 
@@ -185,15 +185,15 @@ def test_a_file_that_somebody_has(server, folder, tmp_path, meter):
     own = tmp_path / "own.txt"
     own.write_bytes(b"mine")
     dataset = plain_set(server, {"a.txt": b"mine"})
-    get(dataset, folder, meter, given=own)
+    get(dataset, folder, meter, local_file=own)
     assert kept(folder) == {"plain/a.txt": b"mine"} and own.exists()
     own.write_bytes(b"other")
     with pytest.raises(InputError, match=r"own.txt.*5.*4"):
-        get(dataset, folder, meter, given=own, overwrite=True)
+        get(dataset, folder, meter, local_file=own, overwrite=True)
     with pytest.raises(InputError, match=str(tmp_path / "no")):
-        get(dataset, folder, meter, given=tmp_path / "no", overwrite=True)
+        get(dataset, folder, meter, local_file=tmp_path / "no", overwrite=True)
     with pytest.raises(InputError, match=f"{folder}/plain/"):
-        get(plain_set(server, PLAIN), folder, meter, given=own, overwrite=True)
+        get(plain_set(server, PLAIN), folder, meter, local_file=own, overwrite=True)
 
 
 def test_offline_says_what_is_missing_and_where_it_could_be_put(server, folder, meter):

@@ -78,8 +78,8 @@ def test_a_child_loads_an_encoder_of_its_own(tiny_bert, threads):
 
 
 def test_a_child_searches(threads):
-    from sentcli.search.ann import FaissIndex
     from sentcli.search.exact import search
+    from sentcli.search.faiss_index import FaissIndex
 
     vectors = np.random.default_rng(0).normal(size=(3000, 32)).astype(np.float32)
     index = FaissIndex.empty("HNSW32,Flat", 32, "cosine", len(vectors))

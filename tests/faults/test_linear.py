@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 
-from sentcli import console
 from sentcli.io.formats import headless
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_values import label_words, repeating, value_kind
@@ -15,11 +14,12 @@ from sentcli.io.places import without_address_secrets
 from sentcli.io.weights import _first_line
 from sentcli.pages.hits import hits_grid
 from sentcli.pages.write import latex_text, markdown_text
+from sentcli.printable import escaped, safe
 from sentcli.search.words import TOKEN, in_pairs
 from sentcli.testset.documents import SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
 from sentcli.testset.markdown import _front_matter, sections
-from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, without_queries, words
+from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, texts_without, words
 from sentcli.testset.written import _query
 
 
@@ -69,12 +69,12 @@ READERS = {
     "values": lambda text: (value_kind(Counter([text])), label_words([text]), repeating(Counter(text.split()))),
     "secrets": without_address_secrets,
     "message of a library": lambda text: _first_line(Exception(text)),
-    "console": lambda text: (console.safe(text), console.escaped(text)),
+    "console": lambda text: (safe(text), escaped(text)),
     "Markdown": markdown_text,
     "LaTeX": latex_text,
     "words of BM25": lambda text: re.findall(TOKEN, next(in_pairs([text]))),
     "hits": lambda text: hits_grid(text, {}),
-    "words without a title": lambda text: without_queries(
+    "words without a title": lambda text: texts_without(
         Documents(texts=[text]), [Candidate(text[: len(text) // 2] + " end", 0, "title")]
     ),
 }

@@ -68,13 +68,14 @@ def test_a_shard_without_checksums_or_of_another_type_is_refused(directory, invo
 def test_a_shard_of_another_type_behind_an_index_is_not_searched(directory, invoke):
     pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
     from sentcli.errors import DataError
+    from sentcli.search.stored_vectors import SearchRequest
     from sentcli.search.vector_directory import VectorDirectory
 
     invoke("index", directory, "--type", "hnsw", check=0)
     shard = directory / "vectors-00001.npy"
     np.save(shard, np.load(shard).astype(np.float16))
     with pytest.raises(DataError, match="float16"):
-        VectorDirectory.open(directory).open_index("hnsw")
+        VectorDirectory.open(directory).open_index(SearchRequest("hnsw"))
 
 
 def test_half_a_surrogate_pair_is_no_prompt(folder, text, tmp_path, invoke):  # noqa: F811

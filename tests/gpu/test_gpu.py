@@ -14,8 +14,8 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.search import searcher as searching
-from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks, search, search_blocks
+from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.on_device import DeviceRows
 from sentcli.search.recall import recall, sample
 from tests.encoder import folders

@@ -170,12 +170,12 @@ def test_compressed_files_are_read_from_any_mark(tmp_path, end, monkeypatch):
     (tmp_path / f"t.jsonl{end}").write_bytes(PACK[end](LINES))
     sources, options = [open_source(str(tmp_path / f"t.jsonl{end}"))], ReadOptions()
     found = survey(sources, options)
-    assert found.rows == 10_000 and len(found.marks) >= 2
-    mark = found.marks[1]
-    assert 0 < mark.rows < 10_000
-    last = list(blocks(sources, options, start=mark))
-    assert last[0].ids[0] == str(mark.rows) and last[-1].texts[-1] == "the cat 9999"
-    assert sum(map(len, last)) == 10_000 - mark.rows
+    assert found.rows == 10_000 and len(found.positions) >= 2
+    position = found.positions[1]
+    assert 0 < position.rows < 10_000
+    last = list(blocks(sources, options, start=position))
+    assert last[0].ids[0] == str(position.rows) and last[-1].texts[-1] == "the cat 9999"
+    assert sum(map(len, last)) == 10_000 - position.rows
     table = io.BytesIO()
     pq.write_table(pa.table({"text": ["x"]}), table)
     (tmp_path / f"t.parquet{end}").write_bytes(PACK[end](table.getvalue()))

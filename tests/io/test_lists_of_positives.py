@@ -8,7 +8,7 @@ import pytest
 from sentcli.errors import DataError
 from sentcli.io.labelled import read_table
 from sentcli.io.sources import open_source
-from sentcli.io.table_layout import tell
+from sentcli.io.table_layout import infer_layout
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_passages_of_tevatron_have_their_titles(lines):
 
 
 def test_what_is_not_used_is_said(lines, capsys):
-    tell(open_source(lines(flag(0, pos_scores=[0.5], prompt="Represent this"))))
+    infer_layout(open_source(lines(flag(0, pos_scores=[0.5], prompt="Represent this"))))
     assert re.search("pos_scores, prompt .*not used", capsys.readouterr().err)
 
 

@@ -488,11 +488,11 @@ def test_reading_begins_at_any_mark(tmp_path, monkeypatch, suffix, null):
         names.append(str(path))
     sources, options = text_sources(names), ReadOptions(on_null=null)
     surveyed = survey(sources, options)
-    assert 4 <= len(surveyed.marks) <= 2 + surveyed.rows // 7
+    assert 4 <= len(surveyed.positions) <= 2 + surveyed.rows // 7
     reading = {"block_rows": 3, "shard_rows": 10, "columns": list(surveyed.column_types), "casts": surveyed.casts}
     whole = list(blocks(sources, options, **reading))
     for shard in range(4):
-        start = surveyed.mark_before(shard * 10)
+        start = surveyed.position_before(shard * 10)
         assert start.rows <= shard * 10 < start.rows + 10
         begun = list(blocks(sources, options, shards=[shard], start=start, **reading))
         assert begun == [block for block in whole if block.shard == shard]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.console import safe
 from sentcli.errors import InputError
 from sentcli.pages.page import Figure, Page, Section, Style
 from sentcli.pages.write import check_suffix, latex_text, markdown_text, render, write_page
+from sentcli.printable import safe
 from sentcli.table import Table
 
 NASTY = r"""<script>alert("x")</script> a_b%c&d #1 $x$ {y} ~^\z| [q] *s* `t` -- ''u'' !v ?`"""

@@ -14,7 +14,8 @@ import pyarrow as pa
 from sentcli.errors import InputError
 from sentcli.search.bm25 import BM25
 from sentcli.search.conditions import Condition
-from sentcli.search.exact import Neighbours, Vectors
+from sentcli.search.exact import Vectors
+from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document

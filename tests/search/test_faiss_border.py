@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError, MissingExtraError, SentcliError
-from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks
 from sentcli.search.exact import search as exact_search
 from sentcli.search.faiss_border import faiss_errors, require_faiss
+from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.index import IndexRequest
 from sentcli.search.index import build as build_files
 from sentcli.search.searcher import build

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentcli.search.exact import Neighbours
 from sentcli.search.fusion import reciprocal_rank, weighted
+from sentcli.search.neighbours import Neighbours
 
 
 def neighbours(rows):

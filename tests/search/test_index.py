@@ -11,10 +11,11 @@ import pytest
 
 from sentcli.errors import DataError, InputError
 from sentcli.search import ann, exact, index, recall
-from sentcli.search.ann import FaissIndex
 from sentcli.search.exact import Blocks
+from sentcli.search.faiss_index import FaissIndex
 from sentcli.search.index import IndexManifest, IndexRequest
 from sentcli.search.searcher import build
+from sentcli.search.stored_vectors import SearchRequest
 from sentcli.search.vector_directory import VectorDirectory
 from tests.search.conftest import clustered, write_directory
 
@@ -31,7 +32,7 @@ def make(folder, kind, **options):
 
 
 def opened(folder, name=None, **options):
-    return VectorDirectory.open(folder).open_index(name, options.get("similarity"), options.get("query_prompt"))[0]
+    return VectorDirectory.open(folder).open_index(SearchRequest(name, **options))[0]
 
 
 def shared(found, others):
@@ -190,7 +191,7 @@ def test_a_graph_finds_as_many_rows_as_are_wanted(directory):
     """Also with few candidates: it ended before with some tens of rows."""
     make(directory, "hnsw", settings={"efSearch": 2})
     store = VectorDirectory.open(directory)
-    searcher, _ = store.open_index("hnsw", "cosine")
+    searcher, _ = store.open_index(SearchRequest("hnsw", "cosine"))
     rows = len(store.blocks)
     mask = np.arange(rows) % 2 == 0
     queries = np.random.default_rng(0).standard_normal((5, store.dimension)).astype(np.float32)
@@ -391,7 +392,7 @@ def test_similarity_and_query_prompt_are_pinned(directory):
         opened(directory, query_prompt="x")
     with pytest.raises(InputError, match=r"'dot'.*'cosine'"):
         make(directory, "ivf", query_prompt="q: ")
-    flat, prompt = VectorDirectory.open(directory).open_index("flat")
+    flat, prompt = VectorDirectory.open(directory).open_index(SearchRequest("flat"))
     assert (flat.similarity, prompt) == ("dot", "q: "), "as the index"
     make(directory, "hnsw")
     with pytest.raises(InputError, match="'x'"):
@@ -465,7 +466,7 @@ def test_an_index_goes_to_the_gpu_if_faiss_can(directory, monkeypatch, kind):
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
     stored = VectorDirectory.open(directory)
-    on_gpu = stored.open_index(None, device="cuda:1")[0]
+    on_gpu = stored.open_index(SearchRequest(device="cuda:1"))[0]
     assert copied == ([] if kind == "hnsw" else [1])
     assert on_gpu.efforts == opened(directory).efforts
     assert np.array_equal(on_gpu.search(QUERIES, 3).positions, opened(directory).search(QUERIES, 3).positions)

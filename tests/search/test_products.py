@@ -20,7 +20,8 @@ def found(queries, rows, k, cuts=()):
     best = BestRows(queries, k)
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         best.add(rows[start:end], start)
-    return best.best()
+    hits = best.best()
+    return hits.positions, hits.scores
 
 
 @settings(max_examples=150, deadline=None)

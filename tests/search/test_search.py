@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sentcli.errors import InputError
 from sentcli.evaluation.retrieval_metrics import write_run
 from sentcli.search import exact
-from sentcli.search.exact import Neighbours, merge, unit_length
+from sentcli.search.exact import unit_length
+from sentcli.search.neighbours import Neighbours, merge
 from sentcli.search.searcher import build
 from tests.search.conftest import clustered
 

@@ -90,7 +90,7 @@ def test_rescoring_brings_back_the_recall(tmp_path):
         searcher = build("flat", Blocks([small[:1500], small[1500:]], signs=origin.signs(8)))
         for full in (None, Blocks([vectors])):
             found = (
-                CompressedSearch(searcher, partial(origin.fitted, normalized=False), full).search(asked, 10).positions
+                CompressedSearch(searcher, partial(origin.compress, normalized=False), full).search(asked, 10).positions
             )
             pairs = zip(found, true, strict=True)
             recall[dtype, full is not None] = np.mean([np.isin(one, best).mean() for one, best in pairs])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sentcli.evaluation.set_manifest import corpus_arguments
 from sentcli.testset.documents import Candidate, Documents
 from sentcli.testset.judging import PooledQuery, _graded_rows, write_table
-from sentcli.testset.queries import Query, near_equal, structural_queries, without_queries, words
+from sentcli.testset.queries import Query, near_equal, structural_queries, texts_without, words
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
 
@@ -413,8 +413,8 @@ TEXT = st.lists(WORD, min_size=3, max_size=8).map(" ".join)
 @example("0 0 0", "0 0 İﬀ", "0 0 0", " ")
 def test_no_document_holds_its_query(before, query, after, separator):
     documents = Documents(["a"], [""], [separator.join([before, query.upper(), after])])
-    bare = without_queries(documents, [Candidate(query, 0, "link")]).texts[0]
-    left, gone = words(bare), words(query)
+    remaining = texts_without(documents, [Candidate(query, 0, "link")])[0]
+    left, gone = words(remaining), words(query)
     if words(query.upper()) == gone:  # letters whose upper case is another letter stay
         assert gone not in [left[i : i + len(gone)] for i in range(len(left))] or gone in _overlaps(
             before, query, after
@@ -423,7 +423,7 @@ def test_no_document_holds_its_query(before, query, after, separator):
 
 def test_a_query_is_taken_out_of_a_text_without_blanks():
     documents = Documents(["a"], [""], ["これは東京タワーの案内です。東京（タワー）"])
-    assert without_queries(documents, [Candidate("東京タワー", 0, "title")]).texts == ["これは の案内です。"]
+    assert texts_without(documents, [Candidate("東京タワー", 0, "title")]) == ["これは の案内です。"]
 
 
 def _overlaps(before, query, after):

@@ -62,7 +62,7 @@ def test_tasks_that_were_scored_are_in_the_json(interrupted, tiny_bert, tmp_path
 def test_rows_that_were_indexed_are_in_the_json(interrupted, tiny_bert, tmp_path, invoke, monkeypatch):
     from sentcli.bulk import EncodeSettings
     from sentcli.encoder.sentence_encoder import SentenceEncoder
-    from sentcli.search.ann import FaissIndex
+    from sentcli.search.faiss_index import FaissIndex
 
     text, folder = tmp_path / "a.txt", tmp_path / "v"
     text.write_text("".join(f"the cat {i} sat on {i * 7} mats\n" for i in range(40)))

@@ -22,7 +22,7 @@ SAME = ("equal", "rounding")
 
 
 @dataclass
-class KeptVectors:
+class ReusedVectors:
     """The vectors of a directory or file that `encode` wrote, which is opened when they are asked for."""
 
     name: str
