@@ -29,9 +29,9 @@ that is what `--resume`, `--shard` and the repair of torn shards rest on. Whatev
 into `settings` of the manifest; `_settings_of` in `bulk/encode.py` collects it.
 """
 
-from sentcli.bulk.encode import EncodeSummary, changes_of, encode_files, open_encoder, store_files
+from sentcli.bulk.encode import EncodeSummary, dry_run, encode_files, open_encoder, store_files
 from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
-from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs
+from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs, shard_rows_of
 from sentcli.bulk.passages import facts_of, passage_rows
 from sentcli.bulk.update import Changes, stored_texts
 
@@ -41,8 +41,8 @@ __all__ = [
     "EncodeSummary",
     "EncodeTexts",
     "Inputs",
-    "changes_of",
     "check_target",
+    "dry_run",
     "encode_files",
     "facts_of",
     "manifest_of",
@@ -51,6 +51,7 @@ __all__ = [
     "passage_rows",
     "read_checked",
     "read_inputs",
+    "shard_rows_of",
     "store_files",
     "stored_texts",
 ]

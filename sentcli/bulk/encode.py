@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.update import Changes, changes, require_same_vectors
+from sentcli.bulk.update import Changes, changes, require_same_vectors, stored_texts
 from sentcli.cluster.options import ClusterOptions
 from sentcli.encoder.announce import announce, load_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -239,6 +239,21 @@ def changes_of(
     _check_same_model(output, before, facts)
     columns, casts = list(inputs.survey.column_types), inputs.survey.casts
     return changes(settings.stored, inputs.survey, blocks(inputs.sources, inputs.options, columns=columns, casts=casts))
+
+
+def dry_run(encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings) -> dict[str, Any]:
+    """Say what an update of a directory would change and how long encoding would take, and return it as JSON.
+
+    Raises:
+        InputError: if there is no directory, it was made otherwise, or the rows cannot be compared.
+    """
+    stored = settings.stored or stored_texts(output, encoder, settings.prompt, settings.on_long)
+    if stored is None:
+        raise InputError(f"{output} is not there yet: --update would encode all {inputs.survey.rows:,} rows")
+    changed = changes_of(encoder, inputs, output, replace(settings, stored=stored))
+    seconds = changed.seconds(encoder, settings.prompt)
+    console.note(f"{output}: {changed}, in about {seconds:,.0f} s; nothing was written (--dry-run)")
+    return {**changed.to_dict(), "seconds_estimated": seconds}
 
 
 def store_files(

@@ -128,10 +128,16 @@ def read_checked(
     console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
     _check_types(types, inputs.survey)
     _say_types(inputs.survey)
-    if update:
-        manifest = manifest_of(output)
-    default = EncodeSettings.shard_rows if manifest is None else manifest.shard_rows
+    default = EncodeSettings.shard_rows
+    if update or manifest is not None:
+        default = shard_rows_of(output)
     return inputs, writing.shard_rows or default
+
+
+def shard_rows_of(output: str) -> int:
+    """Return the rows of a shard of a directory, or as many as a new one has."""
+    manifest = manifest_of(output)
+    return EncodeSettings.shard_rows if manifest is None else manifest.shard_rows
 
 
 def _check_types(types: Mapping[str, str], survey: Survey) -> None:

@@ -30,6 +30,8 @@ class TextInput(NamedTuple):
     settings: EncodeSettings
     given_vectors: VectorFile | None = None
     """The vectors that are there already; None if the texts are encoded."""
+    update: bool = False
+    """Whether texts that the directory has keep their vectors."""
 
     def check_model(self, model: str | None) -> None:
         """Refuse texts without the model that encodes them.
@@ -135,7 +137,13 @@ def _store_given(texts: TextInput, given: VectorFile, encoder: SentenceEncoder |
 
 
 def read_texts(
-    files: Sequence[str], folder: Path, text: TextOptions, cut: PassageRows | None = None, *, overwrite: bool
+    files: Sequence[str],
+    folder: Path,
+    text: TextOptions,
+    cut: PassageRows | None = None,
+    *,
+    overwrite: bool,
+    update: bool = False,
 ) -> TextInput:
     """Read and check files of text as `encode` does; an interrupted directory is resumed.
 
@@ -145,6 +153,10 @@ def read_texts(
         text: how the files are read.
         cut: cuts documents into passages, which are the rows then.
         overwrite: make the vectors in the directory's staging folder, if it exists.
+        update: keep the vectors of the directory, which is replaced as with `overwrite`.
+
+    Raises:
+        InputError: for a broken row, an output that cannot be written, or an update of vectors that are given.
     """
     from sentcli import bulk
     from sentcli.io.digests import file_digest
@@ -152,11 +164,14 @@ def read_texts(
     from sentcli.io.vector_columns import EMBEDDING
 
     given = None if cut is not None else _open_given(files, text)
+    if update and given is not None:
+        raise InputError(f"{files[0]} holds vectors, which are taken as they are: --overwrite takes all of them anew")
+    overwrite = overwrite or update
     output, resume = str(folder), not text.append
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
     manifest = None if overwrite else bulk.manifest_of(output)
+    shard_rows = bulk.shard_rows_of(output) if update or manifest else bulk.EncodeSettings.shard_rows
     types = manifest.types if manifest else {}
-    shard_rows = manifest.shard_rows if manifest else bulk.EncodeSettings.shard_rows
     names = files if given is None else given.text_files()
     left_out = () if given is None or given.column is None else (given.column, EMBEDDING)
     options = ReadOptions(text.text_field, text.id_field, types=types, cut=cut)
@@ -172,7 +187,7 @@ def read_texts(
         append=text.append,
         passages=bulk.facts_of(cut),
     )
-    return TextInput(folder, inputs, settings, given)
+    return TextInput(folder, inputs, settings, given, update)
 
 
 def _encode_texts(
@@ -199,7 +214,7 @@ def _encode_texts(
     from sentcli.search import ann
     from sentcli.search.index import check_recipe
 
-    folder, inputs, settings, _ = texts
+    folder, inputs, settings, *_ = texts
     rows, dimension = inputs.survey.rows, encoder.dimension
     if request is not None:
         indexed = rows
@@ -207,13 +222,19 @@ def _encode_texts(
             indexed = max(rows, ann.LEAST_ROWS_PER_CLUSTER * 256)
         recipe = ann.recipe(request.kind, indexed, dimension)
         check_recipe(recipe, dimension, request.similarity or encoder.spec.similarity, request.settings)
+    prompt = encoder.spec.prompt_of_documents(doc_prompt)
+    stored = bulk.stored_texts(str(folder), encoder, prompt, settings.on_long) if texts.update else None
     settings = replace(
         settings,
-        prompt=encoder.role_prompt("document") if doc_prompt is None else doc_prompt,
+        prompt=prompt,
         pool=pool,
+        stored=stored,
         encode=EvaluatedModel.of(encoder, options).encode_distinct if pool is None else None,
     )
     with console.resumable(str(folder), how=GOES_ON), console.encoding("encoding", rows) as bar:
         summary = bulk.encode_files(encoder, inputs, str(folder), settings, progress=bar)
-    console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
+    if summary.changes is None:
+        console.note(f"{summary.counts.rows} rows encoded -> {folder}, which has {summary.rows}")
+    else:
+        console.note(f"{folder}: {summary.changes}")
     warn_truncated(encoder.spec.max_length, summary.counts.truncated, summary.counts.tokens_lost, what="rows")

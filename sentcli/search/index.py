@@ -68,6 +68,8 @@ class IndexRequest:
     overwrite: bool = False
     device: str = "cpu"
     """Where the index is built, if faiss can do it there; searches are measured on the CPU."""
+    trained_in: Path | None = None
+    """The folder of an earlier index of the kind, whose clusters and codes are taken instead of being learned anew."""
 
     def for_vectors(self, facts: VectorFacts) -> IndexRequest:
         """Return the request for vectors, which say how they are compared unless the user did."""
@@ -156,6 +158,9 @@ def build(
         raise InputError(f"{ann.SCANNED} is a way to search vectors as they are (retrieve --index): nothing is built")
     request = request.for_vectors(store.origin)
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
+    if request.trained_in is not None:
+        earlier = IndexManifest.read(request.trained_in)
+        recipe = FaissRecipe(earlier.kind, earlier.factory, earlier.rescore)
     place, work = _places(store, recipe)
     job = _IndexBuild(store, request, recipe, progress, step, pool)
     with locked(place.with_name(f".{place.name}.lock"), f"another process builds {place}: wait for it, or end it"):
@@ -234,16 +239,31 @@ class _IndexBuild:
         missing = len(self.store.blocks) - manifest.rows
         require_room(work, missing * index.row_bytes, f"an index of {self.store.folder}")
         if not manifest.files and self.recipe.kind != ann.FLAT:
-            self.step("training")
-            try:
-                index.train(self.store.blocks, self.request.device)
-            except InputError:
-                shutil.rmtree(work)
-                raise
             with replacing(work / TRAINED) as temporary:
-                index.write(temporary)
+                self._train(index, temporary)
             manifest = replace(manifest, trained=file_digest(work / TRAINED))
         return self._measure(work, self._fill(work, manifest))
+
+    def _train(self, index: FaissIndex, path: Path) -> None:
+        """Write an index without rows to a file: one that has learned from the vectors, or an earlier one that has."""
+        trained_in = self.request.trained_in
+        if trained_in is not None:
+            shutil.copyfile(trained_in / TRAINED, path)
+            return
+        self.step("training")
+        try:
+            index.train(self.store.blocks, self.request.device)
+        except InputError:
+            shutil.rmtree(path.parent)
+            raise
+        index.write(path)
+
+    @property
+    def _built_for(self) -> int:
+        """The number of rows for which the index is trained."""
+        if self.request.trained_in is not None:
+            return IndexManifest.read(self.request.trained_in).built_for
+        return len(self.store.blocks)
 
     def _empty(self, factory: str) -> FaissIndex:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
@@ -270,7 +290,7 @@ class _IndexBuild:
             query_prompt=request.query_prompt,
             shards=store.vector_digests,
             settings=self._for_building(),
-            built_for=len(store.blocks),
+            built_for=self._built_for,
             faiss=str(require_faiss().__version__),
         )
         with suppress(InputError):

@@ -24,7 +24,7 @@ from sentcli.model.options import SERVED_HELP, LoadOptions
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
-    from sentcli.bulk import EncodeSettings, EncodeTexts, Inputs
+    from sentcli.bulk import EncodeTexts
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
@@ -148,7 +148,9 @@ def encode(
         if busy is not None:
             console.note(busy)
         if updating.dry_run:
-            return _dry_run(name, encoder, files, output, settings, clock)
+            results = bulk.dry_run(encoder, files, output, settings)
+            record = Record("encode", name, {"dry_run": True}, results, encoder.environment(), clock.seconds)
+            return Result.of(record)
         place = str(output)
 
         def so_far() -> dict[str, Any]:
@@ -240,22 +242,6 @@ def _check_update(updating: UpdateOptions, *, is_directory: bool) -> None:
     """Refuse an update of what is no directory."""
     if updating.update and not is_directory:
         raise InputError("--update brings a directory up to date (-o without a suffix); a single file is made anew")
-
-
-def _dry_run(
-    name: str, encoder: SentenceEncoder, files: Inputs, output: str, settings: EncodeSettings, clock: Clock
-) -> Result:
-    """Say what an update would change and how long it would take; nothing is written."""
-    from sentcli import bulk
-
-    if settings.stored is None:
-        raise InputError(f"{output} is not there yet: --update would encode all {files.survey.rows:,} rows")
-    changed = bulk.changes_of(encoder, files, output, settings)
-    seconds = changed.seconds(encoder, settings.prompt)
-    console.note(f"{output}: {changed}, in about {seconds:,.0f} s; nothing was written (--dry-run)")
-    results = {**changed.to_dict(), "seconds_estimated": seconds}
-    record = Record("encode", name, {"dry_run": True}, results, encoder.environment(), clock.seconds)
-    return Result.of(record)
 
 
 def _overview(results: Mapping[str, Any]) -> dict[str, Any]:

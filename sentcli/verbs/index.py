@@ -18,6 +18,7 @@ from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.corpora.filling import TextInput, fill, read_texts
 from sentcli.corpora.indexing import build_index, check_ray, folder_of_vectors, index_request, with_queries
+from sentcli.corpora.updating import IndexesToBuild, indexes_to_build
 from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.machine import environment
@@ -43,6 +44,8 @@ def index(
     check: Annotated[bool, Flag(excludes="output")] = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
     passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
+    update: Annotated[bool, Flag(panel="Input", needs="output", excludes="overwrite append to")] = False,
+    dry_run: Annotated[bool, Flag(panel="Input", needs="update")] = False,
     database: Annotated[DatabaseOptions, Group("Database")] = DatabaseOptions(),
     query_prompt: QueryPrompt = None,
     doc_prompt: DocPrompt = None,
@@ -61,12 +64,16 @@ def index(
             with vectors, which go into -o as they are.
         output: For files of text or of vectors: the directory to write.
         check: Build nothing: compare the indexes of INPUT with their checksums.
+        update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the
+            indexes that it has are built of the new rows.
+        dry_run: With --update: say what has changed and how long it takes, and write nothing.
 
     \b
     Examples:
       sentcli index documents.jsonl -o documents -m minilm --type hnsw
       sentcli retrieve -m minilm --corpus documents --query "how do I resume"
       sentcli index more.jsonl -o documents -m minilm --type hnsw --append
+      sentcli index documents.jsonl -o documents -m minilm --update
       sentcli index documents --type ivfpq --recall 0.98 --queries questions.txt -m minilm
       sentcli index documents --type bm25
       sentcli index handbook/ -o handbook-vectors -m minilm --passages
@@ -90,39 +97,55 @@ def index(
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)
     if check and folder is not None:
         return check_indexes(folder)
+    if dry_run and output is not None:
+        cut = passage_rows(model, options, passages, lambda spec: spec.prompt_of_documents(doc_prompt))
+        return _dry_run(read_texts(inputs, output, text, cut, overwrite=False, update=True), model, options, doc_prompt)
     check_ray(cluster.ray, index_options.type, inputs[0] if folder is not None else None)
+    replaces = overwrite or update
     queries = None
     if index_options.queries is not None:
         queries = open_source(index_options.queries)
     copy = place if isinstance(place, FolderCopy) else None
     with (
         copy.making(INDEXES) if copy is not None else nullcontext(),
-        folder_of_vectors(folder or output or Path(), replaced=folder is None and overwrite) as store_folder,
+        folder_of_vectors(folder or output or Path(), replaced=folder is None and replaces) as store_folder,
     ):
         texts = None
         if output is not None:
             cut = passage_rows(model, options, passages, lambda spec: spec.prompt_of_documents(doc_prompt))
-            texts = read_texts(inputs, output, text, cut, overwrite=overwrite)
+            texts = read_texts(inputs, output, text, cut, overwrite=overwrite, update=update)
             texts.check_model(model)
         with _loading(model, texts, request, options, cluster) as (encoder, pool):
             if texts is not None:
                 target = str(output)
                 interrupted = kept_if_interrupted(
-                    Record("index", str(model)), Clock(), lambda: rows_so_far(target, overwrite=overwrite)
+                    Record("index", str(model)), Clock(), lambda: rows_so_far(target, overwrite=replaces)
                 )
                 with interrupted:
                     fill(texts, encoder, pool, options, doc_prompt, request)
             store = VectorDirectory.open(store_folder, str(output if folder is None else place))
             if request is not None and encoder is not None:
                 request = with_queries(request, store, encoder, doc_prompt, queries)
-        if request is None:
-            result = index_words(store, index_options.language or LANGUAGE)
-        else:
-            result = index_vectors(store, request, cluster)
+        to_build = indexes_to_build(output if update else None, request, index_options.language or LANGUAGE)
+        result = build_all(store, to_build, cluster)
         if copy is not None:
             copy.upload(INDEXES, last=(WORDS_ROWS, INDEX))
             console.note(f"the index is in {inputs[0]}")
     return result
+
+
+def _dry_run(texts: TextInput, model: str | None, options: LoadOptions, doc_prompt: str | None) -> Result:
+    """Say what an update would change and how long encoding would take; nothing is written."""
+    from sentcli import bulk
+    from sentcli.encoder.announce import load_encoder
+
+    clock = Clock()
+    texts.check_model(model)
+    encoder = load_encoder(str(model), options)
+    settings = replace(texts.settings, prompt=encoder.spec.prompt_of_documents(doc_prompt))
+    results = bulk.dry_run(encoder, texts.inputs, str(texts.folder), settings)
+    record = Record("index", str(model), {"dry_run": True}, results, encoder.environment(), clock.seconds)
+    return Result.of(record)
 
 
 def _directory(inputs: list[str], output: Path | None, passages: PassageOptions) -> Place | None:
@@ -195,6 +218,16 @@ def _loading(
         return nullcontext((load_encoder(model, options), None))
     shards = -(-texts.inputs.survey.rows // texts.settings.shard_rows)
     return open_encoder(model, options, cluster, most=shards)
+
+
+def build_all(store: VectorDirectory, indexes: IndexesToBuild, cluster: ClusterOptions) -> Result:
+    """Build the indexes of a directory, and return the result of the one that was asked for, which is the last."""
+    results = []
+    if indexes.language is not None:
+        results.append(index_words(store, indexes.language))
+    for request in indexes.of_vectors:
+        results.append(index_vectors(store, request, cluster))
+    return results[-1]
 
 
 def index_words(store: VectorDirectory, language: str) -> Result:

@@ -1,0 +1,61 @@
+"""Bringing a directory and its indexes up to date with a corpus that has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sentcli.io.dataset import MANIFEST
+from sentcli.search.ann import FLAT
+from sentcli.search.index import IndexRequest
+from sentcli.search.vector_directory import WORDS_INDEX, VectorDirectory
+
+
+@dataclass(frozen=True)
+class IndexesToBuild:
+    """The indexes that a directory will have."""
+
+    of_vectors: tuple[IndexRequest, ...]
+    language: str | None = None
+    """The language of an index of words; None if there is none."""
+
+
+def indexes_to_build(folder: Path | None, request: IndexRequest | None, language: str) -> IndexesToBuild:
+    """Return the indexes that a directory will have: the one that is asked for, and those that it has if it is updated.
+
+    An index that is there keeps what it has learned, its similarity and its prompt.
+
+    Args:
+        folder: of the directory that is updated, which need not be there yet; None if none is.
+        request: the index that is asked for; None for one of words.
+        language: of an index of words that is asked for.
+
+    Raises:
+        InputError: if an index of the directory is damaged, or of other vectors than it has.
+    """
+    earlier: dict[str, IndexRequest] = {}
+    earlier_language = None
+    if folder is not None and (folder / MANIFEST).exists():
+        store = VectorDirectory.open(folder)
+        for name in store.indexes:
+            if name == WORDS_INDEX:
+                continue
+            manifest = store.read_index(name)
+            earlier[manifest.kind] = IndexRequest(
+                manifest.kind,
+                manifest.similarity,
+                manifest.query_prompt,
+                dict(manifest.settings),
+                trained_in=store.place(name) if manifest.trained else None,
+            )
+        words = store.words()
+        earlier_language = None if words is None else words.language
+    if request is None:
+        return IndexesToBuild(tuple(earlier.values()), language)
+    if request.kind in earlier:
+        learned = earlier.pop(request.kind)
+        similarity = request.similarity or learned.similarity
+        request = replace(request, similarity=similarity, trained_in=learned.trained_in)
+    elif request.kind == FLAT and earlier:  # which is no index, and what is taken if none is named
+        return IndexesToBuild(tuple(earlier.values()), earlier_language)
+    return IndexesToBuild((*earlier.values(), request), earlier_language)
