@@ -23,7 +23,9 @@ def encoded_in_memory(run: Callable[[dict[str, Any]], Result], values: dict[str,
     file = copies.scratch() / "vectors.parquet"
     try:
         result = run({**values, "output": str(file)})
-        frame = _as_given(pq.read_table(file).to_pandas(), values["inputs"] or [], values["text_field"])
+        frame = pq.read_table(file).to_pandas()
+        if not values["passages"]:  # whose rows are others than those of the frame that was given
+            frame = _as_given(frame, values["inputs"] or [], values["text_field"])
     finally:
         shutil.rmtree(file.parent, ignore_errors=True)
     return replace(result, make_frame=lambda: frame)

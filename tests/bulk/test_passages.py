@@ -165,6 +165,19 @@ def test_a_document_is_found_by_its_best_passage(to, pages, model, tmp_path, inv
     assert only["columns"]["title"] == "Big dog"
 
 
+def test_passages_of_a_frame_are_rows_of_a_frame(tiny_bert):
+    import pandas as pd
+
+    import sentcli
+
+    given = pd.DataFrame({"id": ["a", "b"], "text": [SENTENCES["cat"] * 6, "the dog"]}, index=[5, 7])
+    result = sentcli.encode(given, model=str(tiny_bert), backend="torch", passages=True, passage_tokens=14)
+    frame = result.frame
+    assert list(dict.fromkeys(frame["document"])) == ["a", "b"]
+    assert "".join(frame["text"][frame["document"] == "a"]) == given["text"][5]
+    assert frame["embedding"].map(len).eq(32).all()
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
