@@ -550,6 +550,8 @@ def index(
     passage_tokens: int | None = None,
     overlap: int = 0,
     context: Literal['title', 'headings', 'none'] = 'none',
+    update: bool = False,
+    dry_run: bool = False,
     to: str | None = None,
     collection: str | None = None,
     prune: bool = False,
@@ -592,6 +594,8 @@ def index(
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
         overlap: Tokens at the end of a passage that the next one begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
+        update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has are built of the new rows.
+        dry_run: With --update: say what has changed and how long it takes, and write nothing.
         to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
         collection: The name of the collection.
         prune: Delete rows of the collection that are not in INPUT.
