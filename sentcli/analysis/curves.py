@@ -118,5 +118,6 @@ def _curves(metrics: RunMetrics) -> dict[str, tuple[Sequence[int], Sequence[floa
         curves["loss"] = thinned(tuple(steps), tuple(losses))
     for key in chain.from_iterable(metrics.evaluations):
         if key.startswith(DEV):
-            curves[key.removeprefix(DEV).replace("_", " ")] = metrics.column(key)
+            name = key.removeprefix(DEV).replace("_", " ")
+            curves[name] = metrics.column(key)
     return curves

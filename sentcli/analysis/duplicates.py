@@ -196,6 +196,15 @@ def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.Da
     return pd.DataFrame(rows, columns=["rows", "ids", "text"])
 
 
+def _pairs_table(title: str, pairs: pd.DataFrame) -> Table:
+    """Return the table of some pairs, with the beginnings of their texts."""
+    shown = pairs.assign(
+        text1=pairs["text1"].map(short_text),
+        text2=pairs["text2"].map(short_text),
+    )
+    return Table.of_frame(title, shown, formats={"cosine": ".4f"}, wide=("text1", "text2"))
+
+
 class Duplicates:
     """The pairs of a corpus and their groups, as tables.
 
@@ -283,14 +292,10 @@ class Duplicates:
 
     def _pairs_tables(self) -> tuple[Table, Table]:
         """Return the most and the least similar pairs of different texts."""
-        pairs = self.listed[self.listed["text1"] != self.listed["text2"]]
-        pairs = pairs[["text1", "text2", "cosine", "id1", "id2", "group"]]
-        tables = []
-        for kind, part in (("Most", pairs.head(self.top)), ("Least", pairs.tail(self.top).iloc[::-1])):
-            shown = part.assign(text1=part["text1"].map(short_text), text2=part["text2"].map(short_text))
-            title = f"{kind} similar pairs"
-            tables.append(Table.of_frame(title, shown, formats={"cosine": ".4f"}, wide=("text1", "text2")))
-        most, least = tables
+        are_different = self.listed["text1"] != self.listed["text2"]
+        pairs = self.listed.loc[are_different, ["text1", "text2", "cosine", "id1", "id2", "group"]]
+        most = _pairs_table("Most similar pairs", pairs.head(self.top))
+        least = _pairs_table("Least similar pairs", pairs.tail(self.top).iloc[::-1])
         return most, least
 
     def _equal_table(self) -> Table:

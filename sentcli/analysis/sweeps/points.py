@@ -157,7 +157,8 @@ def over(runs: Sequence[FinishedRun], key: str) -> pd.DataFrame:
         for run in runs:
             names.update(run.point, run.record["identity"].get("settings", {}))
         raise InputError(f"--x {key}: no run has this setting{nearest(key, sorted(names))}")
-    points = _points((system, run.setting(key), run) for system, run in _systems(with_setting, (key,)))
+    systems = _systems(with_setting, (key,))
+    points = _points((system, run.setting(key), run) for system, run in systems)
     return points[points["system"].duplicated(keep=False)]
 
 
