@@ -117,7 +117,7 @@ def _lead(table: ScoreTable) -> tuple[str, str] | None:
         return f"{leading.names} {equal}", lead + equal_because(leading.best)
     system = leading.best[0]
     other = leading.others[0]
-    next_best, _ = other.spread(column)
+    next_best, _ = other.mean_and_deviation(column)
     assert next_best is not None  # the others have a value
     more = _in_words(leading.value - next_best, table, column)
     lead += f", {more} more than {other.label}"
@@ -259,7 +259,7 @@ def _difference(system: System, first: System, column: str) -> significance.Grou
     difference = significance.compare_seeds(system.values(column), first.values(column), draws, others, fixed)
     if difference.p is not None:
         return difference
-    reasons = [f"{single.label} {single.alone}" for single in (system, first) if single.alone]
+    reasons = [f"{single.label} {single.single_run_caveat}" for single in (system, first) if single.single_run_caveat]
     return replace(difference, reason=f"{' and '.join(reasons)}, so how far other seeds lie from it is not known")
 
 

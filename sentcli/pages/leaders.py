@@ -36,7 +36,7 @@ def leaders(table: ScoreTable) -> Leaders | None:
     pattern = table.format_of(column)
     means = []
     for system in table.systems:
-        mean, _ = system.spread(column)
+        mean, _ = system.mean_and_deviation(column)
         if mean is not None:
             means.append((mean, system))
     if not means:

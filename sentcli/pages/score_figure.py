@@ -70,7 +70,7 @@ def _points(table: ScoreTable, *, intervals: bool) -> Iterator[dict[str, Any]]:
 
 def _measured_point(table: ScoreTable, system: System, column: str, *, intervals: bool) -> dict[str, Any] | None:
     """Return the point of a system on a task with its whiskers and seeds, or None if it has no score there."""
-    mean, _ = system.spread(column)
+    mean, _ = system.mean_and_deviation(column)
     pattern = table.format_of(column)
     point = _point(system.label, mean, column, pattern)
     if point is None:

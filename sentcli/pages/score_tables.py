@@ -71,7 +71,7 @@ class ScoreTable:
         """Return the format of the scores of a task or the average, with the digits that tell its systems apart."""
         means = []
         for system in self.systems:
-            mean, _ = system.spread(column)
+            mean, _ = system.mean_and_deviation(column)
             means.append(mean)
         return format_apart(means, self.kind.digits)
 
@@ -126,7 +126,7 @@ def score_table(table: ScoreTable) -> Table:
         if table.grouped:
             row.append(len(system.seeds))
         for column, head in heads.items():
-            mean, deviation = system.spread(column)
+            mean, deviation = system.mean_and_deviation(column)
             row.append(mean)
             if deviation is not None and system.grouped:
                 deviations[number, head] = deviation

@@ -110,7 +110,7 @@ class System:
         return not self.grouped and self.seeds[0].fixed
 
     @property
-    def alone(self) -> str:
+    def single_run_caveat(self) -> str:
         """Why a single run does not stand for its training, in words; empty for seeds and for a fixed model."""
         if len(self.seeds) > 1 or self.fixed:
             return ""
@@ -130,7 +130,7 @@ class System:
             values.append(by_column[column])
         return values
 
-    def spread(self, column: str) -> tuple[float | None, float | None]:
+    def mean_and_deviation(self, column: str) -> tuple[float | None, float | None]:
         """Return mean and sample standard deviation over the seeds; None if there are too few values."""
         values = self.values(column)
         if not values:
@@ -161,7 +161,7 @@ class System:
 
     def whiskers(self, column: str) -> tuple[float, float] | None:
         """Return the mean less and plus the standard deviation over the seeds, or the interval of a single model."""
-        mean, deviation = self.spread(column)
+        mean, deviation = self.mean_and_deviation(column)
         if mean is None or deviation is None:
             return self.interval(column)
         return mean - deviation, mean + deviation
