@@ -134,7 +134,8 @@ def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> 
     difference = _difference(first, second, column)
     if difference is None:
         return ""
-    low, high = difference.low, difference.high
+    low = difference.low
+    high = difference.high
     if low is None or high is None:
         return f", which may be chance ({difference.reason})"
     words = f" (95 % {_in_words(low, table, column)} to {_in_words(high, table, column)})"
@@ -165,7 +166,8 @@ def may_be_chance(first: System, second: System, column: str) -> bool:
     difference = _difference(first, second, column)
     if difference is None:
         return False
-    low, high = difference.low, difference.high
+    low = difference.low
+    high = difference.high
     return low is None or high is None or low <= 0 <= high
 
 
@@ -205,7 +207,8 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     rows: list[dict[str, Any]] = []
     texts: dict[tuple[int, int], str] = {}
     for line in compared:
-        first, difference = line.table.systems[0], line.difference
+        first = line.table.systems[0]
+        difference = line.difference
         row: dict[str, Any] = {"system" if grouped else "model": line.system.label, "less": first.label}
         if grouped:
             row["seeds"] = f"{len(line.system.seeds)}, {len(first.seeds)}"

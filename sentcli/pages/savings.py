@@ -177,7 +177,8 @@ def _flags(options: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
 
 def _sentence(comparison: VariantComparison) -> str:
     """Say what the chosen way loses on the queries that it was not chosen by, and what it saves."""
-    chosen, first = comparison.chosen, comparison.variants[0]
+    chosen = comparison.chosen
+    first = comparison.variants[0]
     choosing, measuring = comparison.halves
     if chosen is first:
         loss = f"a loss of more than {comparison.allow:g} (--allow)"

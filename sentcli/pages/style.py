@@ -98,7 +98,8 @@ def _turns(data: pd.DataFrame, *, log: bool) -> dict[str, dict[str, Any]]:
     width = LINE_WIDTH * float(np.ptp(finite)) if len(finite) else 0.0
     groups: list[tuple[list[Any], Any, list[str]]] = []  # places and heights of a line, and all that lie on it
     for name, part in data.assign(height=heights).groupby("series", sort=False):
-        places, own = list(part["x"]), part["height"].to_numpy()
+        places = list(part["x"])
+        own = part["height"].to_numpy()
         for of_group, height, members in groups:
             if places == of_group and np.allclose(own, height, rtol=0, atol=width, equal_nan=True):
                 members.append(str(name))

@@ -103,7 +103,8 @@ class StagedCopies:
         last.used.record(current)  # by now the caller has asked for all that it does with the rows before
         place.copied.synchronize()
         self._make_room(place, block.nbytes)
-        pinned, there = place.pinned, place.there
+        pinned = place.pinned
+        there = place.there
         pinned = pinned[: block.nbytes].view(block.dtype).view(block.shape)
         there = there[: block.nbytes].view(block.dtype).view(block.shape)
         pinned.copy_(block)  # by all threads of torch, unlike a copy of NumPy

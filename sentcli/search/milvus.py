@@ -252,7 +252,8 @@ class MilvusCollection:
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
-        field_name, kind = column, TEXT  # of ids and texts
+        field_name = column
+        kind = TEXT  # of ids and texts
         if column in self.record.columns:
             field_name, kind = self.record.columns[column]
         counts: Counter[Any] = Counter()
