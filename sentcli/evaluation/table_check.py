@@ -181,7 +181,7 @@ def _checks(source: Source, table: LabelledTable, id_column: str | None) -> dict
         for line, text in zip(table.lines, texts, strict=True):
             checks.look(text, [line, column])
     ids = _ids(source, id_column)
-    return {"equal_rows": repeated(rows), "repeated_ids": repeated(ids), **checks.found}
+    return {"equal_rows": repeated(rows), "repeated_ids": repeated(ids), **checks.occurrences}
 
 
 def _ids(source: Source, id_column: str | None) -> Iterator[tuple[str, int]]:

@@ -129,7 +129,7 @@ def _texts_and_trees(
         if texts is not None:
             raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
         distinct = read_conllu(Path(trees), limit, seed)
-        lines, parsed, sample = list(distinct.kept), list(distinct.kept.values()), distinct.sample
+        lines, parsed, sample = list(distinct.texts), list(distinct.texts.values()), distinct.sample
         check_sample(sample, trees, sample.of)
     if len(set(parsed)) == len(parsed):
         raise InputError(f"no two of the {len(lines):,} texts share a tree: take more (--limit), or shorter ones")
