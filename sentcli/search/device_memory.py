@@ -77,7 +77,7 @@ class _Place:
 
 
 class StagedCopies:
-    """StagedCopies blocks of rows to a device, one after the other.
+    """Copies blocks of rows to a device, one after the other.
 
     On CUDA a block is copied by a stream of its own while the one before it is compared, and the host fills the memory
     of the next one meanwhile: there are two places, and the host waits only for the copy of the last block but one.
