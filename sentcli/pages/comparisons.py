@@ -217,11 +217,12 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
             row["measure"] = measure(line.table.models[0])
         pattern = f"+{line.table.format_of(line.column)}"
         numbers = {"difference": difference.difference, "95 % from": difference.low, "to": difference.high}
+        p_values = {"p": difference.p, "p (Holm)": line.corrected}
         for name, value in numbers.items():
             if value is not None:
                 texts[len(rows), len(row)] = format(value, pattern).replace("-", MINUS)
             row[name] = value
-        for name, p in {"p": difference.p, "p (Holm)": line.corrected}.items():
+        for name, p in p_values.items():
             if p is not None and p < SMALLEST_P:
                 texts[len(rows), len(row)] = f"< {SMALLEST_P}"
             row[name] = p
@@ -229,7 +230,8 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     title = "Your own data" if of_own_data else tables[0].title
     title += ": difference of mean scores" if grouped else ": difference of scores"
     formats = {"p": ".3f", "p (Holm)": ".3f"}
-    return Table.of_rows(title, rows, formats=formats, notes=_notes(tables, compared, grouped=grouped), texts=texts)
+    notes = _notes(tables, compared, grouped=grouped)
+    return Table.of_rows(title, rows, formats=formats, notes=notes, texts=texts)
 
 
 def _notes(tables: Sequence[ScoreTable], compared: Sequence[SystemDifference], *, grouped: bool) -> list[str]:
@@ -259,11 +261,17 @@ def _difference(system: System, first: System, column: str) -> significance.Grou
     fixed = (True, True)
     if system.grouped or first.grouped:
         fixed = (system.fixed, first.fixed)
-    difference = significance.compare_seeds(system.values(column), first.values(column), draws, others, fixed)
+    values = system.values(column)
+    other_values = first.values(column)
+    difference = significance.compare_seeds(values, other_values, draws, others, fixed)
     if difference.p is not None:
         return difference
-    reasons = [f"{single.label} {single.single_run_caveat}" for single in (system, first) if single.single_run_caveat]
-    return replace(difference, reason=f"{' and '.join(reasons)}, so how far other seeds lie from it is not known")
+    reasons = []
+    for single in (system, first):
+        if single.single_run_caveat:
+            reasons.append(f"{single.label} {single.single_run_caveat}")
+    reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
+    return replace(difference, reason=reason)
 
 
 def _of_runs(table: ScoreTable) -> Table | None:

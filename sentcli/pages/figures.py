@@ -187,8 +187,9 @@ def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     if own.empty:
         return []
     axes = canvas.subfigs[0].axes[0]
-    positions = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
-    places = list(zip(positions, own["y"].astype(float), strict=True))
+    across = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
+    up = own["y"].astype(float)
+    places = list(zip(across, up, strict=True))
     pixels = axes.transData.transform(places) * (72 / canvas.dpi)
     width = 72 * canvas.get_figwidth()
     height = 72 * canvas.get_figheight()

@@ -73,8 +73,9 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         number = names.index(name)
         x = part["x"].infer_objects()
         if "low" in part and part["low"].notna().any():
-            band = part[["low", "high"]].astype(float)
-            axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
+            low = part["low"].astype(float)
+            high = part["high"].astype(float)
+            axes.fill_between(x, low, high, color=colour(number), alpha=0.2, linewidth=0)
         look = line(number, markers=len(part) <= MOST_MARKERS)
         if name in turns:
             look |= turns[name]
