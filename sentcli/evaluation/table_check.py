@@ -206,7 +206,7 @@ def _checks(source: Source, table: LabelledTable, id_column: str | None) -> dict
     return {
         "equal_rows": repeated(zip(contents, table.lines, strict=True)),
         "repeated_ids": repeated(_ids(source, id_column)),
-        **checks.found,
+        **checks.occurrences,
     }
 
 
