@@ -22,7 +22,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import load_set
-from sentcli.evaluation.retrieval_tasks import SetSearch, score_run
+from sentcli.evaluation.retrieval_tasks import score_run
+from sentcli.evaluation.set_search import SetSearch
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import search
 from sentcli.search.options import SearchOptions

@@ -17,11 +17,11 @@ import numpy as np
 from common import data_folder, machine
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation import logistic, transfer
-from sentcli.evaluation.evaluated import TextVectors
+from sentcli.evaluation import logistic, transfer, transfer_data
+from sentcli.evaluation.text_vectors import TextVectors
 
 
-def scored(module: Any, task: transfer.Examples, vectors: TextVectors) -> str:
+def scored(module: Any, task: transfer_data.Examples, vectors: TextVectors) -> str:
     """Return accuracy, seconds and processor seconds of the nested cross-validation, in words."""
     began, used = time.perf_counter(), time.process_time()
     score = transfer.score(module.LbfgsTrainer(), task, vectors)
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(machine())
-    (task,) = transfer.load_tasks(data_folder() / "senteval", ["SUBJ"])
+    (task,) = transfer_data.load_tasks(data_folder() / "senteval", ["SUBJ"])
     texts = list(dict.fromkeys(task.texts))
     encoded = SentenceEncoder.load(options.model).encode(texts)
     vectors = TextVectors({text: row for row, text in enumerate(texts)}, encoded, np.zeros(len(texts), np.int64))

@@ -31,7 +31,8 @@ import sentcli
 from sentcli import SentenceEncoder
 from sentcli.encoder.reranker import Reranker
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows, load_set
-from sentcli.evaluation.retrieval_tasks import SetSearch, score_run
+from sentcli.evaluation.retrieval_tasks import score_run
+from sentcli.evaluation.set_search import SetSearch
 from sentcli.search.bm25 import BM25
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchOptions

@@ -17,8 +17,9 @@ from common import data_folder, machine
 from sentcli import SentenceEncoder
 from sentcli.evaluation import significance
 from sentcli.evaluation.retrieval import load_set
-from sentcli.evaluation.retrieval_tasks import SetSearch
-from sentcli.evaluation.variants import HITS, EncodedSet, Encoding, Storage, score
+from sentcli.evaluation.set_search import SetSearch
+from sentcli.evaluation.variant_grid import Encoding, Storage
+from sentcli.evaluation.variants import HITS, EncodedSet, score
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.search.options import SearchOptions
 
@@ -64,8 +65,8 @@ def main():
         chosen = generator.permutation(len(first))[: 3 * len(first) // 4]
         before, after = first[chosen], second[chosen]
         greatest = max(greatest, float(np.abs(after - before).max()))
-        draws = [significance.mean_draws(values) for values in (after, before)]
-        found = significance.compare_draws(after.mean(), before.mean(), *draws)
+        draws = [significance.mean_replicates(values) for values in (after, before)]
+        found = significance.paired_bootstrap(after.mean(), before.mean(), *draws)
         alarms.update(allow for allow in ALLOWED if found.low < -allow)
     for allow in ALLOWED:
         print(f"allow {allow:g}: {alarms[allow]} alarms in {arguments.runs} runs")

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 from sentcli import SentenceEncoder
 from sentcli.compression import Compression
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, sts_pairs
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         choices[f"--truncate-dim {size}"] = Compression(truncate_dim=size, renormalize=True)
     found = {}
     for split in ("dev", "test"):
-        (pairs,) = sts.load_tasks(data_folder() / "senteval", ["STSBenchmark"], split)["STSBenchmark"]
+        (pairs,) = sts_pairs.load_tasks(data_folder() / "senteval", ["STSBenchmark"], split)["STSBenchmark"]
         sides = [encoder.encode(texts) for texts in (pairs.first, pairs.second)]
         for name, compression in choices.items():
             first, second = (compression.apply(side) for side in sides)

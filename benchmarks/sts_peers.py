@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, sts_pairs
 from sentcli.zoo import resolve
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args()
     print(machine(), flush=True)
-    tasks = sts.load_tasks(data_folder() / "senteval", options.tasks and options.tasks.split(","), "test")
+    tasks = sts_pairs.load_tasks(data_folder() / "senteval", options.tasks and options.tasks.split(","), "test")
     encoder = SentenceEncoder.load("minilm", backend=options.backend)
     peer = SentenceTransformer(str(resolve("minilm")[0]), device="cpu")
     encoder.encode(["warm"] * 10)
@@ -55,7 +55,7 @@ def main() -> None:
     ratios = sorted(slow / fast for fast, slow in pairs)
     fast, slow = (statistics.median(side) for side in zip(*pairs, strict=True))
     count = sum(len(s) for subsets in tasks.values() for s in subsets)
-    texts = {text for subsets in tasks.values() for text in sts.sentences(subsets)}
+    texts = {text for subsets in tasks.values() for text in sts_pairs.sentences(subsets)}
     print(f"{count} pairs, {len(texts)} distinct sentences, backend {encoder.backend.name}")
     print(f"sentcli {fast:.1f} s, sentence-transformers {slow:.1f} s")
     difference = max(abs(found["ours"][task] - found["theirs"][task]) for task in tasks)

@@ -12,8 +12,9 @@ from common import data_folder, machine
 
 from sentcli import SentenceEncoder
 from sentcli.evaluation.retrieval import load_set
-from sentcli.evaluation.retrieval_tasks import SetSearch
-from sentcli.evaluation.variants import HITS, EncodedSet, Encoding, VariantGrid, score, storages
+from sentcli.evaluation.set_search import SetSearch
+from sentcli.evaluation.variant_grid import Encoding, VariantGrid, storages
+from sentcli.evaluation.variants import HITS, EncodedSet, score
 from sentcli.search.options import SearchOptions
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from sentcli.evaluation import score_files, significance
+from sentcli.evaluation import score_json, significance
 from sentcli.training.records import read_results
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -57,7 +57,7 @@ def scored(file):
     for model in json.loads((RESULTS / file).read_text("utf-8")):
         (task,) = model["results"].values()
         metric = task.get("metric", "ndcg@10")
-        found.append((task[metric], task.get("items") or task["queries"], score_files.unpack(task["draws"][metric])))
+        found.append((task[metric], task.get("items") or task["queries"], score_json.unpack(task["draws"][metric])))
     return found
 
 
@@ -69,7 +69,7 @@ def sts(start, name):
     """Return the scores of the start and the seeds on the seven tasks, and the difference over seeds and pairs."""
     models = json.loads((RESULTS / f"own/{start}-{name}-sts.json").read_text("utf-8"))
     draws = np.stack([
-        np.mean([score_files.unpack(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
+        np.mean([score_json.unpack(task["draws"]["spearman"]) for task in model["results"].values()], axis=0)
         for model in models
     ])  # fmt: skip
     averages = [model["average"] for model in models]
@@ -115,7 +115,7 @@ def structure_tables():
 
         def against(one, other, models=models):
             (value, _, draws), (base, _, others) = models[one], models[other]
-            return significance.compare_draws(value, base, draws, others)
+            return significance.paired_bootstrap(value, base, draws, others)
 
         dense, titles, crops, bm25, rrf, titles_rrf, _ = (f"{value:.4f}" for value, *_ in models)
         by_titles, by_crops = against(1, 0), against(2, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from sentcli.pages.page import Figure
 if TYPE_CHECKING:
     from sentcli.analysis.runs import RunMetrics
 
-ALIGNMENT, UNIFORMITY = "alignment (lower: positives closer)", "uniformity (lower: more spread out)"
+ALIGNMENT = "alignment (lower: positives closer)"
+UNIFORMITY = "uniformity (lower: more spread out)"
 PERPLEXITY = "perplexity of held-out text"
 LOGGED = {
     "dev_spearman": "dev (Spearman × 100)",
@@ -22,36 +24,45 @@ LOGGED = {
     "held_out_perplexity": PERPLEXITY,
 }
 UNDRAWN = ("step", "best", "fitted")
-"""What else stands in the lines of evaluations."""
+"""Keys in the lines of evaluations that are no scores."""
 
 
 def training_curves(runs: dict[str, RunMetrics]) -> Figure:
     """Return the curves of what runs logged at evaluations over their steps (WhitenedCSE, fig. 3)."""
     import pandas as pd
 
-    parts, words, axes = [], [], {}
+    parts = []
+    about = []
+    axes = {}
     for key, label in _logged(runs).items():
         title = label.split(" (")[0]
         for name, run in runs.items():
             steps, values = run.column(key)
-            if not steps:
-                continue
-            parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
-            words.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
-            axes[title] = {"xlabel": "optimiser step", "ylabel": label}
+            if steps:
+                parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
+                about.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
+                axes[title] = {"xlabel": "optimiser step", "ylabel": label}
     if PERPLEXITY in axes:
         axes[PERPLEXITY]["yscale"] = "log"
-    data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
-    panels = style.line_panels(data, axes, list(runs), whole=True)
-    return Figure("training-curves", "Evaluations of the training runs", panels, data, "; ".join(words), columns=3)
+    data = pd.DataFrame(columns=["panel", "series", "x", "y"])
+    if parts:
+        data = pd.concat(parts)
+    return Figure(
+        name="training-curves",
+        title="Evaluations of the training runs",
+        panels=style.line_panels(data, axes, list(runs), whole=True),
+        data=data,
+        alt="; ".join(about),
+        columns=3,
+    )
 
 
 def _logged(runs: dict[str, RunMetrics]) -> dict[str, str]:
     """Return what runs logged at evaluations, with the words for each."""
     labels: dict[str, str] = {}
     for run in runs.values():
-        for line in run.evaluations:
-            labels |= {key: key.replace("_", " ") for key in line}
+        for key in chain.from_iterable(run.evaluations):
+            labels[key] = key.replace("_", " ")
     labels |= LOGGED
     for key in UNDRAWN:
         labels.pop(key, None)
@@ -76,18 +87,25 @@ def curve(folder: Path) -> Figure | None:
         curves = _curves(read_metrics(folder))
     except InputError:  # nothing was trained by steps
         return None
-    parts, axes, about = [], {}, []
+    parts = []
+    axes = {}
+    about = []
     for name, (steps, values) in curves.items():
-        if len(steps) < 2:
-            continue
-        parts.append(pd.DataFrame({"panel": name, "series": folder.name, "x": steps, "y": values}))
-        axes[name] = {"xlabel": "optimiser step", "ylabel": name}
-        about.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
+        if len(steps) >= 2:
+            parts.append(pd.DataFrame({"panel": name, "series": folder.name, "x": steps, "y": values}))
+            axes[name] = {"xlabel": "optimiser step", "ylabel": name}
+            about.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
     if not parts:
         return None
     data = pd.concat(parts)
-    panels = style.line_panels(data, axes, whole=True)
-    return Figure("training-curve", "Loss and dev scores", panels, data, "; ".join(about), size=(4.6, 2.6))
+    return Figure(
+        name="training-curve",
+        title="Loss and dev scores",
+        panels=style.line_panels(data, axes, whole=True),
+        data=data,
+        alt="; ".join(about),
+        size=(4.6, 2.6),
+    )
 
 
 def _curves(metrics: RunMetrics) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
@@ -98,8 +116,7 @@ def _curves(metrics: RunMetrics) -> dict[str, tuple[Sequence[int], Sequence[floa
     curves: dict[str, tuple[Sequence[int], Sequence[float]]] = {"loss": ((), ())}
     if steps:
         curves["loss"] = thinned(tuple(steps), tuple(losses))
-    for line in metrics.evaluations:
-        for key in line:
-            if key.startswith(DEV):
-                curves[key.removeprefix(DEV).replace("_", " ")] = metrics.column(key)
+    for key in chain.from_iterable(metrics.evaluations):
+        if key.startswith(DEV):
+            curves[key.removeprefix(DEV).replace("_", " ")] = metrics.column(key)
     return curves

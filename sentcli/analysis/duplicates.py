@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,11 +78,9 @@ def duplicates(
       sentcli analyze duplicates documents.parquet --least 0.8 --index hnsw -o paraphrases
       sentcli analyze duplicates notes.txt -m minilm -o duplicates --write kept.txt
     """  # noqa: D301
-    import numpy as np
-
     from sentcli.io.readers import ReadOptions
-    from sentcli.search.pairs import pairs_above, recall_of, rows_left
-    from sentcli.search.rows import check_written, write_rows
+    from sentcli.search.pairs import pairs_above, recall_of
+    from sentcli.search.rows import check_written
     from sentcli.search.vector_file import open_stored
 
     check_folder(output, overwrite=overwrite)
@@ -96,7 +93,7 @@ def duplicates(
     clock = Clock()
     evaluated = None
     if model is not None:
-        evaluated = named_models([model], load, rerun=rerun, kept=[corpus])[0]
+        evaluated = named_models([model], load, rerun=rerun, reused=[corpus])[0]
     rows, searcher = _rows_and_searcher(corpus, stored, options, index, evaluated, search_device(load))
     count = len(rows)
     if count < LEAST_ITEMS:
@@ -104,19 +101,22 @@ def duplicates(
     _check_number(searcher, least)
     with console.counting("comparing", count) as progress:
         pairs = pairs_above(searcher, least, progress)
-    recall, sample = recall_of(pairs, searcher, least) if searcher.parts else (1.0, 0)
+    recall = 1.0
+    sample = 0
+    if searcher.parts:
+        recall, sample = recall_of(pairs, searcher, least)
     near_duplicates = Duplicates(rows, pairs, least, top)
     results = near_duplicates.results() | {"recall": recall, "recall_rows": sample}
-    kind = searcher.protocol()
-    protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": kind}
-    how = f"through the index {kind['kind']}, recall {recall:.3f} of {sample:,} rows" if sample else "exactly"
+    index_protocol = searcher.protocol()
+    protocol = {"kind": "duplicates", "corpus": corpus, "similarity": "cosine", "least": least, "index": index_protocol}
+    how = "exactly"
+    if sample:
+        how = f"through the index {index_protocol['kind']}, recall {recall:.3f} of {sample:,} rows"
     note = f"{count:,} rows of {corpus}, compared {how}. A pair has a cosine of at least {least:g}."
     if write is not None:
-        left = np.flatnonzero(rows_left(pairs, count)).tolist()
-        write_rows(rows, left, Path(write))
-        results["written"] = {"file": write, "rows": len(left)}
-        note += f" {len(left):,} rows are left, in {write}."
-        console.note(f"{len(left):,} of {count:,} rows are left -> {write}")
+        left = _write_rows_left(rows, pairs, write)
+        results["written"] = {"file": write, "rows": left}
+        note += f" {left:,} rows are left, in {write}."
     if pairs.crowded:
         note += f" {pairs.crowded:,} rows have more such neighbours than are listed."
     made_by = model
@@ -126,6 +126,19 @@ def duplicates(
     record = analysis_record(made_by, protocol, results, clock, evaluated)
     sections = near_duplicates.sections(note, recall if sample else None)
     return write_folder("duplicates", output, sections, [record], make_frame=near_duplicates.listed.copy)
+
+
+def _write_rows_left(rows: Rows, pairs: SimilarPairs, file: str) -> int:
+    """Write the rows that are left when near duplicates of an earlier row go, and return their number."""
+    import numpy as np
+
+    from sentcli.search.pairs import rows_left
+    from sentcli.search.rows import write_rows
+
+    left = np.flatnonzero(rows_left(pairs, len(rows))).tolist()
+    write_rows(rows, left, Path(file))
+    console.note(f"{len(left):,} of {len(rows):,} rows are left -> {file}")
+    return len(left)
 
 
 def _check_number(searcher: Searcher, least: float) -> None:
@@ -157,7 +170,7 @@ def _rows_and_searcher(
     from sentcli.search.searcher import build
     from sentcli.search.stored_vectors import SearchRequest
 
-    own = model is None or model.made(corpus)
+    own = model is None or model.has_made(corpus)
     if own and stored is not None:
         searcher, _ = stored.open_index(SearchRequest(index, "cosine", device=device))
         return stored.rows, searcher
@@ -177,8 +190,9 @@ def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.Da
     for _, document in sorted(documents.items()):
         if document.text in texts:
             ids.setdefault(document.text, []).append(document.id)
-    rows = [(len(of_text), " ".join(of_text), text) for text, of_text in ids.items()]
-    rows.sort(key=lambda row: -row[0])
+    rows = []
+    for text, ids_of_text in sorted(ids.items(), key=lambda entry: -len(entry[1])):
+        rows.append((len(ids_of_text), " ".join(ids_of_text), text))
     return pd.DataFrame(rows, columns=["rows", "ids", "text"])
 
 
@@ -198,7 +212,9 @@ class Duplicates:
 
         from sentcli.search.pairs import groups_of
 
-        self.pairs, self.least, self.top = pairs, least, top
+        self.pairs = pairs
+        self.least = least
+        self.top = top
         self.count = len(rows)
         groups = groups_of(pairs, self.count)
         members = np.flatnonzero(groups >= 0).tolist()
@@ -211,7 +227,8 @@ class Duplicates:
             },
             index=members,
         )
-        first, second = self.groups.loc[pairs.first], self.groups.loc[pairs.second]
+        first = self.groups.loc[pairs.first]
+        second = self.groups.loc[pairs.second]
         self.listed = pd.DataFrame(
             {
                 "cosine": pairs.similarities.astype(float),
@@ -242,7 +259,8 @@ class Duplicates:
 
     def sections(self, note: str, recall: float | None) -> list[Section]:
         """Return the tables and the figure; the files have all pairs and rows, the page the first."""
-        equal, groups = self._equal_table(), self._groups_table()
+        equal = self._equal_table()
+        groups = self._groups_table()
         most, least = self._pairs_tables()
         return [
             Section("Numbers", (note,), self._numbers(recall), file="numbers"),
@@ -254,9 +272,9 @@ class Duplicates:
         ]
 
     def _numbers(self, recall: float | None) -> Table:
-        numbers = self.results()
-        del numbers["most_similar"]
-        row = {key.replace("_", " "): value for key, value in numbers.items()}
+        results = self.results()
+        del results["most_similar"]
+        row = {key.replace("_", " "): value for key, value in results.items()}
         notes = ["Redundant rows: all rows of each group but one. Crowded rows have more neighbours than are listed."]
         if recall is not None:
             row["recall"] = recall
@@ -266,17 +284,20 @@ class Duplicates:
     def _pairs_tables(self) -> tuple[Table, Table]:
         """Return the most and the least similar pairs of different texts."""
         pairs = self.listed[self.listed["text1"] != self.listed["text2"]]
-        pairs = pairs.assign(text1=pairs["text1"].map(short_text), text2=pairs["text2"].map(short_text))
         pairs = pairs[["text1", "text2", "cosine", "id1", "id2", "group"]]
-        look = {"formats": {"cosine": ".4f"}, "wide": ("text1", "text2")}
-        most = Table.of_frame("Most similar pairs", pairs.head(self.top), **look)
-        return most, Table.of_frame("Least similar pairs", pairs.tail(self.top).iloc[::-1], **look)
+        tables = []
+        for kind, part in (("Most", pairs.head(self.top)), ("Least", pairs.tail(self.top).iloc[::-1])):
+            shown = part.assign(text1=part["text1"].map(short_text), text2=part["text2"].map(short_text))
+            title = f"{kind} similar pairs"
+            tables.append(Table.of_frame(title, shown, formats={"cosine": ".4f"}, wide=("text1", "text2")))
+        most, least = tables
+        return most, least
 
     def _equal_table(self) -> Table:
-        equal = self.equal.head(self.top)
-        ids = equal["ids"].map(partial(short_text, longest=60))
-        equal = equal.assign(text=equal["text"].map(short_text), ids=ids)[["text", "rows", "ids"]]
-        return Table.of_frame("Equal texts", equal, wide=("text", "ids"))
+        rows = []
+        for row in self.equal.head(self.top).itertuples():
+            rows.append([short_text(row.text), row.rows, short_text(row.ids, longest=60)])
+        return Table("Equal texts", ["text", "rows", "ids"], rows, wide=("text", "ids"))
 
     def _groups_table(self) -> Table:
         rows = []

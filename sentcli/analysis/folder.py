@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from sentcli.evaluation.evaluated import EvaluatedModel
 
-RESULT, PAGE = "analysis.json", "index.html"
+RESULT = "analysis.json"
+PAGE = "index.html"
 SUMMARY_LENGTH = 400
 """The greatest length, in characters, of a summary that is made from the description of a figure."""
 
@@ -114,14 +115,13 @@ def write_folder(
 
 def _summary(sections: Sequence[Section]) -> list[str]:
     """Return the description of the first figure, cut after the last part that fits into `SUMMARY_LENGTH`."""
-    figures = [section.figure for section in sections if section.figure is not None]
-    if not figures or not figures[0].alt:
+    figure = next((section.figure for section in sections if section.figure is not None), None)
+    if figure is None or not figure.alt:
         return []
-    first, *others = figures[0].alt.split("; ")
-    text = first
+    text, *others = figure.alt.split("; ")
     for part in others:
         longer = f"{text}; {part}"
         if len(longer) > SUMMARY_LENGTH:
-            return [f"{figures[0].title}: {text}; ..."]
+            return [f"{figure.title}: {text}; ..."]
         text = longer
-    return [f"{figures[0].title}: {text}."]
+    return [f"{figure.title}: {text}."]

@@ -15,13 +15,14 @@ from sentcli.model.options import LoadOptions
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.evaluated import EvaluatedModel
+    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.text_vectors import TextVectors
     from sentcli.search.exact import Blocks
 
 
 def named_models(
-    names: Sequence[str], load: LoadOptions, *, rerun: bool = False, kept: Iterable[str | None] = ()
+    names: Sequence[str], load: LoadOptions, *, rerun: bool = False, reused: Iterable[str | None] = ()
 ) -> list[EvaluatedModel]:
     """Return models, each of which is loaded when something has to be encoded with it.
 
@@ -29,7 +30,7 @@ def named_models(
         names: of the models.
         load: how they are loaded.
         rerun: encode again what was encoded before and is kept.
-        kept: the files of texts, whose own vectors are taken where a model has made them.
+        reused: the files of texts, whose own vectors are taken where a model has made them.
 
     Raises:
         InputError: if a model does not exist or is named twice.
@@ -37,8 +38,8 @@ def named_models(
     from sentcli.evaluation.evaluated import EvaluatedModel
 
     check_distinct(names)
-    files = [file for file in kept if file is not None]
-    return [EvaluatedModel(name, load, rerun=rerun, kept=files) for name in names]
+    files = [file for file in reused if file is not None]
+    return [EvaluatedModel(name, load, rerun=rerun, reused=files) for name in names]
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -112,23 +113,23 @@ def read_stsb(data: Path | None, pairs: str | None, split: str) -> dict[str, lis
         InputError: unless exactly one of `data` and `pairs` is given; DataError for a file that cannot be read.
     """
     from sentcli.data import dataset_path
-    from sentcli.evaluation import sts
+    from sentcli.evaluation import sts_pairs
 
     if (data is None) == (pairs is None):
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
     if pairs is not None:
-        by_name = sts.read_pairs(pairs)
+        by_name = sts_pairs.read_pairs(pairs)
         return {Path(pairs).stem: list(chain.from_iterable(by_name.values()))}
     assert data is not None
-    return sts.load_tasks(dataset_path(data), ["STSBenchmark"], split)
+    return sts_pairs.load_tasks(dataset_path(data), ["STSBenchmark"], split)
 
 
 def sts_tasks(data: Path) -> dict[str, list[Pairs]]:
     """Return the seven STS tasks of a SentEval folder."""
     from sentcli.data import dataset_path
-    from sentcli.evaluation import sts
+    from sentcli.evaluation import sts_pairs
 
-    return sts.load_tasks(dataset_path(data), None, "test")
+    return sts_pairs.load_tasks(dataset_path(data), None, "test")
 
 
 def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float | None:
@@ -137,5 +138,5 @@ def sts_average(model: EvaluatedModel, tasks: dict[str, list[Pairs]]) -> float |
     from sentcli.evaluation.score_kinds import SIMILARITY
     from sentcli.evaluation.scores import average
 
-    scored_tasks = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
+    scored_tasks = [sts.SimilarityTask(name, subsets, significance.RESAMPLES) for name, subsets in tasks.items()]
     return average(model.measure(scored_tasks), SIMILARITY, least=1)

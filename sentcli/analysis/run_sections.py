@@ -16,7 +16,7 @@ from sentcli.pages.score_page import choices_table
 from sentcli.table import Table, flat
 from sentcli.training.observer import STSB_DEV, score_text, with_dev_scores
 from sentcli.training.records import Summary, summarize
-from sentcli.training.view import sweep_table
+from sentcli.training.sweep_view import sweep_table
 
 RESULTS = {
     "start": "dev at the start",
@@ -43,7 +43,9 @@ def read_sweeps(paths: Sequence[Path]) -> dict[str, list[Summary]]:
     """
     points = {}
     for path in paths:
-        folder = path.parent if path.is_file() else path
+        folder = path
+        if path.is_file():
+            folder = path.parent
         points[folder.resolve().name] = summarize(run.record for run in read_runs([path]))
     return points
 
@@ -61,76 +63,85 @@ def run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[lis
         folders: the runs.
         names: what is shown of their names.
     """
-    metrics, configs, terms = {}, {}, {}
+    metrics = {}
+    configs = {}
+    terms = {}
     for folder in folders:
         name = names[str(folder)]
-        metrics[name], configs[name] = read_metrics(folder), read_config(folder)
+        metrics[name] = read_metrics(folder)
+        configs[name] = read_config(folder)
         if metrics[name].steps:
             terms[name] = read_terms(folder)
     table, summary = _results(metrics, configs)
     sections = [Section("Training", table=table, file="training")]
     if any(run.evaluations for run in metrics.values()):
         sections.append(Section("While training", figure=training_curves(metrics), level=3))
-    sections += term_sections(terms)
-    sections += _configurations({name: config for name, config in configs.items() if config})
-    return sections, summary
+    return [*sections, *term_sections(terms), *_configurations(configs)], summary
 
 
 def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """Return the tables of configuration and environment of finished runs."""
-    if not configs:
-        return []
+    """Return the tables of configuration and environment of the runs that have finished."""
     choices = []
     environments = []
     for name, config in configs.items():
-        choices.append((name, flat({**config, "environment": {}, "results": {}})))
-        environments.append((name, flat(config.get("environment", {}))))
+        if config:
+            choices.append((name, flat({**config, "environment": {}, "results": {}})))
+            environments.append((name, flat(config.get("environment", {}))))
+    if not choices:
+        return []
     configuration = choices_table("Configuration", choices)
     environment = choices_table("Training environment", environments)
-    return [Section(table.title, table=table, level=3, folded=True) for table in (configuration, environment)]
+    return [
+        Section(configuration.title, table=configuration, level=3, folded=True),
+        Section(environment.title, table=environment, level=3, folded=True),
+    ]
 
 
 def _results(metrics: Mapping[str, RunMetrics], configs: Mapping[str, Mapping[str, Any]]) -> tuple[Table, str]:
     """Return the table of results, and a sentence that names the best run."""
-    results = {name: _results_of(run, configs[name].get("results") or {}) for name, run in metrics.items()}
-    measures = {name: values.get("metric", STSB_DEV[1]) for name, values in results.items()}
-    columns = _columns(list(results.values()))
+    results = {}
     rows = []
-    for name, values in results.items():
-        method = configs[name].get("method") or {}
-        row = {"run": name, "method": method.get("name", ""), "dev metric": None}
+    metric_names = set()
+    unfinished = []
+    for name, run in metrics.items():
+        config = configs[name]
+        values = _results_of(run, config.get("results") or {})
+        values.setdefault("metric", STSB_DEV[1])
+        results[name] = values
+        metric_names.add(values["metric"])
+        if not config:
+            unfinished.append(name)
+        row = {"run": name, "method": (config.get("method") or {}).get("name", ""), "dev metric": None}
         if values.get("best") is not None:
-            row["dev metric"] = measures[name].replace("_", " ")
-        for key, column in columns.items():
+            row["dev metric"] = values["metric"].replace("_", " ")
+        for key, column in RESULTS.items():
             value = values.get(key)
             row[column] = value if isinstance(value, int | float) else None
         rows.append(row)
+    for key in AT_THE_END:
+        if all(values.get(key) is None for values in results.values()):
+            for row in rows:
+                del row[RESULTS[key]]
     notes = ["Spearman correlations are times 100."]
-    unfinished = [name for name, config in configs.items() if not config]
     if unfinished:
         notes.append(f"Not finished: {', '.join(unfinished)}.")
-    places = ".2f" if set(measures.values()) == {STSB_DEV[1]} else ".4f"
+    places = ".2f" if metric_names == {STSB_DEV[1]} else ".4f"
     formats = {RESULTS[key]: places for key in ("start", "best", "final")}
-    formats |= {RESULTS[key]: ",.0f" for key in WHOLE_NUMBERS}
+    for key in WHOLE_NUMBERS:
+        formats[RESULTS[key]] = ",.0f"
     table = Table.of_rows("What training came to", rows, formats=formats, notes=notes)
-    return table, _summary(results, measures)
+    return table, _summary(results)
 
 
-def _columns(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the results that are shown, with the names of their columns."""
-    columns = {}
-    for key, column in RESULTS.items():
-        is_known = any(values.get(key) is not None for values in results)
-        if is_known or key not in AT_THE_END:
-            columns[key] = column
-    return columns
-
-
-def _summary(results: Mapping[str, Mapping[str, Any]], measures: Mapping[str, str]) -> str:
+def _summary(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the sentence on the number of runs, and the best score if all were measured on the same dev set."""
     summary = "1 training run" if len(results) == 1 else f"{len(results)} training runs"
-    scores = {name: values["best"] for name, values in results.items() if values.get("best") is not None}
-    dev_sets = {(results[name].get("name"), measures[name]) for name in scores}
+    scores = {}
+    dev_sets = set()
+    for name, values in results.items():
+        if values.get("best") is not None:
+            scores[name] = values["best"]
+            dev_sets.add((values.get("name"), values["metric"]))
     if len(dev_sets) != 1:
         return f"{summary}."
     ((_, metric),) = dev_sets

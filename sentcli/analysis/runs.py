@@ -29,7 +29,8 @@ class RunMetrics:
         """Return the steps and the values of a key, of those evaluations (or other lines) that have a number for it."""
         if lines is None:
             lines = self.evaluations
-        steps, values = [], []
+        steps = []
+        values = []
         for line in lines:
             value = line.get(key)
             if isinstance(value, int | float):
@@ -57,19 +58,24 @@ def read_metrics(folder: Path) -> RunMetrics:
         raise InputError(f"{folder} has no {METRICS_FILE}: it is not the folder of a training run") from error
     if not records:
         raise InputError(f"{path} is empty: the run has not made a step")
-    steps = tuple(line for line in records if "loss" in line)
-    evaluations = tuple(line for line in records if "loss" not in line)
-    return RunMetrics(folder.name or str(folder), steps, evaluations)
+    steps = []
+    evaluations = []
+    for line in records:
+        if "loss" in line:
+            steps.append(line)
+        else:
+            evaluations.append(line)
+    return RunMetrics(folder.name or str(folder), tuple(steps), tuple(evaluations))
 
 
 class RunMethod(BaseModel):
-    """What is read of a run that has not finished."""
+    """The part of the identity of an unfinished run that is read."""
 
     method: dict[str, Plain] = {}
 
 
 class RunConfig(RunMethod):
-    """What is read of the configuration of a run; each is a table of values by name."""
+    """The parts of the configuration of a run that are read; each is a table of values by name."""
 
     settings: dict[str, Plain] = {}
     results: dict[str, Plain] = {}
@@ -95,7 +101,11 @@ def thinned(
     steps: tuple[int, ...], values: tuple[float, ...], most: int = 300
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return the points of a curve with at most `most` points, each the mean of adjacent steps, at the last of them."""
-    count = min(most, len(steps))
-    last_steps = [part[-1] for part in np.array_split(np.arange(len(steps)), count)]
-    means = [float(np.mean(part)) for part in np.array_split(np.array(values), count)]
-    return tuple(steps[i] for i in last_steps), tuple(means)
+    passed = 0
+    last_steps = []
+    means = []
+    for part in np.array_split(np.array(values), min(most, len(steps))):
+        means.append(float(np.mean(part)))
+        passed += len(part)
+        last_steps.append(steps[passed - 1])
+    return tuple(last_steps), tuple(means)

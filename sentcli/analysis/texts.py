@@ -92,7 +92,8 @@ def read_rows(
     """
     from sentcli.io.sampling import DistinctTexts
 
-    distinct, total = DistinctTexts[FirstRow](limit, seed), 0
+    distinct = DistinctTexts[FirstRow](limit, seed)
+    total = 0
     for line, (row_id, row) in enumerate(every_row(file, text_field, id_field), 1):
         if row is None:  # a null, of which encode --on-null skip makes no vector
             continue
@@ -129,4 +130,6 @@ def short_text(text: str, longest: int = 120) -> str:  # characters of a text in
     if len(text) <= longest:
         return text
     head = text[: longest - 1]
-    return f"{head.rsplit(' ', 1)[0] if ' ' in head else head}\N{HORIZONTAL ELLIPSIS}"
+    if " " in head:
+        head = head.rsplit(" ", 1)[0]
+    return f"{head}\N{HORIZONTAL ELLIPSIS}"

@@ -32,6 +32,7 @@ from sentcli.io.sources import Source, open_source
 from sentcli.io.writers import OutputPlan
 from sentcli.machine import bytes_depend_on, library_version
 from sentcli.model.encoding import Backend, Batch, Batches, EncodeStats, LoadedModel, Progress, Vectors
+from sentcli.model.identity import EncoderIdentity
 from sentcli.model.options import LoadOptions
 
 
@@ -60,8 +61,7 @@ class WorkerFacts:
 
     node: str
     loaded: LoadedModel
-    fingerprint: str
-    provenance: dict[str, Any]
+    identity: EncoderIdentity
     protocol: dict[str, Any]
     """The choices that change vectors, which are the same in all workers."""
     bytes_depend_on: dict[str, Any]
@@ -86,8 +86,7 @@ class ShardWorker:
         self.facts = WorkerFacts(
             node=socket.gethostname(),
             loaded=LoadedModel(name, encoder.local.spec, encoder.tokenizer, remote),
-            fingerprint=encoder.fingerprint(),
-            provenance=encoder.provenance(),
+            identity=encoder.identity,
             protocol={
                 **encoder.describe(),
                 "device": backend.device.partition(":")[0],
@@ -123,14 +122,14 @@ def encoder_of(pool: Pool) -> SentenceEncoder:
     """Return the encoder that the workers have, for what describes and plans the work; its batches run in a worker."""
     facts: WorkerFacts = pool.first()
     facts.loaded.backend.pool = pool  # type: ignore[attr-defined]
-    return SentenceEncoder(facts.loaded, facts.fingerprint, facts.provenance)
+    return SentenceEncoder(facts.loaded, facts.identity)
 
 
 def _check_worker(facts: WorkerFacts, first: WorkerFacts) -> None:
     """Refuse a worker whose vectors would not be those of the first one, and warn of one whose last bits may differ."""
     different = [f"{key} {facts.protocol[key]!r}, not {value!r}" for key, value in first.protocol.items()
                  if facts.protocol[key] != value]  # fmt: skip
-    if facts.fingerprint != first.fingerprint:
+    if facts.identity.fingerprint != first.identity.fingerprint:
         different = ["another model (weights, tokenizer or modules)"]
     if different:
         raise SentcliError(f"node {facts.node} has {different[0]}, unlike {first.node}: its vectors would differ")

@@ -124,7 +124,7 @@ class Result:
             tables: returns what `show` prints of the scores.
             choices: of a page of scores.
         """
-        from sentcli.evaluation.score_files import model_json
+        from sentcli.evaluation.score_json import model_json
         from sentcli.evaluation.scores import long_rows
         from sentcli.pages.parts import with_parts
         from sentcli.pages.score_page import Choices, write_score_page

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @contextmanager
 def scores_if_interrupted() -> Iterator[list[ModelScores]]:
     """Yield a list for the scores of models; those that are in it when the work is interrupted go to ``--json``."""
-    from sentcli.evaluation.score_files import model_json
+    from sentcli.evaluation.score_json import model_json
 
     done: list[ModelScores] = []
 

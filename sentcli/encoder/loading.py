@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 from sentcli import zoo
 from sentcli.errors import InputError, MissingExtraError, SentcliError
 from sentcli.io.digests import CACHE, MODEL_BYTES, cache_folder, least_recently_used
-from sentcli.io.graph_files import RUNTIMES
 from sentcli.io.served import Served
 from sentcli.io.weights import has_weights
 from sentcli.machine import VISIBLE, hides_gpus, sums_saturate
-from sentcli.model import exported, foreign, identity, runtime_check
+from sentcli.model import exported, identity, runtime_check
 from sentcli.model.cross_encoder_files import is_classifier, is_cross_encoder, read_cross_encoder, refuse_classifier
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.options import LoadOptions, ModelOptions
@@ -27,6 +26,7 @@ from sentcli.model.runtime_check import WrongRuntimeError
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import read_spec
 from sentcli.model.static import UNKNOWN_LEFT_OUT
+from sentcli.model.stored_graphs import has_graphs, names_of_graphs, stored_graph
 from sentcli.model.stored_heads import head_is_pooler
 from sentcli.model.tokenizing import fit, read_tokenizer
 
@@ -114,7 +114,7 @@ def load(
     if options.backend == "auto" and not untrained and spec.is_static:
         from sentcli.model import static_backend
 
-        if static_backend.runs(spec, options):
+        if static_backend.can_run(spec, options):
             return static_backend.load(name, spec, options)
     if options.backend == "auto":
         only_exported = has_graphs(spec.folder) and not has_weights(spec.folder)
@@ -133,13 +133,13 @@ def load(
 
 def _prefers_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
     """Tell whether ``auto`` runs an export on a CPU: one that is there, or that is made in the cache."""
-    beside = _beside(spec, options)
+    stored = stored_graph(spec, options)
     if not options.on_cpu:
         return False
-    on_openvino = beside is not None and beside.runtime == "openvino"
+    on_openvino = stored is not None and stored.runtime == "openvino"
     if not on_openvino and importlib.util.find_spec("onnxruntime") is None:
         return False
-    return beside is not None or _may_export(spec, options, make_export=make_export)
+    return stored is not None or _may_export(spec, options, make_export=make_export)
 
 
 def _say_what_is_left_out(name: str, spec: EncoderSpec, notice: Notice) -> None:
@@ -162,29 +162,6 @@ def _say_what_is_left_out(name: str, spec: EncoderSpec, notice: Notice) -> None:
             f"{name}: --pooling cls-head takes the pooler of the checkpoint, which in a plain language model was not "
             "trained for sentence vectors"
         )
-
-
-def has_graphs(folder: Path) -> bool:
-    """Tell whether a folder holds an export, or in place of weights the graph of another program."""
-    return bool(exported.exports_in(folder)) or bool(foreign.foreign_graphs(folder))
-
-
-def _beside(spec: EncoderSpec, options: LoadOptions) -> exported.Export | None:
-    """Return the export in a model's own folder that these options run, or None.
-
-    An int8 export for OpenVINO has other ranges than one for onnxruntime, of which one is made in the cache if there
-    are weights.
-    """
-    runtimes: tuple[str, ...] = RUNTIMES
-    if options.backend == "onnx":
-        runtimes = ("onnx",)
-    elif options.backend == "openvino":
-        makes_its_own = options.precision == "int8" and has_weights(spec.folder)
-        runtimes = ("openvino",) if makes_its_own else ("openvino", "onnx")
-    precision = options.precision
-    if precision == "bf16" and options.backend == "openvino":
-        precision = "fp32"  # which OpenVINO computes in bf16
-    return exported.beside(spec, precision, runtimes) or foreign.describe(spec, precision, runtimes)
 
 
 def _may_export(spec: EncoderSpec, options: LoadOptions, *, make_export: bool) -> bool:
@@ -230,13 +207,14 @@ def _load_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
 
 def _find_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Notice) -> tuple[Path, exported.Export]:
     """Return the export beside the model, or else in the cache, where it is made if it is missing, and its folder."""
-    beside = _beside(spec, options)
-    if beside is not None:
-        return spec.folder, beside
+    stored = stored_graph(spec, options)
+    if stored is not None:
+        return spec.folder, stored
     if not has_weights(spec.folder):
+        graphs = names_of_graphs(spec.folder)
         raise InputError(
-            f"{spec.folder} holds {_graphs_named(spec.folder)}, which --backend, --precision, --pooling or --normalize "
-            "do not fit, and no weights to make another one of; name the model that it was made of"
+            f"{spec.folder} holds {graphs}, which --backend, --precision, --pooling or --normalize do not fit, and no "
+            "weights to make another one of; name the model that it was made of"
         )
     precision = "fp32" if options.precision in ("auto", "bf16") else options.precision
     runtime = "openvino" if options.backend == "openvino" and precision == "int8" else "onnx"
@@ -249,16 +227,6 @@ def _find_export(name: str, spec: EncoderSpec, options: LoadOptions, notice: Not
     export = exported.read_export(folder)
     assert export is not None
     return folder, export
-
-
-def _graphs_named(folder: Path) -> str:
-    """Return the names of the graphs in a folder, with precision and pooling."""
-    own = []
-    for export in exported.exports_in(folder):
-        ending = ", normalised" if export.normalize else ""
-        own.append(f"{export.graph_file} ({export.precision}, {export.pooling} pooling{ending})")
-    others = [f"{graph.file} ({graph.precision})" for graph in foreign.foreign_graphs(folder)]
-    return ", ".join(own + others) or "no graph"
 
 
 EXPORTS = "exports"
@@ -396,11 +364,11 @@ def require_same_weights(nodes: list[Node], model: str) -> str:
     def weights(path: str) -> str:
         from sentcli.encoder.loading import read_model
         from sentcli.errors import SentcliError
-        from sentcli.model.exported import source_digests
+        from sentcli.model.identity import Source
         from sentcli.model.options import ModelOptions
 
         try:
-            return " ".join(source_digests(read_model(path, ModelOptions())))
+            return " ".join(Source.of(read_model(path, ModelOptions())).weights)
         except SentcliError as error:
             raise SentcliError(str(error)) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -14,12 +13,12 @@ import numpy.typing as npt
 
 from sentcli.encoder import loading
 from sentcli.errors import InputError, nearest
-from sentcli.io.digests import file_digest
 from sentcli.io.in_memory import texts_of
 from sentcli.io.served import Served
 from sentcli.machine import environment
-from sentcli.model import encoding, exported, identity
+from sentcli.model import encoding
 from sentcli.model.encoding import Encoded, EncodeStats, LoadedModel, OnLong, Progress, Vectors
+from sentcli.model.identity import EncoderIdentity
 from sentcli.model.modules import DenseSpec, NormalizeSpec, PoolingSpec, WordWeightsSpec
 from sentcli.model.options import MIN_LENGTH, Backend, LoadOptions
 from sentcli.model.served import RequestCounts, ServedModel
@@ -33,14 +32,9 @@ if TYPE_CHECKING:
 class SentenceEncoder:
     """A sentence encoder, which turns texts into vectors on any backend."""
 
-    def __init__(
-        self,
-        loaded: LoadedModel | ServedModel,
-        fingerprint: str | None = None,
-        provenance: dict[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, loaded: LoadedModel | ServedModel, identity: EncoderIdentity | None = None) -> None:
         self.loaded = loaded
-        self._fingerprint, self._provenance = fingerprint, provenance
+        self._identity = identity
         self.model = loaded.name
         """The name or path that was given to `load`."""
         self.spec = loaded.spec
@@ -451,46 +445,29 @@ class SentenceEncoder:
         revision = self.provenance().get("revision")
         return environment(self.backend.device, self.backend.precision, revision=revision)
 
+    @property
+    def identity(self) -> EncoderIdentity:
+        """By what the encoder is known again; its files are looked at each time, for they may have changed."""
+        if self._identity is not None:  # of the files from which another process has loaded it
+            return self._identity
+        if isinstance(self.loaded, ServedModel):
+            return EncoderIdentity.of_served(self.loaded)
+        return EncoderIdentity.of(self.loaded.spec, self.loaded.tokenizer)
+
     def fingerprint(self) -> str:
         """Return a hash of what determines a vector: weights, tokenizer, modules and maximum length, not the prompt.
 
         An export has the fingerprint of the model that it was made from; its precision is in `describe`. Of a model
         that is served, only address, name and dimension are known.
         """
-        if self._fingerprint is not None:  # of the files from which another process has loaded it
-            return self._fingerprint
-        if isinstance(self.loaded, ServedModel):
-            facts = repr(("served", str(self.loaded.served), self.dimension))
-            return hashlib.sha256(facts.encode()).hexdigest()
-        spec = self.loaded.spec
-        return identity.fingerprint(spec, self.tokenizer, self._weights(), exported.source_config(spec))
-
-    def is_named(self, fingerprint: str) -> bool:
-        """Tell whether a fingerprint is that of this encoder, also one that an earlier version kept."""
-        if fingerprint == self.fingerprint():
-            return True
-        if isinstance(self.loaded, ServedModel) or self._fingerprint is not None:
-            return False
-        tokenizer = self.tokenizer
-        if tokenizer.side == "left" or tokenizer.dropped is not None:  # earlier versions did not obey it
-            return False
-        return fingerprint == identity.earlier_fingerprint(self.loaded.spec, tokenizer, self._weights())
-
-    def _weights(self) -> list[str]:
-        """Return the digests of the weights, or of the configuration of a model that starts from random ones."""
-        spec = self.local.spec
-        return exported.source_digests(spec) or [file_digest(spec.folder / "config.json")]
+        return self.identity.fingerprint
 
     def provenance(self) -> dict[str, Any]:
         """Return by what protocols and manifests name the model: its commit on the hub, and the digest of its weights.
 
         Of a model that is served, neither is known.
         """
-        if self._provenance is not None:
-            return self._provenance
-        if isinstance(self.loaded, ServedModel):
-            return {}
-        return exported.provenance(self.loaded.spec)
+        return self.identity.provenance
 
     def describe(self) -> dict[str, Any]:
         """Return the choices that change vectors, for protocols and manifests."""

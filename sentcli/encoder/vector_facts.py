@@ -51,10 +51,10 @@ class VectorFacts:
     def of(cls, encoder: SentenceEncoder, prompt: str, compression: Compression | None = None) -> VectorFacts:
         """Return the facts of vectors that an encoder makes of texts with a prompt in front of each."""
         compression = compression or Compression()
-        spec = encoder.spec
+        spec, identity = encoder.spec, encoder.identity
         facts = cls(
             model=encoder.model,
-            model_fingerprint=encoder.fingerprint(),
+            model_fingerprint=identity.fingerprint,
             pooling=spec.pooling,
             normalize=spec.normalizes,
             max_length=spec.max_length,
@@ -64,7 +64,7 @@ class VectorFacts:
             canaries=ProbeVectors.of(encoder.loaded, prompt),
             similarity=spec.stated_similarity,
         )
-        return replace(facts, **encoder.provenance())
+        return replace(facts, **identity.provenance)
 
     @classmethod
     def read(cls, title: str, settings: Mapping[str, Any]) -> Self:

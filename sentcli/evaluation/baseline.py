@@ -15,10 +15,10 @@ import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
 from sentcli.evaluation.evaluated import OwnTask
-from sentcli.evaluation.score_files import pack, unpack
+from sentcli.evaluation.score_json import pack, unpack
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.io.digests import json_digest
 from sentcli.io.forms import Number, read_json_form, write_json
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.version import __version__
@@ -37,7 +37,7 @@ class TaskBaseline:
     metric: str
     value: Number
     draws: str
-    """The metric on random samples of the items, as `score_files.pack` writes it."""
+    """The metric on random samples of the items, as `score_json.pack` writes them."""
     data: str
     """A digest of texts, judgements and protocol."""
     protocol: dict[str, Any]
@@ -115,20 +115,25 @@ class Baseline:
         """Return the baseline of a model's scores on tasks."""
         baselines = {}
         for task, score in zip(tasks, scores.tasks, strict=True):
-            metric = score.headline[0]
-            draws = score.samples(metric)
-            assert draws is not None
+            metric = score.main_metric
+            replicates = score.replicates_of(metric)
+            assert replicates is not None
+            values: list[Number] = []
+            if score.items:
+                values = score.item_values[metric].tolist()
             baselines[task.name] = TaskBaseline(
                 metric=metric,
                 value=score.value,
-                draws=pack(draws),
-                data=digest(task.identity),
+                draws=pack(replicates),
+                data=json_digest(task.identity),
                 protocol=task.protocol,
                 items=list(score.items),
-                values=score.item_values[metric].tolist() if score.items else [],
+                values=values,
                 hits=score.hits,
             )
-        choices = {key: value for key, value in scores.protocol.items() if key not in ("kinds", "interval_draws")}
+        choices = dict(scores.protocol)
+        for key in ("kinds", "interval_draws"):
+            choices.pop(key, None)
         return cls(scores.model, choices, baselines, canaries)
 
     def write(self, path: Path) -> None:
@@ -159,9 +164,9 @@ class Baseline:
             for key in sorted(before.protocol.keys() | protocol.keys()):
                 old = before.protocol.get(key)
                 new = protocol.get(key)
-                if old != new and digest(old) != digest(new):
+                if old != new and json_digest(old) != json_digest(new):
                     raise InputError(f"{path}: {task.name} was measured with {key} {old}, and has {key} {new} now")
-            if digest(task.identity) != before.data:
+            if json_digest(task.identity) != before.data:
                 raise InputError(f"{path}: {task.name} has other texts or judgements now; {REMEDY}")
 
     def compare(self, score: TaskScore, allow: float, path: Path) -> BaselineComparison:
@@ -176,44 +181,47 @@ class Baseline:
             InputError: if the baseline has another metric or its samples are damaged.
         """
         before = self.tasks[score.task]
-        metric = score.headline[0]
-        draws = score.samples(metric)
-        assert draws is not None
-        draws = unpack(pack(draws))  # rounded like those of the baseline
+        metric = score.main_metric
+        replicates = score.replicates_of(metric)
+        assert replicates is not None
+        replicates = unpack(pack(replicates))  # rounded like those of the baseline
         try:
-            draws_before = unpack(before.draws)
+            replicates_before = unpack(before.draws)
         except ValueError as error:
             raise InputError(f"{path} is damaged (draws of {score.task}: {error}); {REMEDY}") from error
         if not before.has_whole_values:
             raise InputError(f"{path} is damaged (values of {score.task}); {REMEDY}")
-        if metric != before.metric or len(draws) != len(draws_before) or list(score.items) != before.items:
+        same_items = list(score.items) == before.items and len(replicates) == len(replicates_before)
+        if metric != before.metric or not same_items:
             raise InputError(f"{path}: {score.task} was measured by another metric or on other queries; {REMEDY}")
-        compared = significance.compare_draws(score.value, before.value, draws, draws_before)
+        compared = significance.paired_bootstrap(score.value, before.value, replicates, replicates_before)
         return BaselineComparison(
             metric=metric,
             value=before.value,
             difference=compared.difference,
             interval=(compared.low, compared.high),
             allow=allow,
-            worst=_worst(before, score) if score.items else [],
+            worst=_worst(before, score),
         )
 
 
 def _worst(before: TaskBaseline, score: TaskScore) -> list[Changed]:
     """Return at most `WORST` items that another model does worse, those that lost the most first."""
+    worst: list[Changed] = []
+    if not score.items:
+        return worst
     values = score.item_values[before.metric]
-    changes = values - np.array(before.values)
-    worst = []
-    for row in np.argsort(changes, kind="stable")[:WORST].tolist():
-        if values[row] < before.values[row]:
-            item = score.items[row]
-            worst.append(
-                Changed(
-                    item=item,
-                    before=before.values[row],
-                    after=float(values[row]),
-                    hits_before=before.hits.get(item, []),
-                    hits_after=score.hits.get(item, []),
-                )
-            )
+    order = np.argsort(values - np.array(before.values), kind="stable")
+    for row in order[:WORST].tolist():
+        if values[row] >= before.values[row]:
+            break
+        item = score.items[row]
+        changed = Changed(
+            item=item,
+            before=before.values[row],
+            after=float(values[row]),
+            hits_before=before.hits.get(item, []),
+            hits_after=score.hits.get(item, []),
+        )
+        worst.append(changed)
     return worst

@@ -17,67 +17,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sentcli import machine
 from sentcli.bounds import whole_number
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.io.atomic import replacing
-from sentcli.io.digests import cache_folder, least_recently_used
+from sentcli.io.digests import cache_folder, json_digest, least_recently_used
 from sentcli.io.forms import contents, decode
-from sentcli.model import exported, foreign, identity
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
-from sentcli.model.options import LoadOptions
-from sentcli.model.spec import EncoderSpec
 
 SIZE_VARIABLE = "SENTCLI_VECTOR_CACHE_MB"
 DEFAULT_MEGABYTES = 2048
 TEXTS_AT_A_TIME = 8192
 """Texts that are encoded before their vectors are written."""
 SERVED_AT_A_TIME = 512
-"""The same for a model that is served, whose answers may have cost money: an error loses no more."""
+"""Texts that are encoded before their vectors are written, by a model that is served: its answers may have cost money,
+and an error loses no more of them."""
 LOOKED_UP = 500
 """Texts that are looked up in one query of the database."""
-
-
-def digest(value: Any) -> str:
-    """Return the SHA-256 of the JSON of a value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def model_key(spec: EncoderSpec, options: LoadOptions) -> str | None:
-    """Return a hash of everything that decides a model's vectors, without loading the model.
-
-    These are weights, tokenizer, modules and prompts; the options of backend, precision, device and length; the
-    versions of the libraries, `identity.NUMBERS`, and the processor.
-
-    Args:
-        spec: of the model.
-        options: for loading it.
-
-    Returns:
-        The hash, or None for a folder without weights, whose vectors are random.
-    """
-    weights = exported.source_digests(spec)
-    if not weights:
-        return None
-    facts = {
-        "encoder": identity.encoder_digest(spec, weights),
-        "exports": [export.sha256 for export in exported.exports_in(spec.folder)],
-        "graphs of others": foreign.digests(spec.folder),
-        "roles": [spec.usual_prompt, *spec.role_prompts.values()],
-        "similarity": spec.stated_similarity,
-        "options": list(vars(options).values()),
-        "on cpu": options.on_cpu,
-        "libraries": library_key(),
-        "processor": machine.processor(),
-    }
-    return digest(facts)
-
-
-def library_key() -> str:
-    """Return a hash of what decides scores without a model: `identity.NUMBERS` and the versions of libraries."""
-    versions = {name: machine.library_version(name) for name in machine.LIBRARIES}
-    return digest({"numbers": identity.NUMBERS, "versions": versions})
 
 
 class ScoreCache:
@@ -90,7 +46,7 @@ class ScoreCache:
         """Return the record that was written under the same identity, or None if there is none that is whole."""
         with contextlib.suppress(OSError, ValueError):
             record = decode(contents(self._path(identity)))
-            whole = isinstance(record, dict) and record.pop("sha256", None) == digest(record)
+            whole = isinstance(record, dict) and record.pop("sha256", None) == json_digest(record)
             return record if whole else None
         return None
 
@@ -100,10 +56,10 @@ class ScoreCache:
         with contextlib.suppress(OSError, InputError):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
-                temporary.write_text(json.dumps({**record, "sha256": digest(record)}), "utf-8")
+                temporary.write_text(json.dumps({**record, "sha256": json_digest(record)}), "utf-8")
 
     def _path(self, identity: Sequence[Any]) -> Path:
-        return cache_folder("scores") / self.key[:32] / f"{digest(identity)[:32]}.json"
+        return cache_folder("scores") / self.key[:32] / f"{json_digest(identity)[:32]}.json"
 
 
 class VectorCache:
@@ -118,14 +74,17 @@ class VectorCache:
     """
 
     def __init__(self, key: str, *, fresh: bool = False, megabytes: int | None = None) -> None:
-        self.key, self.fresh = key, fresh
-        self.limit = (size_limit() if megabytes is None else megabytes) * 2**20
+        self.key = key
+        self.fresh = fresh
+        if megabytes is None:
+            megabytes = size_limit()
+        self.limit = megabytes * 2**20
 
     def encode(
         self,
         encoder: SentenceEncoder,
         texts: Sequence[str],
-        progress: Progress | None,
+        progress: Progress | None = None,
         prompt: str | None = None,
         *,
         keep: bool = True,
@@ -144,26 +103,46 @@ class VectorCache:
         prompt = encoder.prompt_text(prompt=prompt)
         vectors = np.empty((len(texts), encoder.dimension), np.float32)
         excess_tokens = np.zeros(len(texts), np.int64)
-        # the prompt is the key of the hashes and not joined with the texts, since some models do not pool it
-        key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest() if prompt else b""
-        encodings = (text.encode("utf-8", "surrogatepass") for text in texts)
-        hashes = [hashlib.blake2b(text, digest_size=16, key=key).digest() for text in encodings]
+        hashes = _hashes(texts, prompt)
         file = _VectorFile(cache_folder("vectors") / f"{self.key[:32]}.db", self.limit)
-        is_cached = np.zeros(len(texts), bool) if self.fresh else file.read(hashes, vectors, excess_tokens)
+        is_cached = np.zeros(len(texts), bool)
+        if not self.fresh:
+            is_cached = file.read(hashes, vectors, excess_tokens)
         if progress is not None and is_cached.any():
             progress(EncodeStats(texts=int(is_cached.sum())))
-        missing, tokens = np.flatnonzero(~is_cached), 0
-        at_a_time = TEXTS_AT_A_TIME if encoder.sent is None else SERVED_AT_A_TIME
-        step = at_a_time if keep else max(len(missing), 1)
+        missing = np.flatnonzero(~is_cached)
+        if not keep:
+            step = max(len(missing), 1)
+        elif encoder.sent is None:
+            step = TEXTS_AT_A_TIME
+        else:
+            step = SERVED_AT_A_TIME
+        tokens = 0
         for start in range(0, len(missing), step):
             rows = missing[start : start + step]
             encoded = encoder.encode_distinct([texts[row] for row in rows], prompt, progress=progress, **options)
-            vectors[rows], excess_tokens[rows] = encoded.vectors, encoded.excess_tokens
+            vectors[rows] = encoded.vectors
+            excess_tokens[rows] = encoded.excess_tokens
             tokens += encoded.tokens
             if keep:
                 file.write([hashes[row] for row in rows], encoded)
         file.close()
         return Encoded(vectors, excess_tokens, tokens)
+
+
+def _hashes(texts: Sequence[str], prompt: str) -> list[bytes]:
+    """Return the hash of each text behind a prompt.
+
+    The prompt is the key of the hashes and not joined with the texts, since some models do not pool it.
+    """
+    key = b""
+    if prompt:
+        key = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    hashes = []
+    for text in texts:
+        content = text.encode("utf-8", "surrogatepass")
+        hashes.append(hashlib.blake2b(content, digest_size=16, key=key).digest())
+    return hashes
 
 
 def size_limit() -> int:
@@ -173,7 +152,8 @@ def size_limit() -> int:
         InputError: if the variable is no whole number.
     """
     value = os.environ.get(SIZE_VARIABLE, str(DEFAULT_MEGABYTES))
-    if (megabytes := whole_number(value)) is None:
+    megabytes = whole_number(value)
+    if megabytes is None:
         raise InputError(f"{SIZE_VARIABLE}={value}: expected a whole number of megabytes; 0 keeps no vectors")
     return megabytes
 
@@ -182,7 +162,8 @@ class _VectorFile:
     """Vectors by the hash of their text, in a SQLite file that may be missing, damaged or full."""
 
     def __init__(self, path: Path, limit: int) -> None:
-        self.path, self.limit = path, limit
+        self.path = path
+        self.limit = limit
         self.connection = self._open() if limit else None
 
     def _open(self) -> sqlite3.Connection | None:
@@ -209,18 +190,21 @@ class _VectorFile:
     ) -> npt.NDArray[np.bool_]:
         """Fill the rows of cached vectors, and return which rows these are ``[n]``."""
         is_cached = np.zeros(len(hashes), bool)
-        row_of_hash = {text_hash: row for row, text_hash in enumerate(hashes)}
         if self.connection is None:
             return is_cached
+        row_of_hash = {text_hash: row for row, text_hash in enumerate(hashes)}
         with self._close_on_error():
             for start in range(0, len(hashes), LOOKED_UP):
                 block = hashes[start : start + LOOKED_UP]
-                query = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({','.join('?' * len(block))})"
+                marks = ",".join("?" * len(block))
+                query = f"SELECT text, vector, beyond FROM vectors WHERE text IN ({marks})"
                 for text_hash, blob, tokens_beyond in self.connection.execute(query, block):
                     vector = np.frombuffer(blob, np.float32)
                     if len(vector) == vectors.shape[1]:
                         row = row_of_hash[text_hash]
-                        vectors[row], excess_tokens[row], is_cached[row] = vector, tokens_beyond, True
+                        vectors[row] = vector
+                        excess_tokens[row] = tokens_beyond
+                        is_cached[row] = True
         return is_cached
 
     def write(self, hashes: Sequence[bytes], encoded: Encoded) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.model.exported import exports_in, graph_files
-from sentcli.model.foreign import foreign_graphs
+from sentcli.model.exported import exports_in, foreign_graphs, graph_files
 from sentcli.model.identity import stored_weights
 from sentcli.model.spec import EncoderSpec
 

@@ -1,4 +1,4 @@
-"""What encoding a corpus will take: measured on a sample of its rows, before anything is written."""
+"""The time and the space that encoding a corpus will take, measured on a sample before anything is written."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Sample:
+class CorpusSample:
     """Some texts and the sizes of a corpus, from reading it once."""
 
     texts: list[str]
-    """Some of the texts that are encoded, at random."""
+    """A random sample of the texts that are encoded."""
     distinct: int
     """The number of all texts that are encoded; texts that are equal within a shard are encoded once."""
     rows_bytes: int
     """The size of the ids, texts and other columns as `encode` keeps them beside the vectors."""
 
 
-def read_sample(files: Inputs, shard_rows: int) -> Sample:
+def read_sample(files: Inputs, shard_rows: int) -> CorpusSample:
     """Read all rows once, draw at most `SAMPLE` texts, and write some blocks of rows to a temporary file."""
     from sentcli.io.blocks import blocks
     from sentcli.io.sampling import reservoir_sample
@@ -110,7 +110,7 @@ def read_sample(files: Inputs, shard_rows: int) -> Sample:
         ):
             texts, distinct = reservoir_sample(encoded(progress, weigh), SAMPLE)
         rows_bytes = file.stat().st_size * survey.rows / max(weighed, 1)
-        return Sample(texts, distinct, round(rows_bytes))
+        return CorpusSample(texts, distinct, round(rows_bytes))
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Estimates:
     """The estimates of several models for one corpus."""
 
     models: Sequence[Estimate]
-    sample: Sample
+    sample: CorpusSample
     rows: int
     shard_rows: int
     """The rows of a shard, within which equal texts are encoded once."""

@@ -5,78 +5,29 @@ A `Task` is what every evaluation scores it on.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from sentcli import console
-from sentcli.encoder.announce import load_encoder, warn_truncated
+from sentcli.encoder.announce import load_encoder
 from sentcli.encoder.loading import read_model
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation.cache import ScoreCache, VectorCache, digest, library_key, model_key
-from sentcli.evaluation.kept import KeptVectors
-from sentcli.evaluation.score_files import record_of, score_of
+from sentcli.evaluation.cache import ScoreCache, VectorCache
+from sentcli.evaluation.reused_vectors import ReusedVectors
+from sentcli.evaluation.score_json import record_of, score_of
 from sentcli.evaluation.score_kinds import ScoreKind
-from sentcli.evaluation.scores import ModelScores, TaskScore
-from sentcli.evaluation.significance import require_finite
+from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.text_vectors import NO_VECTORS, TextVectors
+from sentcli.io.digests import json_digest
 from sentcli.io.forms import read_json
 from sentcli.io.served import Served
-from sentcli.machine import environment
-from sentcli.model import exported
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
+from sentcli.model.identity import Source, cache_key, library_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
-
-Floats = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class TextVectors:
-    """The vectors of distinct texts."""
-
-    rows: dict[str, int]
-    """The row of each text in `vectors`."""
-    vectors: Floats
-    """``[texts, dim]``."""
-    excess_tokens: npt.NDArray[np.int64]
-    """The number of tokens of each text beyond the model's maximum length ``[texts]``."""
-
-    def __post_init__(self) -> None:
-        require_finite(self.vectors)
-
-    @classmethod
-    def joined(cls, parts: Sequence[tuple[Sequence[str], Encoded]]) -> TextVectors:
-        """Return distinct texts with their vectors, which come in parts."""
-        if len(parts) == 1:  # which is not copied
-            texts, encoded = parts[0]
-            vectors = encoded.vectors
-            excess_tokens = encoded.excess_tokens
-        else:
-            texts = list(chain.from_iterable(part for part, _ in parts))
-            vectors = np.concatenate([encoded.vectors for _, encoded in parts])
-            excess_tokens = np.concatenate([encoded.excess_tokens for _, encoded in parts])
-        rows = {text: row for row, text in enumerate(texts)}
-        return cls(rows, vectors, excess_tokens)
-
-    def of(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of texts, which may repeat ``[n, dim]``."""
-        return self.vectors[[self.rows[text] for text in texts]]
-
-    def truncated(self, texts: Iterable[str]) -> int:
-        """Count the distinct texts that are longer than the model's maximum length."""
-        return sum(bool(self.excess_tokens[self.rows[text]]) for text in set(texts))
-
-    def zero(self, texts: Sequence[str]) -> int:
-        """Count the texts, with repetitions, whose vector is zero; their similarity to any other is 0."""
-        has_numbers = self.of(texts).any(axis=1)
-        return int((~has_numbers).sum())
 
 
 class Task(Protocol):
@@ -111,7 +62,7 @@ class OwnTask(Task, Protocol):
 
     @property
     def description(self) -> str:
-        """What the data holds, in words."""
+        """The content of the data in words."""
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -145,7 +96,7 @@ class EvaluatedModel:
         options: for loading it.
         rerun: encode and score again instead of reading the cache.
         encoder: the model, if it is loaded; see `of`.
-        kept: files and directories of texts, whose own vectors are taken where the model has made them.
+        reused: files and directories of texts, whose own vectors are taken where the model has made them.
         pairs: take a cross-encoder, too, which is scored on similarity tasks alone.
     """
 
@@ -156,14 +107,14 @@ class EvaluatedModel:
         *,
         rerun: bool = False,
         encoder: SentenceEncoder | None = None,
-        kept: Iterable[str] = (),
+        reused: Iterable[str] = (),
         pairs: bool = False,
     ) -> None:
         self.name = name
         self.options = options or LoadOptions()
         self.rerun = rerun
         self.pairs = pairs
-        self.kept = [] if rerun else [KeptVectors(file) for file in kept]
+        self.reused = [] if rerun else [ReusedVectors(file) for file in reused]
         self.cached: list[str] = []
         """Tasks whose scores were read from the cache."""
         self.was_loaded = False
@@ -172,19 +123,17 @@ class EvaluatedModel:
             options = self.options
             encoder = load_encoder(name, options)  # its dimension is a part of its key
         self.spec: ModelSpec
-        if encoder is not None and options is None:
-            self.spec = encoder.spec
-            self.key = None
-        elif encoder is not None and encoder.sent is not None:  # it is served
-            self.spec = encoder.spec
-            self.key = digest([encoder.fingerprint(), library_key()])
-        else:
-            spec = read_model(name, self.options, pairs=pairs)
-            self.spec = spec if encoder is None else encoder.spec
-            self.key = model_key(spec, self.options)
+        self.key: str | None = None
+        """A hash of what decides vectors and scores; without one they are not kept."""
         self.description: dict[str, Any] = {}
         """The result of `SentenceEncoder.describe` and the device, now or when the cached scores were measured."""
+        if encoder is not None and encoder.sent is not None and options is not None:  # it is served
+            self.key = json_digest([encoder.fingerprint(), library_key()])
+        elif encoder is None or options is not None:
+            self.spec = read_model(name, self.options, pairs=pairs)
+            self.key = cache_key(self.spec, self.options)
         if encoder is not None:
+            self.spec = encoder.spec
             self.description = _description(encoder)
         self._encoder = encoder
 
@@ -220,7 +169,7 @@ class EvaluatedModel:
         """The commit and the digest of the weights, as `SentenceEncoder.provenance`; of live weights nothing."""
         if self.key is None or not isinstance(self.spec, EncoderSpec):
             return {}
-        return exported.provenance(self.spec)
+        return Source.of(self.spec).provenance
 
     @property
     def is_served(self) -> bool:
@@ -267,50 +216,51 @@ class EvaluatedModel:
         prompt = encoder.prompt_text(prompt=prompt)
         missing = list(dict.fromkeys(texts))
         parts: list[tuple[Sequence[str], Encoded]] = []
-        for kept in self.kept:
-            if not kept.are_of(encoder, prompt):
-                continue
-            texts_there, encoded = kept.encoded(encoder, missing, prompt)
-            parts.append((texts_there, encoded))
-            there = set(texts_there)
-            missing = [text for text in missing if text not in there]
-        count = sum(len(texts_there) for texts_there, _ in parts)
-        if progress is not None and count:
-            progress(EncodeStats(texts=count))
+        for reused in self.reused:
+            if reused.are_of(encoder, prompt):
+                texts_there, encoded = reused.encoded(encoder, missing, prompt)
+                parts.append((texts_there, encoded))
+                if progress is not None and texts_there:
+                    progress(EncodeStats(texts=len(texts_there)))
+                there = set(texts_there)
+                missing = [text for text in missing if text not in there]
         if missing or not parts:
-            store = self._vectors(encoder)
-            if store is None:
-                encoded = encoder.encode_distinct(missing, prompt=prompt, progress=progress)
-            else:
-                encoded = store.encode(encoder, missing, prompt=prompt, progress=progress)
+            encoded = self._encode(encoder, missing, prompt, keep=True, progress=progress)
             parts.append((missing, encoded))
         return TextVectors.joined(parts)
 
-    def made(self, file: str) -> bool:
-        """Tell whether the model has made the vectors of a file of `kept`."""
+    def has_made(self, file: str) -> bool:
+        """Tell whether the model has made the vectors of a file of `reused`."""
         usual = self.spec.usual_prompt
-        return any(kept.name == file and kept.are_of(self.load(), usual) for kept in self.kept)
-
-    def _vectors(self, encoder: SentenceEncoder) -> VectorCache | None:
-        """Return the cache of the vectors of `encoder`, or None if they are not kept."""
-        if self.key is None:
-            return None
-        if self.is_served:  # its vectors do not depend on this machine, and may have cost money
-            key = encoder.fingerprint()
-        else:
-            key = digest([self.key, {**self.description, **encoder.describe()}])
-        return VectorCache(key, fresh=self.rerun)
+        return any(reused.name == file and reused.are_of(self.load(), usual) for reused in self.reused)
 
     def encode_distinct(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
         """Encode as `SentenceEncoder.encode_distinct` but for texts in the cache.
 
         Nothing is added to it, except the answers of a model that is served: an error later on does not lose them.
         """
-        encoder = self.load()
-        store = self._vectors(encoder)
-        if store is None:
+        return self._encode(self.load(), texts, prompt, keep=self.is_served, **options)
+
+    def _encode(
+        self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str, *, keep: bool, **options: Any
+    ) -> Encoded:
+        """Encode distinct texts, or read their vectors from the cache, unless the vectors of the model are not kept.
+
+        Args:
+            encoder: the model, perhaps with another maximum length.
+            texts: distinct ones.
+            prompt: text in front of each.
+            keep: write the vectors that are made into the cache.
+            options: other arguments of `SentenceEncoder.encode_distinct`.
+        """
+        if self.key is None:
             return encoder.encode_distinct(texts, prompt, **options)
-        return store.encode(encoder, texts, prompt=prompt, keep=self.is_served, **options)
+        if self.is_served:  # its vectors do not depend on this machine, and may have cost money
+            key = encoder.fingerprint()
+        else:
+            key = json_digest([self.key, {**self.description, **encoder.describe()}])
+        cache = VectorCache(key, fresh=self.rerun)
+        return cache.encode(encoder, texts, prompt=prompt, keep=keep, **options)
 
     def encode_shown(self, label: str, texts: Sequence[str], *, prompt: str | None = None) -> TextVectors:
         """Encode as `encode` does, behind a progress bar with a label; the model is loaded before there is a bar."""
@@ -330,35 +280,39 @@ class EvaluatedModel:
             read_cache: take scores from the cache.
         """
         tasks = [for_model(task, self.spec) for task in tasks]
-        store = None if self.key is None else ScoreCache(self.key)
+        cache = None if self.key is None else ScoreCache(self.key)
         scores: dict[str, TaskScore] = {}
-        if store is not None and read_cache and not self.rerun:
-            scores = self._cached_scores(store, tasks)
+        if cache is not None and read_cache and not self.rerun:
+            scores = self._cached_scores(cache, tasks)
         texts: list[str] = []
         for task in tasks:
             if task.name not in scores:
                 texts += task.texts
-        vectors = self.encode_shown("encoding", texts) if texts else NO_VECTORS
+        vectors = NO_VECTORS
+        if texts:
+            vectors = self.encode_shown("encoding", texts)
         for task in tasks:
             if task.name not in scores:
                 score = task.score(self, vectors)
                 scores[task.name] = score
-                if store is not None:
-                    store.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
+                if cache is not None:
+                    cache.write({"encoder": self.description, "score": record_of(score)}, *task.identity)
             yield scores[task.name]
 
-    def _cached_scores(self, store: ScoreCache, tasks: Sequence[Task]) -> dict[str, TaskScore]:
+    def _cached_scores(self, cache: ScoreCache, tasks: Sequence[Task]) -> dict[str, TaskScore]:
         """Return the cached scores of one and the same backend, which is the loaded one if some scores are missing."""
         records: dict[str, dict[str, Any]] = {}
+        usual = self.description
+        of_usual = 0
         for task in tasks:
-            record = store.read(*task.identity)
+            record = cache.read(*task.identity)
             if record is not None:
                 records[task.name] = record
+                usual = usual or record["encoder"]
+                of_usual += record["encoder"] == usual
         if not records:
             return {}
-        encoders = [record["encoder"] for record in records.values()]
-        usual = self.description or encoders[0]
-        if len(records) == len(tasks) and all(encoder == usual for encoder in encoders):
+        if of_usual == len(tasks):
             self.description = usual
         else:
             self.load()
@@ -370,123 +324,5 @@ class EvaluatedModel:
         return scores
 
 
-NO_VECTORS = TextVectors({}, np.empty((0, 0)), np.empty(0, np.int64))
-
-
 def _description(encoder: SentenceEncoder) -> dict[str, Any]:
     return {**encoder.describe(), "device": encoder.backend.device}
-
-
-def encode(
-    encoder: SentenceEncoder, texts: Iterable[str], progress: Progress | None = None, prompt: str | None = None
-) -> TextVectors:
-    """Encode every distinct text once; the arguments are those of `EvaluatedModel.encode`."""
-    distinct = list(dict.fromkeys(texts))
-    encoded = encoder.encode_distinct(distinct, encoder.prompt_text(prompt=prompt), progress=progress)
-    return TextVectors.joined([(distinct, encoded)])
-
-
-def score_model(
-    model: EvaluatedModel,
-    tasks: Sequence[Task],
-    command: str,
-    protocol: dict[str, Any],
-    *,
-    seed: int | None = None,
-    read_cache: bool = True,
-    done: list[ModelScores] | None = None,
-) -> ModelScores:
-    """Score a model on tasks, print warnings about its texts and vectors, and release it.
-
-    Args:
-        model: the model.
-        tasks: in the order of the results.
-        command: of the JSON of the scores.
-        protocol: every choice that moves a score, except those of the model.
-        seed: of the classifiers that are trained, if any.
-        read_cache: take scores from the cache.
-        done: its last entry is always the scores so far, so that what was done is known whatever happens.
-    """
-    started = time.perf_counter()
-    if done is None:
-        done = []
-    scores = ModelScores(command, model.name, protocol, ())
-    done.append(scores)
-    cached_before = len(model.cached)
-    for score in model.measured(tasks, read_cache=read_cache):
-        scores = replace(scores, tasks=(*scores.tasks, score))
-        done[-1] = scores
-    choices = dict(model.description)
-    device = choices.pop("device", "cpu")
-    truncated = sum(task.details.get("truncated", 0) for task in scores.tasks)
-    zero_vectors = [task.details["zero_vectors"] for task in scores.tasks if "zero_vectors" in task.details]
-    whole_protocol = dict(protocol)
-    if model.spec.scores_pairs:
-        whole_protocol["similarity"] = "cross-encoder"
-    whole_protocol |= choices | model.provenance
-    whole_protocol["truncated_texts"] = None if model.is_served else truncated
-    if zero_vectors:
-        whole_protocol["zero_vectors"] = sum(zero_vectors)
-    facts = environment(device, choices.get("precision"), seed, model.provenance.get("revision"))
-    facts["trained_run"] = model.is_trained_run
-    if model.kept_start:
-        facts["kept_start"] = True
-    warn_truncated(choices.get("max_length"), truncated, what="texts (each counted once for each task)")
-    if any(zero_vectors):
-        console.warn(f"the vectors of {sum(zero_vectors)} sentences are zero; their similarities count as 0")
-    model.release()
-    cached = tuple(model.cached[cached_before:])
-    _say_cached(cached, tasks)
-    seconds = time.perf_counter() - started
-    scores = replace(scores, protocol=whole_protocol, environment=facts, cached=cached, seconds=seconds)
-    done[-1] = scores
-    return scores
-
-
-def score_without_model(
-    name: str,
-    tasks: Sequence[Task],
-    command: str,
-    protocol: dict[str, Any],
-    *,
-    rerun: bool = False,
-    read_cache: bool = True,
-) -> ModelScores:
-    """Score tasks that need no model, such as a search by words, or read their scores from the cache.
-
-    Args:
-        name: in the place of the model's.
-        tasks: in the order of the results.
-        command: of the JSON of the scores.
-        protocol: every choice that moves a score.
-        rerun: score anew, and keep the new scores.
-        read_cache: take scores from the cache.
-    """
-    started = time.perf_counter()
-    store = ScoreCache(library_key())
-    scores: list[TaskScore] = []
-    cached: list[str] = []
-    for task in tasks:
-        record = store.read(*task.identity) if read_cache and not rerun else None
-        if record is None:
-            score = task.score(None, NO_VECTORS)
-            store.write({"encoder": {}, "score": record_of(score)}, *task.identity)
-        else:
-            score = score_of(record["score"])
-            cached.append(task.name)
-        scores.append(score)
-    _say_cached(cached, tasks)
-    return ModelScores(
-        command=command,
-        model=name,
-        protocol={**protocol, "truncated_texts": 0},
-        tasks=tuple(scores),
-        environment=environment("cpu", None) | {"trained_run": False},
-        cached=tuple(cached),
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _say_cached(cached: Sequence[str], tasks: Sequence[Task]) -> None:
-    if cached:
-        console.note(f"{len(cached)} of {len(tasks)} tasks were measured before (--rerun measures again)")

@@ -111,7 +111,7 @@ def read_stsb_layout(source: Source) -> LabelledTable:
 def read_pair_table(file: str, columns: str | None = None) -> LabelledTable:
     """Read a table of pairs, with or without scores or labels.
 
-    A file in STS-B's layout is read like `sts.read_stsb` reads it. Any other file is a table with the columns
+    A file in STS-B's layout is read like `sts_pairs.read_stsb` reads it. Any other file is a table with the columns
     ``sentence1``, ``sentence2`` and perhaps ``score`` or ``label``, or ``anchor`` and ``positive``.
 
     Args:

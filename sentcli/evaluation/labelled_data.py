@@ -9,18 +9,23 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from sentcli import console
 from sentcli.data import dataset_path
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation import significance, sts
+from sentcli.evaluation import significance, sts, sts_pairs
+from sentcli.evaluation.beir_files import is_beir, splits_of
 from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.files import is_stsb, read_stsb_layout
+from sentcli.evaluation.known_sets import canonical
 from sentcli.evaluation.labelled_tasks import TRAINER, BinaryTask, LabelsTask, TripletsTask
 from sentcli.evaluation.positives import PairsTask
-from sentcli.evaluation.retrieval import RetrievalSet, canonical, is_beir, load_set, splits_of
+from sentcli.evaluation.retrieval import RetrievalSet, load_set
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.scores import AVERAGE
 from sentcli.io.labelled import NAMED_ROWS, LabelledTable, OnEmpty, range_of, read_table
@@ -40,7 +45,7 @@ def load_tasks(
     kind: Kind | None = None,
     fields: str | None = None,
     score_range: tuple[float, float] | None = None,
-    draws: int = significance.DRAWS,
+    resamples: int = significance.RESAMPLES,
     skip_empty: bool = False,
     group_by: str | None = None,
 ) -> list[OwnTask]:
@@ -51,7 +56,7 @@ def load_tasks(
         kind: of the tables; None tells it from the columns.
         fields: the columns of the tables, as for `labelled.read_table`.
         score_range: the lowest and the highest score that a table may have; None takes any, and tells the range.
-        draws: samples of the items, for intervals and comparisons; 0 leaves them out.
+        resamples: samples of the items, for intervals and comparisons; 0 leaves them out.
         skip_empty: leave out rows with an empty cell, which are an error otherwise.
         group_by: a column of texts with a class: rows with one value are in one fold.
 
@@ -66,18 +71,22 @@ def load_tasks(
     for file in files:
         paths += _expanded(file, kind)
     sets = [path for path in paths if Path(path).is_dir()]
-    if len(sets) == len(paths) and (fields is not None or kind not in (None, "retrieval")):
-        option = f"--pair-fields {fields}" if fields is not None else f"--kind {kind}"
-        raise InputError(f"{option} is of tables, and {', '.join(sets)} is in BEIR layout")
+    table_options = []
+    if fields is not None:
+        table_options.append(f"--pair-fields {fields}")
+    if kind not in (None, "retrieval"):
+        table_options.append(f"--kind {kind}")
+    if table_options and len(sets) == len(paths):
+        raise InputError(f"{table_options[0]} is of tables, and {', '.join(sets)} is in BEIR layout")
     tasks: list[OwnTask] = []
     for path, name in zip(paths, _names(paths), strict=True):
         if name == AVERAGE:
             raise InputError(f"{path}: a data set cannot be called {AVERAGE}; rename it")
         if path in sets:
-            tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), draws))
+            tasks.append(RetrievalTask.of_own(name, _checked_set(Path(path)), resamples))
         else:
             table, caveats = _read(path, kind, fields, group_by, skip_empty=skip_empty)
-            tasks.append(_task(table, name, draws, score_range, caveats))
+            tasks.append(_task(table, name, resamples, score_range, caveats))
     return tasks
 
 
@@ -86,10 +95,10 @@ def _expanded(file: str, kind: Kind | None) -> list[str]:
     files = input_files([file])
     if is_remote(file) or files != [file]:
         return files
-    path = Path(file) if Path(file).exists() else dataset_path(Path(canonical(file)))
-    if not path.is_dir():
-        return [str(path)]
-    if is_beir(path) or kind == "retrieval":
+    path = Path(file)
+    if not path.exists():
+        path = dataset_path(Path(canonical(file)))
+    if not path.is_dir() or is_beir(path) or kind == "retrieval":
         return [str(path)]
     if (path / "STS").is_dir() or (path / "MR").is_dir():
         raise InputError(
@@ -101,26 +110,22 @@ def _expanded(file: str, kind: Kind | None) -> list[str]:
 def _names(paths: Sequence[str]) -> list[str]:
     """Return the last parts of paths, as many as tell them apart."""
     resolved: list[Path] = []
-    for path in paths:
-        if Path(path).resolve() in resolved:
-            raise InputError(f"{path} is named twice")
-        resolved.append(Path(path).resolve())
     all_parts = []
-    for whole in resolved:
+    for path in paths:
+        whole = Path(path).resolve()
+        if whole in resolved:
+            raise InputError(f"{path} is named twice")
+        resolved.append(whole)
         named = whole.with_suffix("") if is_in_memory(whole) else whole
         all_parts.append(named.parts)
     names = []
     for parts in all_parts:
+        others = [other for other in all_parts if other != parts]
         depth = 1
-        while _ends_like_another(parts, depth, all_parts):
+        while any(other[-depth:] == parts[-depth:] for other in others):
             depth += 1
         names.append("/".join(parts[-depth:]))
     return names
-
-
-def _ends_like_another(parts: tuple[str, ...], depth: int, all_parts: Sequence[tuple[str, ...]]) -> bool:
-    """Tell whether another path has the same last parts."""
-    return any(other != parts and other[-depth:] == parts[-depth:] for other in all_parts)
 
 
 def own_table(
@@ -142,13 +147,14 @@ def _read(
     path: str, kind: Kind | None, fields: str | None, group_by: str | None, *, skip_empty: bool
 ) -> tuple[LabelledTable, Mapping[str, Any]]:
     """Read a table that has enough rows and no empty cell, say what it was taken for, and count what is wrong in it."""
-    table = own_table(path, kind, fields, "skip" if skip_empty else "error", group_by)
+    on_empty: OnEmpty = "skip" if skip_empty else "error"
+    table = own_table(path, kind, fields, on_empty, group_by)
     name = table.name
     if group_by is not None and table.kind != "labels":
         raise InputError(f"--group-by {group_by} is of texts with a class (--kind labels), and {name} has {table.kind}")
     if table.kind == "classed-pairs":
-        first_classes = list(dict.fromkeys(table.values or []))[:5]
-        classes = ", ".join(repr(value)[:40] for value in first_classes)
+        distinct = dict.fromkeys(table.values or [])
+        classes = ", ".join(repr(value)[:40] for value in islice(distinct, 5))
         raise DataError(
             name,
             f"{table.columns[-1]} has classes ({classes}), and nothing here scores pairs with a class: train --method "
@@ -162,49 +168,51 @@ def _read(
         count = f"{len(contradictions):,} texts"
         lines = " and ".join(str(table.lines[row]) for row in contradictions[0][:NAMED_ROWS])
         console.warn(f"{name}: {count} have different labels in several rows, first {table.unit}s {lines}")
-    _enough(name, len(table), "rows")
+    _require_enough(name, len(table), "rows")
     return table, {"skipped_empty": table.skipped, "contradictions": len(contradictions)}
 
 
-def _enough(file: str, count: int, items: str) -> None:
+def _require_enough(file: str, count: int, items: str) -> None:
+    """Raise a DataError for fewer than `LEAST_ROWS` items."""
     if count < LEAST_ROWS:
         raise DataError(file, f"{count} {items}; at least {LEAST_ROWS} are needed to tell models apart")
 
 
 def _task(
-    table: LabelledTable, name: str, draws: int, score_range: tuple[float, float] | None, caveats: Mapping[str, Any]
+    table: LabelledTable, name: str, resamples: int, score_range: tuple[float, float] | None, caveats: Mapping[str, Any]
 ) -> OwnTask:
     """Return the task of a table, after checking that its labels tell something of a model."""
     if table.kind == "scored":
-        pairs = sts.scored_table(table, name)
+        pairs = sts_pairs.scored_table(table, name)
         low, high = score_range or range_of(pairs.gold.tolist())
-        for row, score in enumerate(pairs.gold):
-            if not low <= score <= high:
-                raise table.error(row, f"score {score:g} is not between {low:g} and {high:g}")
-        return sts.SimilarityTask(name, [pairs], draws, ends=(low, high), caveats=caveats)
+        in_range = (pairs.gold >= low) & (pairs.gold <= high)
+        if not in_range.all():
+            row = int(np.argmin(in_range))
+            raise table.error(row, f"score {pairs.gold[row]:g} is not between {low:g} and {high:g}")
+        return sts.SimilarityTask(name, [pairs], resamples, ends=(low, high), caveats=caveats)
     if table.kind == "binary":
         _check_labels(table)
-        return BinaryTask(name, table, draws, caveats)
+        return BinaryTask(name, table, resamples, caveats)
     if table.kind == "labels":
         _check_labels(table)
-        return _labels_task(table, name, draws, caveats)
+        return _labels_task(table, name, resamples, caveats)
     if table.kind == "pairs":
         anchors, positives, *_ = table.texts
-        _enough(table.name, len(set(anchors)), "different anchors")
+        _require_enough(table.name, len(set(anchors)), "different anchors")
         if len(set(positives)) == 1:
             raise DataError(table.name, "all positives are equal: there are no others to search")
-        return PairsTask(name, table, draws, caveats)
+        return PairsTask(name, table, resamples, caveats)
     _check_negatives(table)
-    return TripletsTask(name, table, draws, caveats)
+    return TripletsTask(name, table, resamples, caveats)
 
 
 def _check_negatives(table: LabelledTable) -> None:
     """Raise a DataError for a negative that equals its positive."""
     _, positives, *negatives = table.texts
     for column, texts in zip(table.columns[2:], negatives, strict=True):
-        for row, (positive, negative) in enumerate(zip(positives, texts, strict=True)):
-            if positive == negative:
-                raise table.error(row, f"{column} equals {table.columns[1]}: {positive[:60]!r}")
+        for row, negative in enumerate(texts):
+            if negative == positives[row]:
+                raise table.error(row, f"{column} equals {table.columns[1]}: {negative[:60]!r}")
 
 
 def not_numbers(labels: Mapping[str, int]) -> list[str]:
@@ -213,16 +221,20 @@ def not_numbers(labels: Mapping[str, int]) -> list[str]:
     Args:
         labels: how many rows have each.
     """
-    others = [label for label in labels if not re.fullmatch(r"[-+]?\d+([.,]\d+)?", label.strip())]
-    rows = sum(labels[label] for label in others)
+    others = []
+    rows = 0
+    for label, count in labels.items():
+        if not re.fullmatch(r"[-+]?\d+([.,]\d+)?", label.strip()):
+            others.append(label)
+            rows += count
     if 2 * rows >= sum(labels.values()):
         return []
     return others
 
 
-def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[str, Any]) -> LabelsTask:
+def _labels_task(table: LabelledTable, name: str, resamples: int, caveats: Mapping[str, Any]) -> LabelsTask:
     """Return the task of texts with a class, and say how many of them stand in another fold as well."""
-    task = LabelsTask(name, table, draws)
+    task = LabelsTask(name, table, resamples)
     odd = not_numbers(Counter(map(str, table.values or [])))
     if odd:
         names = ", ".join(map(repr, odd[:NAMED_ROWS]))
@@ -231,8 +243,8 @@ def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[s
     count = sum(copies.values())
     if count:
         both = f"{copies['equal']:,} equal and {copies['nearly_equal']:,} equal but for case, digits and signs"
-        advice = "" if table.groups else "; --group-by COLUMN keeps in one fold what belongs together"
         share = 100 * count / len(table)
+        advice = "" if table.groups else "; --group-by COLUMN keeps in one fold what belongs together"
         console.warn(
             f"{table.name}: {count:,} of {len(table):,} texts stand in another fold as well ({both}): "
             f"where the label is the same, too, these {share:.1f} % are right without being understood{advice}; "
@@ -243,20 +255,17 @@ def _labels_task(table: LabelledTable, name: str, draws: int, caveats: Mapping[s
 
 def _check_labels(table: LabelledTable) -> None:
     """Raise a DataError unless there are several labels, and enough texts of each class for folds within folds."""
-    binary = table.kind == "binary"
-    values = list(map(str, table.values or []))
-    counts = Counter(values)
+    labels = list(map(str, table.values or []))
+    counts = Counter(labels)
+    rarest = min(counts, key=counts.__getitem__)
+    fewest = counts[rarest]
     if len(counts) == 1:
-        label = f"{float(values[0]):.0f}" if binary else repr(values[0])
+        label = f"{float(rarest):.0f}" if table.kind == "binary" else repr(rarest)
         raise DataError(table.name, f"all {len(table):,} labels are {label}: there is nothing to tell apart")
-    if binary:
-        return
-    label = min(counts, key=lambda label: counts[label])
-    fewest = counts[label]
-    if fewest < LEAST_TEXTS_OF_A_CLASS:
-        line = table.lines[values.index(label)]
-        problem = f"the class {label!r}, which begins here, has only {fewest} of the texts"
+    if table.kind == "labels" and fewest < LEAST_TEXTS_OF_A_CLASS:
+        problem = f"the class {rarest!r}, which begins here, has only {fewest} of the texts"
         needed = f"ten folds within ten folds need {LEAST_TEXTS_OF_A_CLASS} of each class: join or remove rare classes"
+        line = table.lines[labels.index(rarest)]
         raise DataError(table.name, f"{problem}; {needed}", line=line, unit=table.unit)
 
 
@@ -270,7 +279,7 @@ def _checked_set(folder: Path) -> RetrievalSet:
         )
     split = "dev"
     if splits and "dev" not in splits:
-        split = splits[0]
+        (split,) = splits
     data = load_set(folder, split)
     qrels = f"{folder}/qrels/{split}.tsv"
     if not data.findable:
@@ -278,7 +287,7 @@ def _checked_set(folder: Path) -> RetrievalSet:
     for query, text in data.queries.items():
         if not text.strip():
             raise DataError(f"{folder}/queries.jsonl", f"the query {query!r} is empty")
-    _enough(qrels, len(data.queries), "judged queries")
+    _require_enough(qrels, len(data.queries), "judged queries")
     for problem in data.problems:
         console.warn(f"{data.name}: {problem}")
     return data

@@ -21,31 +21,37 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.evaluation import significance, transfer
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation import significance, transfer, transfer_data
+from sentcli.evaluation.average_precision import (
+    LEAST_OF_EITHER_LABEL,
+    best_f1,
+    precision_interval,
+    precision_replicates,
+)
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.logistic import LbfgsTrainer
 from sentcli.evaluation.score_kinds import BINARY, OWN_KINDS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.sts import ROUNDING, similarities
+from sentcli.evaluation.text_vectors import TextVectors
+from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import ModelSpec, Similarity
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-LEAST_OF_EITHER_LABEL = 10
-"""With fewer positive or fewer negative pairs, an average precision has no interval."""
+
 TRAINER = LbfgsTrainer()
-"""What trains the classifiers of texts with a class."""
+"""The trainer of the classifiers of texts with a class."""
 
 
 @dataclass(frozen=True)
 class TableTask(ABC):
-    """What tasks of tables have in common."""
+    """A task on a table of labelled text."""
 
     name: str
     table: LabelledTable
-    draws: int = significance.DRAWS
+    resamples: int = significance.RESAMPLES
     """Samples of the items, for intervals and comparisons; 0 leaves them out."""
     caveats: Mapping[str, Any] = field(default_factory=dict)
     similarity: Similarity = "cosine"
@@ -79,7 +85,7 @@ class TableTask(ABC):
         content: list[Any] = [self.table.texts, self.table.values]
         if self.table.groups is not None:
             content.append(self.table.groups)
-        return ["evaluate", self.table.kind, self.name, self.draws, self.protocol, digest(content)]
+        return ["evaluate", self.table.kind, self.name, self.resamples, self.protocol, json_digest(content)]
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -112,7 +118,7 @@ class TableTask(ABC):
     def accuracy_score(
         self, correct: npt.NDArray[np.bool_], metrics: dict[str, float], details: dict[str, Any]
     ) -> TaskScore:
-        """Return a score whose main metric is an accuracy between 0 and 1, with its interval unless `draws` is 0.
+        """Return a score whose main metric is an accuracy between 0 and 1, with its interval unless `resamples` is 0.
 
         Args:
             correct: whether each item is right ``[items]``.
@@ -120,20 +126,21 @@ class TableTask(ABC):
             details: further entries of the JSON.
         """
         score = TaskScore(self.name, self.kind.name, metrics, ("accuracy",), details)
-        if self.draws:
+        if self.resamples:
             low, high = significance.accuracy_interval(correct)
-            score = replace(score, correct=correct, intervals={"accuracy": (low / 100, high / 100)})
+            interval = (low / 100, high / 100)
+            score = replace(score, correct=correct, intervals={"accuracy": interval})
         return score.of_own_data(len(correct))
 
 
 def role_counts(queries: TextVectors, documents: TextVectors) -> dict[str, int]:
     """Count the distinct queries and documents that are too long for the model, and those whose vector is zero."""
-    truncated = zero = 0
+    counts = {"truncated": 0, "zero_vectors": 0}
     for vectors in (queries, documents):
         texts = list(vectors.rows)
-        truncated += vectors.truncated(texts)
-        zero += vectors.zero(texts)
-    return {"truncated": truncated, "zero_vectors": zero}
+        counts["truncated"] += vectors.truncated(texts)
+        counts["zero_vectors"] += vectors.zero(texts)
+    return counts
 
 
 @dataclass(frozen=True)
@@ -172,150 +179,20 @@ class BinaryTask(TableTask):
             "zero_vectors": vectors.zero(self.texts),
         }
         score = TaskScore(self.name, BINARY.name, metrics, ("average_precision",), details)
-        if self.draws:
-            draws = average_precision_draws(predicted, positive, self.draws, stream=self.stream)
-            ends = average_precision_interval(predicted, positive, draws)
-            if ends is None:  # without samples nothing is compared
-                details["interval"] = None
-                few = f"fewer than {LEAST_OF_EITHER_LABEL} pairs with a label"
-                console.note(f"{self.name}: {few}, so its score has no interval")
-            else:
-                score = replace(score, draws={"average_precision": draws}, intervals={"average_precision": ends})
+        if self.resamples:
+            score = self._with_interval(score, predicted, positive)
         return score.of_own_data(len(predicted))
 
-
-def best_f1(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the best F1 of all thresholds, and its threshold: pairs at least as similar are above for positive.
-
-    Args:
-        predicted: similarities ``[n]``.
-        positive: whether each pair is positive ``[n]``.
-
-    Returns:
-        F1 from 0 to 1, and the threshold, which lies midway between the last similarity above it and the next one.
-
-    Raises:
-        SentcliError: if a similarity is not finite.
-    """
-    significance.require_finite(predicted)
-    negated, group = np.unique(-predicted, return_inverse=True)
-    above = np.cumsum(np.bincount(group))
-    right = np.cumsum(np.bincount(group, weights=positive))
-    f1 = 2 * right / (above + positive.sum())
-    best = int(np.argmax(f1))
-    next_one = min(best + 1, len(negated) - 1)
-    last = -negated[best]
-    following = -negated[next_one]
-    midway = (last + following) / 2
-    threshold = midway if midway > following else last  # equal where single precision has no number between
-    return float(f1[best]), float(threshold)
-
-
-# Average precision has samples and an interval of its own, because copies of a pair in a sample tie with themselves and
-# because the score is biased where positive pairs are few: quantiles of plain samples hold it in 84 to 93 of 100 cases.
-
-
-def average_precision_draws(
-    predicted: Floats, positive: npt.NDArray[np.bool_], draws: int = significance.DRAWS, *, stream: int = 0
-) -> Floats:
-    """Return the average precision on samples of pairs ``[draws]``, which are drawn as for `spearman_draws`.
-
-    It is the mean, over the positive pairs that were drawn, of the precision at their similarity, as scikit-learn
-    computes it, but a pair counts once at its own place however often it was drawn. Otherwise its copies would tie with
-    it, which lifts every precision: the mean of the samples would lie above the average precision of the pairs. A
-    sample without a positive pair has 0.
-
-    Args:
-        predicted: similarities ``[n]``.
-        positive: whether each pair is positive ``[n]``.
-        draws: number of samples.
-        stream: arguments of the same length get independent samples under another stream.
-    """
-    order, ends = _ranked(predicted)
-    right = positive[order]
-    values = []
-    for counts in significance.drawn_counts(len(predicted), draws, stream):
-        drawn = counts[:, order]
-        # of each positive pair, with those of equal similarity
-        above = np.cumsum(drawn, axis=1)[:, ends][:, right]
-        right_above = np.cumsum(drawn * right, axis=1)[:, ends][:, right]
-        copies = drawn[:, right]
-        others_above = above - copies
-        others_right = right_above - copies
-        precision = np.divide(others_right + 1, others_above + 1, out=np.zeros_like(above), where=copies > 0)
-        total = (precision * copies).sum(axis=1)
-        values.append(total / np.maximum(copies.sum(axis=1), 1))
-    return np.concatenate(values)
-
-
-def average_precision_interval(
-    predicted: Floats, positive: npt.NDArray[np.bool_], draws: Floats
-) -> tuple[float, float] | None:
-    """Return the 95 % interval of an average precision.
-
-    It is Efron's BCa interval ("Better bootstrap confidence intervals", 1987): the quantiles of the samples, moved by
-    the share of samples below the average precision, because it is biased where positive pairs are few, and by the
-    skewness of the pairs' influence. The normal quantiles are replaced by Student's, with a degree of freedom less than
-    there are pairs of the rarer class. If all positive pairs lie above all negative ones in every sample, the lower end
-    is Clopper and Pearson's of as many right answers as there are positive pairs.
-
-    Args:
-        predicted: similarities ``[n]``.
-        positive: whether each pair is positive ``[n]``.
-        draws: values of `average_precision_draws`.
-
-    Returns:
-        The ends, or None with fewer than `LEAST_OF_EITHER_LABEL` positive or negative pairs.
-    """
-    from scipy.stats import norm, t
-
-    rarer = int(min(positive.sum(), (~positive).sum()))
-    if rarer < LEAST_OF_EITHER_LABEL:
-        return None
-    tails = [(1 - significance.LEVEL) / 2, (1 + significance.LEVEL) / 2]
-    if draws.min() == 1:
-        return float(tails[0] ** (1 / positive.sum())), 1.0
-    value, without = _average_precisions(predicted, positive)
-    influence = without.mean() - without
-    skewness = (influence**3).sum() / (6 * max((influence**2).sum(), 1e-300) ** 1.5)
-    below = ((draws < value).mean() + (draws <= value).mean()) / 2
-    bias = norm.ppf(np.clip(below, 1 / len(draws), 1 - 1 / len(draws)))
-    ends = bias + t.ppf(tails, rarer - 1)
-    levels = norm.cdf(bias + ends / np.maximum(1 - skewness * ends, 0.1))
-    low, high = np.quantile(draws, levels)
-    return float(low), float(high)
-
-
-def _ranked(predicted: Floats) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the order of similarities from high to low, and for each place the last place of the same similarity."""
-    significance.require_finite(predicted)
-    order = np.argsort(-predicted, kind="stable")
-    last = np.flatnonzero(np.diff(predicted[order], append=np.nan) != 0)
-    return order, np.repeat(last, np.diff(last, prepend=-1))
-
-
-def _average_precisions(predicted: Floats, positive: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
-    """Return the average precision of pairs, and that without each of them ``[n]``, which must leave a positive one."""
-    order, ends = _ranked(predicted)
-    right = positive[order].astype(np.float64)
-    above = ends + 1.0
-    right_above = np.cumsum(right)[ends]
-    precision = right * right_above / above
-    fewer = np.maximum(above - 1, 1)
-    firsts = np.searchsorted(ends, ends)  # the first place of the same similarity
-    before = np.append(0.0, np.cumsum(precision))[firsts]
-    # behind a pair, and at its similarity, both counts lose it; its own precision goes
-    behind = _sums_from_here_on(right * (right_above / fewer))[firsts]
-    lost = _sums_from_here_on(right * (1 / fewer))[firsts]
-    own = right * (right_above - right) / fewer
-    without = np.empty(len(right))
-    without[order] = (before + behind - right * lost - own) / np.maximum(right.sum() - right, 1)
-    return float(precision.sum() / right.sum()), without
-
-
-def _sums_from_here_on(values: Floats) -> Floats:
-    """Return the sum of the values from each place to the end ``[n + 1]``; the last sum is 0."""
-    return np.append(np.cumsum(values[::-1])[::-1], 0.0)
+    def _with_interval(self, score: TaskScore, predicted: Floats, positive: npt.NDArray[np.bool_]) -> TaskScore:
+        """Return a score with its interval and its values on samples, or with neither where a label is too rare."""
+        metric = score.main_metric
+        replicates = precision_replicates(predicted, positive, self.resamples, stream=self.stream)
+        interval = precision_interval(predicted, positive, replicates)
+        if interval is None:
+            few = f"fewer than {LEAST_OF_EITHER_LABEL} pairs with a label"
+            console.note(f"{self.name}: {few}, so its score has no interval")
+            return score.with_details({"interval": None})
+        return replace(score, replicates={metric: replicates}, intervals={metric: interval})
 
 
 @dataclass(frozen=True)
@@ -336,15 +213,16 @@ class TripletsTask(TableTask):
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Compare each positive with the most similar negative; the roles are encoded here, with their prompts."""
-        anchors, positives, *negatives = self.table.texts
-        others = list(dict.fromkeys(chain(positives, *negatives)))
-        queries, documents = self.by_role(model, anchors, others)
-        anchor = queries.of(anchors)
-        to_positive = similarities(anchor, documents.of(positives), self.similarity)
-        to_negatives = [similarities(anchor, documents.of(column), self.similarity) for column in negatives]
+        anchors, *others = self.table.texts
+        distinct = list(dict.fromkeys(chain.from_iterable(others)))
+        queries, documents = self.by_role(model, anchors, distinct)
+        anchor_vectors = queries.of(anchors)
+        to_positive, *to_negatives = [
+            similarities(anchor_vectors, documents.of(column), self.similarity) for column in others
+        ]
         margin = to_positive - np.max(to_negatives, axis=0)
         correct = margin > ROUNDING
-        details = {"negatives": len(negatives), **role_counts(queries, documents)}
+        details = {"negatives": len(to_negatives), **role_counts(queries, documents)}
         metrics = {"accuracy": float(correct.mean()), "margin": float(margin.mean())}
         return self.accuracy_score(correct, metrics, details)
 
@@ -385,18 +263,19 @@ class LabelsTask(TableTask):
         names = self.table.groups
         if names is None:
             return [None] * len(self.table)
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        return [numbers[name] for name in names]
+        numbers: dict[str, int] = {}
+        return [numbers.setdefault(name, len(numbers)) for name in names]
 
     @cached_property
-    def _examples(self) -> transfer.Examples:
+    def _examples(self) -> transfer_data.Examples:
+        """The texts with the numbers of their classes, in the toolkit's order."""
         numbers = {label: number for number, label in enumerate(self._classes)}
         labels = map(str, self.table.values or [])
         examples = []
         for text, label, group in zip(self.table.texts[0], labels, self._groups, strict=True):
-            examples.append(transfer.Example((text,), numbers[label], group))
+            examples.append(transfer_data.Example((text,), numbers[label], group))
         examples.sort(key=lambda example: example.order)
-        return transfer.Examples(self.name, len(numbers), "folds", {"all": examples})
+        return transfer_data.Examples(self.name, len(numbers), "folds", {"all": examples})
 
     def copies_across_folds(self) -> dict[str, int]:
         """Count the texts that stand in another fold as well: equal, or equal but for case, digits and signs.
@@ -406,33 +285,36 @@ class LabelsTask(TableTask):
         Raises:
             InputError: if there are too few texts of a class, or groups, for the folds.
         """
-        texts = [example.texts[0] for example in self._examples.splits["all"]]
+        texts = self._examples.texts
         fold_of = np.zeros(len(texts), np.int64)
         for fold, (_, test) in enumerate(transfer.outer_folds(TRAINER, self._examples)):
             fold_of[test] = fold
         equal = _in_several_folds(texts, fold_of)
-        similar = _in_several_folds([_letters(text) or text for text in texts], fold_of)
+        similar = _in_several_folds(list(map(_letters, texts)), fold_of)
         nearly_equal = similar & ~equal
-        return {"equal": int(equal.sum()), "nearly_equal": int(nearly_equal.sum())}
+        return {
+            "equal": int(equal.sum()),
+            "nearly_equal": int(nearly_equal.sum()),
+        }
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train and test by ten folds, each with a penalty that is chosen by ten folds of its training texts."""
         with console.counting(f"{self.name}: classifiers", transfer.classifiers(TRAINER, self._examples)) as finished:
             trained = transfer.score(TRAINER, self._examples, vectors, finished)
         assert trained.correct is not None
-        metrics = {name: value / 100 for name, value in trained.metrics.items()}
         details = {
             "classes": len(self._classes),
             "majority": max(self._classes.values()) / len(self.table),
             "penalties": trained.details["penalties"],
             "truncated": trained.details["truncated"],
         }
+        metrics = {name: value / 100 for name, value in trained.metrics.items()}
         return self.accuracy_score(trained.correct, metrics, details)
 
 
 def _letters(text: str) -> str:
-    """Return a text in lower case without digits and signs, its words joined by blanks."""
-    return re.sub(r"[\W\d_]+", " ", text.casefold()).strip()
+    """Return a text in lower case without digits and signs, its words joined by blanks; itself if nothing is left."""
+    return re.sub(r"[\W\d_]+", " ", text.casefold()).strip() or text
 
 
 def _in_several_folds(keys: Sequence[str], fold_of: Rows) -> npt.NDArray[np.bool_]:

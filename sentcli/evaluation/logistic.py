@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sentcli.evaluation.probe import TOOLKIT_SEED, Fitted, Floats, Fold, Grid, Rows, Step, with_ones
+from sentcli.evaluation.probe import TOOLKIT_SEED, Floats, Fold, Grid, Rows, Step, TrainedClassifiers, with_ones
 
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
 TEST_PENALTIES = tuple(2.0**power for power in range(-1, 6))
@@ -54,7 +54,7 @@ class LbfgsTrainer:
             "seed": TOOLKIT_SEED,
         }
 
-    def train(self, grid: Grid, finished: Step) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
         """Train as many at a time as fit into memory."""
         weights = grid.empty_weights()
         scores_of_a_fold = len(grid.x) * grid.classes * grid.runs
@@ -68,7 +68,7 @@ class LbfgsTrainer:
                 scores = grid.x[fold.dev] @ weights[number, :, :-1] + weights[number, :, -1:]
                 predicted = scores.argmax(axis=2)
                 accuracy[number] = (predicted == grid.y[fold.dev]).mean(axis=1)
-        return Fitted(weights, accuracy)
+        return TrainedClassifiers(weights, accuracy)
 
 
 def _minimised(grid: Grid, max_iter: int, finished: Step) -> Floats:
@@ -93,34 +93,36 @@ class _Problems:
     def __init__(self, grid: Grid) -> None:
         import torch
 
-        used = np.unique(np.concatenate([fold.train for fold in grid.folds]))
         # of all rows, so that the axes are the same for every part of the folds
         vectors = torch.from_numpy(np.ascontiguousarray(grid.x, np.float32))
         self.mean = vectors.mean(dim=0)
         centred = vectors - self.mean
         covariance = centred.T @ centred / len(vectors)
         variances, self.axes = torch.linalg.eigh(covariance)
+        used = np.unique(np.concatenate([fold.train for fold in grid.folds]))
         turned = centred[torch.from_numpy(used)] @ self.axes
         self.x = with_ones(turned.numpy())
-        self.columns = 1 if grid.classes == 2 else grid.classes
         self.width = self.x.shape[1]
         label = torch.from_numpy(grid.y[used])
-        if self.columns == 1:
+        if grid.classes == 2:  # the scores of one class say those of the other
             self.target = label[:, None].float()
         else:
             self.target = torch.nn.functional.one_hot(label, grid.classes).float()
-        counts = [len(fold.train) for fold in grid.folds]
+        self.columns = self.target.shape[1]
+        counts = torch.empty(len(grid.folds), 1)
         share = torch.zeros(len(used), len(grid.folds))
         for number, fold in enumerate(grid.folds):
-            share[np.searchsorted(used, fold.train), number] = 1 / counts[number]
+            counts[number] = len(fold.train)
+            share[np.searchsorted(used, fold.train), number] = 1 / len(fold.train)
         self.share = share.repeat_interleave(grid.runs, dim=1)
         """The weight of each example in the mean loss of each problem ``[n, p]``; 0 for examples of other folds."""
-        c = torch.tensor(grid.penalties, dtype=torch.float32) * torch.tensor(counts)[:, None]
+        c = torch.tensor(grid.penalties, dtype=torch.float32) * counts
         self.penalty = (1 / c).flatten()
         likely = (1 - 1 / grid.classes) / grid.classes  # the curvature of the loss where all classes are as likely
         variances_and_bias = torch.cat([variances.clamp_min(0), torch.ones(1)])
         of_loss = likely * variances_and_bias.repeat_interleave(self.columns)
-        of_penalty = self.penalty[:, None] * self._penalised(torch.ones(len(self), len(of_loss)))
+        every_weight = torch.ones(len(self), len(of_loss))
+        of_penalty = self.penalty[:, None] * self._penalised(every_weight)
         self.curvature = of_loss + of_penalty
         """Roughly the diagonal of the second derivatives, with which L-BFGS begins ``[p, w * c]``."""
 
@@ -143,8 +145,9 @@ class _Problems:
 
     def scores(self, weight: Any) -> Any:
         """Return the scores of the examples ``[n, p, c]`` for weights ``[p, w * c]``."""
-        by_feature = weight.view(len(weight), self.width, self.columns).transpose(0, 1)
-        scores = self.x @ by_feature.reshape(self.width, -1)
+        by_problem = weight.view(len(weight), self.width, self.columns)
+        by_feature = by_problem.transpose(0, 1).reshape(self.width, -1)
+        scores = self.x @ by_feature
         return scores.view(len(self.x), len(weight), self.columns)
 
     def loss(self, weight: Any, scores: Any) -> Any:
@@ -156,8 +159,9 @@ class _Problems:
             losses = (torch.nn.functional.softplus(scores) - of_target)[..., 0]
         else:
             losses = scores.logsumexp(dim=2) - of_target.sum(dim=2)
+        mean_loss = (losses * self.share).sum(dim=0)
         squares = (self._penalised(weight) ** 2).sum(dim=1)
-        return (losses * self.share).sum(dim=0) + 0.5 * self.penalty * squares
+        return mean_loss + 0.5 * self.penalty * squares
 
     def slope(self, weight: Any, scores: Any) -> Any:
         """Return the gradient of `loss` ``[p, w * c]``."""
@@ -165,7 +169,8 @@ class _Problems:
         error = (likelihood - self.target[:, None]) * self.share[..., None]
         by_feature = self.x.T @ error.view(len(self.x), -1)
         by_problem = by_feature.view(self.width, len(weight), self.columns).transpose(0, 1)
-        return by_problem.reshape(len(weight), -1) + self.penalty[:, None] * self._penalised(weight)
+        of_loss = by_problem.reshape(len(weight), -1)
+        return of_loss + self.penalty[:, None] * self._penalised(weight)
 
     def _penalised(self, weight: Any) -> Any:
         """Return the weights with the biases, the last row, set to 0."""
@@ -213,6 +218,8 @@ def _lbfgs(problems: _Problems, max_iter: int) -> Any:
 
 def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]], curvature: Any) -> Any:
     """Return the direction of the next step ``[p, w * c]`` (algorithm 7.4, begun by a diagonal of the curvature)."""
+    import torch
+
     direction = -slope
     factors = []
     for change, bend, inverse in reversed(steps):
@@ -222,8 +229,9 @@ def _direction(slope: Any, steps: Sequence[tuple[Any, Any, Any]], curvature: Any
     direction = direction / curvature
     if steps:
         change, bend, inverse = steps[-1]
-        scale = (change * bend).sum(dim=1) / (bend * bend / curvature).sum(dim=1).clamp_min(1e-30)
-        scale = scale * (inverse > 0) + (inverse == 0)
+        curve = (change * bend).sum(dim=1)
+        expected = (bend * bend / curvature).sum(dim=1).clamp_min(1e-30)
+        scale = torch.where(inverse > 0, curve / expected, 1.0)
         direction = direction * scale.clamp_min(1e-30)[:, None]
     for (change, bend, inverse), factor in zip(steps, reversed(factors), strict=True):
         correction = factor - inverse * (bend * direction).sum(dim=1)

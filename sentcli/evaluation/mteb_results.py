@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sentcli import console
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.retrieval import canonical
+from sentcli.evaluation.known_sets import canonical
 from sentcli.evaluation.score_kinds import AGGREGATIONS, FULL_NAMES, RETRIEVAL, SIMILARITY
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.io.forms import LARGEST_NUMBER, Number, checked, read_json
@@ -63,7 +63,7 @@ class NotShownError(DataError):
 
 
 NO_REVISION = ("", "no_revision_available", "no_revision", "external")
-"""What mteb writes where it does not know the commit of a model."""
+"""The texts that mteb writes where it does not know the commit of a model."""
 
 
 def is_mteb(value: Any) -> bool:
@@ -90,8 +90,8 @@ def read_mteb(value: Any, file: Path) -> list[ModelScores]:
         DataError: if it is damaged, or none of its tasks can be shown.
     """
     if "task_name" in value:
-        beside = file.with_name(META)
-        model = checked(MtebModel, read_json(beside, default={}), beside)
+        meta_file = file.with_name(META)
+        model = checked(MtebModel, read_json(meta_file, default={}), meta_file)
         return [_task_scores(value, file, model)]
     if "model_results" in value:
         models = checked(MtebBenchmark, value, file).model_results
@@ -100,7 +100,8 @@ def read_mteb(value: Any, file: Path) -> list[ModelScores]:
     tasks = []
     for of_model in models:
         model = MtebModel(name=of_model.model_name, revision=of_model.model_revision)
-        tasks += [(task, file, model) for task in of_model.task_results]
+        for task in of_model.task_results:
+            tasks.append((task, file, model))
     return _shown(tasks)
 
 
@@ -113,9 +114,9 @@ def read_mteb_folder(folder: Path) -> list[ModelScores]:
         InputError: if there are none, or one is damaged.
     """
     tasks = []
-    for beside in sorted(folder.rglob(META)):
-        model = checked(MtebModel, read_json(beside), beside)
-        for file in sorted(set(beside.parent.glob("*.json")) - {beside}):
+    for meta_file in sorted(folder.rglob(META)):
+        model = checked(MtebModel, read_json(meta_file), meta_file)
+        for file in sorted(set(meta_file.parent.glob("*.json")) - {meta_file}):
             value = read_json(file)
             if is_mteb(value):
                 tasks.append((value, file, model))
@@ -156,33 +157,37 @@ def _task_scores(value: Any, file: Path, model: MtebModel) -> ModelScores:
     result = checked(MtebResult, value, file)
     split, subset = _only_subset(result, file)
     numbers = _numbers(subset)
-    metrics: dict[str, float] = {}
     protocol: dict[str, Any]
     if "ndcg_at_10" in numbers:
         kind = RETRIEVAL
         name = canonical(result.task_name)
-        for metric in kind.columns:
-            their_name = metric.replace("@", "_at_")
-            if their_name in numbers:
-                metrics[metric] = numbers[their_name]
+        their_names = {metric: metric.replace("@", "_at_") for metric in kind.columns}
+        scale = 1
         protocol = {"search": "dense", "top_k": _deepest(numbers)}
     elif "cosine_spearman" in numbers:
         kind = SIMILARITY
         name = FULL_NAMES.get(result.task_name, result.task_name)
-        for metric in ("spearman", "pearson"):
-            their_name = f"cosine_{metric}"
-            if their_name in numbers:
-                metrics[metric] = 100 * numbers[their_name]
+        their_names = {"spearman": "cosine_spearman", "pearson": "cosine_pearson"}
+        scale = 100
         protocol = {"correlation": "spearman", "aggregation": AGGREGATIONS["all"].title, "similarity": "cosine"}
     else:
         raise NotShownError(file, f"{result.task_name} of mteb; its tasks of retrieval and similarity are shown")
+    metrics = {}
+    for metric, their_name in their_names.items():
+        if their_name in numbers:
+            metrics[metric] = scale * numbers[their_name]
     protocol["split"] = split
     revision = None if model.revision in NO_REVISION else model.revision
     if revision is not None:
         protocol["revision"] = revision
-    task = TaskScore(task=name, kind=kind.name, metrics=metrics, headline=(kind.main,))
-    facts = {"mteb": result.mteb_version, "revision": revision}
-    return ModelScores(kind.command, model.name or file.stem, protocol, (task,), facts, source=str(file))
+    return ModelScores(
+        command=kind.command,
+        model=model.name or file.stem,
+        protocol=protocol,
+        tasks=(TaskScore(task=name, kind=kind.name, metrics=metrics, shown_metrics=(kind.main,)),),
+        environment={"mteb": result.mteb_version, "revision": revision},
+        source=str(file),
+    )
 
 
 def _only_subset(result: MtebResult, file: Path) -> tuple[str, SubsetScores]:
@@ -214,5 +219,9 @@ def _numbers(subset: SubsetScores) -> dict[str, float]:
 
 def _deepest(metrics: Iterable[str]) -> int:
     """Return the most documents that one of the metrics nDCG looks at."""
-    matches = [re.fullmatch(r"ndcg_at_(\d{1,6})", key) for key in metrics]
-    return max(int(match[1]) for match in matches if match is not None)
+    deepest = 0
+    for key in metrics:
+        match = re.fullmatch(r"ndcg_at_(\d{1,6})", key)
+        if match is not None:
+            deepest = max(deepest, int(match[1]))
+    return deepest

@@ -47,19 +47,19 @@ class ScoringOptions:
     rerun: bool = False
 
     def models(
-        self, names: Sequence[str], options: LoadOptions, *, kept: Sequence[str] = (), pairs: bool = False
+        self, names: Sequence[str], options: LoadOptions, *, reused: Sequence[str] = (), pairs: bool = False
     ) -> list[EvaluatedModel]:
         """Return models, each of which is loaded when it has to encode something.
 
         Args:
             names: of the models.
             options: how they are loaded.
-            kept: files whose own vectors are taken where a model has made them.
+            reused: files whose own vectors are taken where a model has made them.
             pairs: take cross-encoders, too.
         """
         from sentcli.evaluation.evaluated import EvaluatedModel
 
-        return [EvaluatedModel(name, options, rerun=self.rerun, kept=kept, pairs=pairs) for name in names]
+        return [EvaluatedModel(name, options, rerun=self.rerun, reused=reused, pairs=pairs) for name in names]
 
     def published(self, kind: ScoreKind, tasks: Iterable[str]) -> Published | None:
         """Return the system of ``--against``, or None.
@@ -164,7 +164,7 @@ class GateOptions:
     allow: Annotated[float, Ge(0), Flag(needs="baseline variants")] = 0.01
     format: Annotated[Literal["github", "junit"] | None, Holds.PRINTED, Flag(needs="baseline")] = None
 
-    def read(
+    def read_baseline(
         self, models: Sequence[str], files: Sequence[str], tasks: Sequence[OwnTask], *, overwrite: bool
     ) -> Baseline | None:
         """Read the baseline and check that it fits the data, before anything is encoded."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from sentcli.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentcli.evaluation.evaluated import TextVectors
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.sts_pairs import Pairs
+    from sentcli.evaluation.text_vectors import TextVectors
 
 POSITIVE_ABOVE = 4.0
 """Gold score that a pair of STS-B must exceed to be a positive (SimCSE, sec. 2 and fig. 2)."""
@@ -80,10 +81,11 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
     texts: dict[str, None] = {}
     for pairs in subsets:
         texts.update(dict.fromkeys(pairs.texts))
-        for one, other, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
-            if above is None or gold > above:
-                first.append(one)
-                second.append(other)
+        positives = pairs
+        if above is not None:
+            positives = pairs.of_rows(np.flatnonzero(pairs.gold > above).tolist())
+        first += positives.first
+        second += positives.second
     names = ", ".join(pairs.name for pairs in subsets)
     if not first:
         raise InputError(f"{names}: no pair has a gold score above {above:g}, so there is no positive to align")
@@ -118,7 +120,7 @@ class AllPairs:
     neighbours: npt.NDArray[np.int64]
     """The k nearest other rows of each row, nearest first ``[n, k]``."""
     cosines: Floats
-    """Their cosines ``[n, k]``."""
+    """The cosines of these neighbours ``[n, k]``."""
 
 
 def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
@@ -138,23 +140,22 @@ def all_pairs(vectors: Floats, k: int = 10) -> AllPairs:
     # products of vectors of length 2 are 4 cos, as the formula wants
     twice = torch.from_numpy((2 * unit_rows(vectors)).astype(np.float32))
     blocks = []
-    for number, part in enumerate(torch.split(twice, PRODUCT_ROWS)):
-        blocks.append(_Nearest(part, number * PRODUCT_ROWS, k))
+    for start in range(0, len(twice), PRODUCT_ROWS):
+        blocks.append(_Nearest(twice[start : start + PRODUCT_ROWS], start, k))
     total = 0.0
     with torch.no_grad():
-        for i, rows in enumerate(blocks):
-            for columns in blocks[i:]:
-                products = rows.vectors @ columns.vectors.T
-                if columns is rows:
-                    products.fill_diagonal_(-torch.inf)
-                elif k:
-                    columns.take(products, rows.first, across=True)
-                if k:
-                    rows.take(products, columns.first)
-                of_block = float(products.exp_().sum(1).sum(dtype=torch.float64))
-                if columns is rows:
-                    of_block /= 2  # a block with itself has each pair twice
-                total += of_block
+        for rows, columns in combinations_with_replacement(blocks, 2):
+            products = rows.vectors @ columns.vectors.T
+            if columns is rows:
+                products.fill_diagonal_(-torch.inf)
+            elif k:
+                columns.take(products, rows.first, across=True)
+            if k:
+                rows.take(products, columns.first)
+            of_block = float(products.exp_().sum(1).sum(dtype=torch.float64))
+            if columns is rows:
+                of_block /= 2  # a block with itself has each pair twice
+            total += of_block
     pairs = len(vectors) * (len(vectors) - 1) / 2
     neighbours = torch.cat([block.positions for block in blocks]).numpy()
     cosines = torch.cat([block.scores for block in blocks]).numpy() / 4
@@ -185,22 +186,26 @@ class _Nearest:
         import torch
         from torch.nn.functional import pad
 
+        axis = 0 if across else 1
+        others = products.shape[axis]
         least = self.scores[:, -1]
-        others = products.shape[0 if across else 1]
         if bool(least.isneginf().all()) and self.k < others:
-            scores, positions = products.topk(self.k, 0 if across else 1)
-            self.scores = scores.T if across else scores
-            self.positions = (positions.T if across else positions) + first
+            scores, positions = products.topk(self.k, axis)
+            if across:
+                scores = scores.T
+                positions = positions.T
+            self.scores = scores
+            self.positions = positions + first
             return
         missing = -others % COMPARED_PRODUCTS
-        if missing:
-            products = pad(products, (0, 0, 0, missing) if across else (0, missing), value=-torch.inf)
         if across:
-            wide = products.view(-1, COMPARED_PRODUCTS, len(self.vectors))
+            padded = pad(products, (0, 0, 0, missing), value=-torch.inf) if missing else products
+            wide = padded.view(-1, COMPARED_PRODUCTS, len(self.vectors))
             rows, parts = (least[:, None] < wide.amax(1).T).nonzero().unbind(1)
             near = wide[parts, :, rows]
         else:
-            wide = products.view(len(self.vectors), -1, COMPARED_PRODUCTS)
+            padded = pad(products, (0, missing), value=-torch.inf) if missing else products
+            wide = padded.view(len(self.vectors), -1, COMPARED_PRODUCTS)
             rows, parts = (wide.amax(2) > least[:, None]).nonzero().unbind(1)
             near = wide[rows, parts]
         entries, within = (near > least[rows, None]).nonzero().unbind(1)
@@ -214,9 +219,10 @@ class _Nearest:
 
         changed, places, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
         first_entries = counts.cumsum(0) - counts
-        columns = self.k + torch.arange(len(places)) - first_entries[places]
         # each changed row has its best k so far, and behind them its new entries
-        all_scores = torch.full((len(changed), self.k + int(counts.max())), -torch.inf)
+        columns = self.k + torch.arange(len(places)) - first_entries[places]
+        width = self.k + int(counts.max())
+        all_scores = torch.full((len(changed), width), -torch.inf)
         all_scores[:, : self.k] = self.scores[changed]
         all_scores[places, columns] = scores
         all_positions = torch.zeros(all_scores.shape, dtype=torch.int64)

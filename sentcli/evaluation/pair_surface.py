@@ -1,4 +1,4 @@
-"""What pairs of sentences have in common on their surface, and which scores follow it."""
+"""Features of the surface of sentence pairs, such as common words, and how far scores follow them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ def surface(first: Sequence[str], second: Sequence[str]) -> dict[str, Values]:
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    values: dict[str, list[float]] = {"length": [], "first_word": [], "function_words": [], "other_words": []}
-    for one, other in zip(map(_words, first), map(_words, second), strict=True):
-        one_set = set(one)
-        other_set = set(other)
-        values["length"].append(-abs(len(one) - len(other)))
-        values["first_word"].append(one[:1] == other[:1])
-        values["function_words"].append(_jaccard(ENGLISH_STOP_WORDS & one_set, ENGLISH_STOP_WORDS & other_set))
-        values["other_words"].append(_jaccard(one_set - ENGLISH_STOP_WORDS, other_set - ENGLISH_STOP_WORDS))
-    return {name: np.array(of_pairs, np.float64) for name, of_pairs in values.items()}
+    names = ("length", "first_word", "function_words", "other_words")
+    features = {name: np.empty(len(first)) for name in names}
+    for row, texts in enumerate(zip(first, second, strict=True)):
+        words, other_words = [WORD.findall(text.lower()) for text in texts]
+        distinct = set(words)
+        other_distinct = set(other_words)
+        features["length"][row] = -abs(len(words) - len(other_words))
+        features["first_word"][row] = words[:1] == other_words[:1]
+        features["function_words"][row] = _jaccard(distinct & ENGLISH_STOP_WORDS, other_distinct & ENGLISH_STOP_WORDS)
+        features["other_words"][row] = _jaccard(distinct - ENGLISH_STOP_WORDS, other_distinct - ENGLISH_STOP_WORDS)
+    return features
 
 
 def followed(values: Values, features: Mapping[str, Values]) -> dict[str, float | None]:
@@ -44,10 +46,9 @@ def followed(values: Values, features: Mapping[str, Values]) -> dict[str, float 
     return correlations
 
 
-def _words(text: str) -> list[str]:
-    return WORD.findall(text.lower())
-
-
-def _jaccard(one: set[str] | frozenset[str], other: set[str] | frozenset[str]) -> float:
-    either = one | other
-    return len(one & other) / len(either) if either else 1.0
+def _jaccard(words: set[str], other_words: set[str]) -> float:
+    """Return the share of the words of two sets that are in both; 1 for two empty sets."""
+    either = words | other_words
+    if not either:
+        return 1.0
+    return len(words & other_words) / len(either)

@@ -42,7 +42,7 @@ class Item(BaseModel, extra="forbid"):
     results: list[str] = []
     """The files of the repository that hold the results of these commands."""
     missing: str = ""
-    """What cannot be repeated or is not known, and why."""
+    """A sentence on what cannot be repeated or is not known, and why."""
 
     @model_validator(mode="after")
     def _complete(self) -> Item:

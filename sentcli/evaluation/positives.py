@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_tasks import TableTask, role_counts
 from sentcli.evaluation.score_kinds import IN_DOMAIN, PAIRS, ScoreKind
 from sentcli.evaluation.scores import TaskScore
 from sentcli.evaluation.significance import require_finite
 from sentcli.evaluation.sts import ROUNDING
+from sentcli.evaluation.text_vectors import TextVectors
+from sentcli.io.digests import json_digest
 from sentcli.io.labelled import LabelledTable
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared
@@ -86,8 +87,9 @@ def texts_before(
         before = (similarities >= least[:, None]).astype(np.float32)
         similarity[block] = of_answer
         counts[block] = before @ weights
-        for i, copies_of_text in enumerate(ignored[block]):
-            counts[start + i] -= sum(int(before[i, text]) * count for text, count in copies_of_text.items())
+        for pair, copies_of_text in enumerate(ignored[block]):
+            for text, count in copies_of_text.items():
+                counts[start + pair] -= int(before[pair, text]) * count
     return similarity, counts
 
 
@@ -113,16 +115,20 @@ class PairsTask(TableTask):
     @cached_property
     def _positives(self) -> dict[str, list[str]]:
         """The distinct positives of each anchor."""
-        positives: dict[str, dict[str, None]] = {}
+        positives: dict[str, list[str]] = {}
         anchor_texts, positive_texts = self.table.texts[:2]
-        for anchor, positive in zip(anchor_texts, positive_texts, strict=True):
-            positives.setdefault(anchor, {})[positive] = None
-        return {anchor: list(texts) for anchor, texts in positives.items()}
+        pairs = zip(anchor_texts, positive_texts, strict=True)
+        for anchor, positive in dict.fromkeys(pairs):
+            positives.setdefault(anchor, []).append(positive)
+        return positives
 
     @cached_property
     def _corpus(self) -> dict[str, int]:
         """The distinct positives with their rows."""
-        return {text: row for row, text in enumerate(dict.fromkeys(self.table.texts[1]))}
+        rows: dict[str, int] = {}
+        for text in self.table.texts[1]:
+            rows.setdefault(text, len(rows))
+        return rows
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Rank the positives of each anchor; the roles are encoded here, with their prompts."""
@@ -130,9 +136,10 @@ class PairsTask(TableTask):
         corpus = list(self._corpus)
         queries, documents = self.by_role(model, anchors, corpus)
         relevant = []
-        for texts in self._positives.values():
+        own = []
+        for anchor, texts in self._positives.items():
             relevant.append([self._corpus[text] for text in texts])
-        own = [self._corpus.get(anchor, -1) for anchor in anchors]
+            own.append(self._corpus.get(anchor, -1))
         ranks = positive_ranks(queries.of(anchors), documents.of(corpus), relevant, own, self.similarity)
         best = np.array([of_anchor[0] for of_anchor in ranks])
         reciprocal = np.where(best <= RECALL_CUTOFFS[-1], 1 / best, 0.0)
@@ -140,10 +147,16 @@ class PairsTask(TableTask):
         for k in RECALL_CUTOFFS:
             shares = [np.mean(of_anchor <= k) for of_anchor in ranks]
             metrics[f"recall@{k}"] = float(np.mean(shares))
-        details = {"corpus": len(corpus), "pairs": len(self.table), **role_counts(queries, documents)}
-        score = TaskScore(self.name, PAIRS.name, metrics, ("mrr@10",), details)
-        if self.draws:
-            score = score.with_samples(significance.mean_draws(reciprocal, self.draws, stream=self.stream))
+        score = TaskScore(
+            task=self.name,
+            kind=PAIRS.name,
+            metrics=metrics,
+            shown_metrics=("mrr@10",),
+            details={"corpus": len(corpus), "pairs": len(self.table), **role_counts(queries, documents)},
+        )
+        if self.resamples:
+            replicates = significance.mean_replicates(reciprocal, self.resamples, stream=self.stream)
+            score = score.with_replicates(replicates)
         return score.of_own_data(len(anchors))
 
 
@@ -176,14 +189,15 @@ def positive_ranks(
         answers += rows
         ignored += [not_counted] * len(rows)
     texts = prepared(corpus, similarity)
+    query_of_pair = prepared(queries, similarity)[anchors]
     copies = np.ones(len(texts), np.int64)
-    nearness, before = texts_before(prepared(queries, similarity)[anchors], texts, answers, ignored, copies)
+    similarities, before = texts_before(query_of_pair, texts, answers, ignored, copies)
     ranks = []
     start = 0
     for rows in relevant:
-        part = slice(start, start + len(rows))
-        best_first = np.argsort(-nearness[part], kind="stable")
-        ranks.append(before[part][best_first] + np.arange(1, len(rows) + 1))
+        pairs = slice(start, start + len(rows))
+        best_first = np.argsort(-similarities[pairs], kind="stable")
+        ranks.append(before[pairs][best_first] + np.arange(1, len(rows) + 1))
         start += len(rows)
     return ranks
 
@@ -212,7 +226,7 @@ class InDomainTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        content = digest([*self.pairs.texts, positive_pairs(self.pairs).tolist()])
+        content = json_digest([*self.pairs.texts, positive_pairs(self.pairs).tolist()])
         return [IN_DOMAIN_NAME, self.exclude, list(self.cutoffs), self.similarity, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
@@ -222,19 +236,19 @@ class InDomainTask:
         metrics: dict[str, float] = {}
         bounds: dict[str, float] = {}
         intervals: dict[str, tuple[float, float]] = {}
-        draws: dict[str, significance.Floats] = {}
+        replicates: dict[str, significance.Floats] = {}
         for k in self.cutoffs:
             metric = f"recall@{k}"
             hits = _among(ranks, k)
             metrics[metric] = 100 * float(hits.mean())
             bounds[metric] = 100 * float(_among(best, k).mean())
             intervals[metric] = significance.accuracy_interval(hits)
-            draws[metric] = 100 * significance.mean_draws(hits.astype(np.float64))
+            replicates[metric] = 100 * significance.mean_replicates(hits.astype(np.float64))
         return TaskScore(
             task=self.name,
             kind=IN_DOMAIN.name,
             metrics=metrics,
-            headline=tuple(metrics),
+            shown_metrics=tuple(metrics),
             details={
                 "queries": len(ranks),
                 "corpus": len(corpus),
@@ -245,13 +259,15 @@ class InDomainTask:
                 "zero_vectors": vectors.zero(list(set(self.texts))),
             },
             intervals=intervals,
-            draws=draws,
+            replicates=replicates,
         )
 
 
 def positive_pairs(pairs: LabelledTable) -> npt.NDArray[np.bool_]:
     """Return which pairs are positive ``[pairs]``: those with the highest score above 0, or all if there are none."""
-    scores = np.ones(len(pairs)) if pairs.values is None else np.array(pairs.values, np.float64)
+    if pairs.values is None:
+        return np.ones(len(pairs), bool)
+    scores = np.array(pairs.values, np.float64)
     return (scores == scores.max()) & (scores > 0)
 
 
@@ -284,8 +300,8 @@ def in_domain_ranks(
         itself and next to its second sentence.
     """
     first_texts, second_texts = pairs.texts
-    first = np.array([vectors.rows[text] for text in first_texts])
-    second = np.array([vectors.rows[text] for text in second_texts])
+    first = vectors.rows_of(first_texts)
+    second = vectors.rows_of(second_texts)
     corpus = second if exclude == "s2-only" else np.concatenate([first, second])
     copies = np.bincount(corpus, minlength=len(vectors.vectors))
     is_positive = positive_pairs(pairs)

@@ -65,12 +65,13 @@ class Grid:
         return replace(self, folds=chosen, penalties=penalties)
 
     def empty_weights(self) -> Floats:
-        """Return zeros in the shape of `Fitted.weights`."""
-        return np.zeros((len(self.folds), self.runs, self.x.shape[1] + 1, self.classes), np.float32)
+        """Return zeros in the shape of `TrainedClassifiers.weights`."""
+        width = self.x.shape[1] + 1
+        return np.zeros((len(self.folds), self.runs, width, self.classes), np.float32)
 
 
 @dataclass(frozen=True)
-class Fitted:
+class TrainedClassifiers:
     """Classifiers of some folds and penalties."""
 
     weights: Floats
@@ -101,7 +102,7 @@ class Trainer(Protocol):
     def last_fold(self, rows: Rows) -> Fold:
         """Split the training rows for the final classifier of a task without a development set."""
 
-    def train(self, grid: Grid, finished: Step) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
         """Train all classifiers of a grid, and call `finished` as they are done."""
 
     def describe(self) -> dict[str, Any]:
@@ -112,7 +113,8 @@ def with_ones(x: Floats) -> Tensor:
     """Return features ``[n, dim + 1]`` with a last column of ones, whose weight is the bias."""
     import torch
 
-    return torch.from_numpy(np.concatenate([x, np.ones((len(x), 1), np.float32)], axis=1))
+    ones = np.ones((len(x), 1), np.float32)
+    return torch.from_numpy(np.concatenate([x, ones], axis=1))
 
 
 def first_weights(width: int, outputs: int) -> Tensor:
@@ -200,16 +202,17 @@ class GradientTrainer:
             "seed": TOOLKIT_SEED,
         }
 
-    def train(self, grid: Grid, finished: Step) -> Fitted:
+    def train(self, grid: Grid, finished: Step) -> TrainedClassifiers:
         """Train the classifiers with the same number of examples together."""
         weights = grid.empty_weights()
         accuracy = np.zeros(weights.shape[:2])
-        shapes: dict[tuple[int, int], list[int]] = defaultdict(list)
+        folds_of_shape: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, fold in enumerate(grid.folds):
-            shapes[len(fold.train), fold.drawn].append(number)
-        for numbers in shapes.values():
-            weights[numbers], accuracy[numbers] = _Together(self, grid.of(numbers)).run(finished)
-        return Fitted(weights, accuracy)
+            folds_of_shape[len(fold.train), fold.drawn].append(number)
+        for numbers in folds_of_shape.values():
+            training = _Together(self, grid.of(numbers))
+            weights[numbers], accuracy[numbers] = training.run(finished)
+        return TrainedClassifiers(weights, accuracy)
 
 
 class _Together:
@@ -234,7 +237,8 @@ class _Together:
         self.shuffles = np.random.RandomState(TOOLKIT_SEED)
         if self.folds[0].drawn:
             self.shuffles.permutation(self.folds[0].drawn)
-        self.weight = first_weights(grid.x.shape[1], self.classes).repeat(len(self.folds), self.runs, 1)
+        weight = first_weights(grid.x.shape[1], self.classes)
+        self.weight = weight.repeat(len(self.folds), self.runs, 1)
         self.optimizer = self._optimizer()
         self.active = np.arange(len(self.folds))
         """The numbers of the folds in `weight`; a fold is removed when all its classifiers have stopped."""
@@ -265,12 +269,12 @@ class _Together:
             weights = by_run.transpose(2, 3).numpy().copy()
             for place, fold in enumerate(self.active.tolist()):
                 better = going[fold] & (right[place] > best[fold])
-                best[fold][better] = right[place][better]
-                best_weights[fold][better] = weights[place][better]
+                best[fold, better] = right[place, better]
+                best_weights[fold, better] = weights[place, better]
                 not_better = going[fold] & ~better
                 stopped = not_better & (worse[fold] >= self.trainer.tenacity)
                 going[fold] &= ~stopped
-                worse[fold][not_better] += 1
+                worse[fold, not_better] += 1
             finished(going_before - int(going.sum()))
             self._remove_stopped(going)
         finished(int(going.sum()))
@@ -282,13 +286,14 @@ class _Together:
 
         order = torch.from_numpy(self.shuffles.permutation(self.rows.shape[1]))
         for start in range(0, len(order), self.trainer.batch_size):
-            rows = self.rows[:, order[start : start + self.trainer.batch_size]]
-            folds, batch = rows.shape
+            batch = order[start : start + self.trainer.batch_size]
+            rows = self.rows[:, batch]
+            folds, size = rows.shape
             every_row = rows.flatten()
-            x = self.x.index_select(0, every_row).view(folds, batch, -1)
-            target = self.one_hot.index_select(0, every_row).view(folds, 1, batch, -1).transpose(2, 3)
-            scores = torch.bmm(self.weight, x.transpose(1, 2)).view(folds, self.runs, self.classes, batch)
-            error = (torch.softmax(scores, dim=2) - target) / batch
+            x = self.x.index_select(0, every_row).view(folds, size, -1)
+            target = self.one_hot.index_select(0, every_row).view(folds, 1, size, -1).transpose(2, 3)
+            scores = torch.bmm(self.weight, x.transpose(1, 2)).view(folds, self.runs, self.classes, size)
+            error = (torch.softmax(scores, dim=2) - target) / size
             self.weight.grad = torch.baddbmm(self.weight * self.penalty, error.flatten(1, 2), x)
             self.optimizer.step()
 

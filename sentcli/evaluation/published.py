@@ -7,12 +7,12 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sentcli.errors import InputError, nearest
-from sentcli.evaluation import retrieval, sts, transfer
+from sentcli.evaluation import known_sets, sts_pairs, transfer_data
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
 from sentcli.evaluation.score_kinds import (
     FULL_NAMES,
@@ -28,13 +28,16 @@ from sentcli.hub import short
 from sentcli.io.forms import read_json
 from sentcli.zoo import models_folder
 
+if TYPE_CHECKING:
+    from sentcli.methods.recipes import Recipe
+
 AFS = frozenset({"ArgPairs_DP", "ArgPairs_GC", "ArgPairs_GM"})
 """The topics of the corpus of argument facet similarity, by the names of its files."""
 AVERAGES = {
-    "STS average": (SIMILARITY.name, frozenset(sts.TASKS)),
+    "STS average": (SIMILARITY.name, frozenset(sts_pairs.TASKS)),
     "AFS average": (SIMILARITY.name, AFS),
-    "transfer average": (TRANSFER.name, frozenset(transfer.AVERAGED)),
-    "BEIR average": (RETRIEVAL.name, retrieval.averaged()),
+    "transfer average": (TRANSFER.name, frozenset(transfer_data.AVERAGED)),
+    "BEIR average": (RETRIEVAL.name, known_sets.averaged()),
 }
 """The kind and the tasks of a published average, by its key."""
 PREFIXES = {RETRIEVAL.name: "BEIR ", IN_DOMAIN.name: "in-domain "}
@@ -74,15 +77,21 @@ class Published:
 
 def _key(task: str, kind: ScoreKind, tasks: Iterable[str]) -> str:
     """Return the key in `Published.scores` of a task, or of the ``average`` of `tasks`, empty if none prints that."""
-    if task == AVERAGE:
-        measured = (kind.name, frozenset(_task(one, kind) for one in tasks))
-        return next((key for key, averaged in AVERAGES.items() if averaged == measured), "")
-    prefix = PREFIXES.get(kind.name, "")
-    return prefix + _task(task, kind)
+    if task != AVERAGE:
+        prefix = PREFIXES.get(kind.name, "")
+        return prefix + _full_name(task, kind)
+    names = frozenset(_full_name(one, kind) for one in tasks)
+    for key, averaged in AVERAGES.items():
+        if averaged == (kind.name, names):
+            return key
+    return ""
 
 
-def _task(task: str, kind: ScoreKind) -> str:
-    return retrieval.canonical(task) if kind is RETRIEVAL else task
+def _full_name(task: str, kind: ScoreKind) -> str:
+    """Return the name of a task in published scores: that of a retrieval set may be an alias."""
+    if kind is RETRIEVAL:
+        return known_sets.canonical(task)
+    return task
 
 
 def published() -> dict[str, Published]:
@@ -91,20 +100,28 @@ def published() -> dict[str, Published]:
 
     systems = {}
     for recipe in map(load_recipe, recipe_names()):
-        if not recipe.published:
-            continue
-        printed = _by_full_name(recipe.published)
-        scores = {task: float(score.value) for task, score in printed.items()}
-        sources = {task: score.source for task, score in printed.items()}
-        main = [source for task, source in sources.items() if not task.startswith(tuple(PREFIXES.values()))]
-        source = "; ".join(dict.fromkeys(main or sources.values()))
-        systems[recipe.name] = Published(recipe.name, recipe.title, source, scores, sources)
+        if recipe.published:
+            systems[recipe.name] = _of_recipe(recipe)
     tables = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
     for name, table in tables.items():
         scores = {task: float(score) for task, score in _by_full_name(table["scores"]).items()}
         sources = _by_full_name(table.get("sources", {}))
         systems[name] = Published(name, table["title"], table["source"], scores, sources)
     return dict(sorted(systems.items()))
+
+
+def _of_recipe(recipe: Recipe) -> Published:
+    """Return the scores that a paper prints for a recipe."""
+    scores: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    main_sources: dict[str, None] = {}
+    for task, score in _by_full_name(recipe.published).items():
+        scores[task] = float(score.value)
+        sources[task] = score.source
+        if not task.startswith(tuple(PREFIXES.values())):
+            main_sources[score.source] = None
+    source = "; ".join(main_sources or dict.fromkeys(sources.values()))
+    return Published(recipe.name, recipe.title, source, scores, sources)
 
 
 def _by_full_name(by_task: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,15 +176,20 @@ def of_mteb(path: Path) -> Published:
                 f"--against {path}: no results of mteb; 'sentcli report' shows scores of sentcli beside each other"
             )
         results = read_mteb(value, path)
-    models = {(scores.model, scores.environment["revision"]) for scores in results}
-    if len(models) > 1:
-        names = ", ".join(sorted(f"{model} at {revision}" for model, revision in models))
-        raise InputError(f"--against {path}: results of {len(models)} models or revisions ({names}): name those of one")
+    models = set()
     tasks: list[TaskScore] = []
     for scores in results:
+        models.add((scores.model, scores.environment["revision"]))
         tasks += scores.tasks
+    if len(models) > 1:
+        names = sorted(f"{model} at {revision}" for model, revision in models)
+        raise InputError(
+            f"--against {path}: results of {len(models)} models or revisions ({', '.join(names)}): name those of one"
+        )
     model, revision = models.pop()
-    title = model if revision is None else f"{model} at {short(revision)}"
+    title = model
+    if revision is not None:
+        title += f" at {short(revision)}"
     version = results[0].environment["mteb"]
     return Published(model, title, f"mteb {version}", _of_tasks(tasks))
 
@@ -180,11 +202,10 @@ def _of_tasks(tasks: Sequence[TaskScore]) -> dict[str, float]:
         scores[_key(task.task, kind, ())] = task.value * kind.scale
     for key, (kind_name, names) in AVERAGES.items():
         kind = SCORE_KINDS[kind_name]
-        averaged = [task for task in tasks if task.kind == kind_name and _task(task.task, kind) in names]
-        if len(averaged) != len(names):
-            continue
+        of_kind = [task for task in tasks if task.kind == kind_name]
+        averaged = [task for task in of_kind if _full_name(task.task, kind) in names]
         mean = average(averaged, kind)
-        if mean is not None:
+        if mean is not None and len(averaged) == len(names):
             scores[key] = mean * kind.scale
     return scores
 
@@ -240,7 +261,12 @@ def compare_with_published(
             "difference": mean - score,
             "within": within,
         }
-    return {"name": system.name, "title": system.title, "source": system.source_of(tasks, kind, names), "tasks": tasks}
+    return {
+        "name": system.name,
+        "title": system.title,
+        "source": system.source_of(tasks, kind, names),
+        "tasks": tasks,
+    }
 
 
 def _further_seeds(values: list[float]) -> tuple[float, float]:
@@ -248,6 +274,7 @@ def _further_seeds(values: list[float]) -> tuple[float, float]:
     from scipy.stats import t
 
     mean = float(np.mean(values))
-    n = len(values)
-    spread = float(t.ppf(0.975, n - 1)) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / n)
-    return mean - spread, mean + spread
+    count = len(values)
+    quantile = float(t.ppf(0.975, count - 1))
+    half = quantile * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / count)
+    return mean - half, mean + half

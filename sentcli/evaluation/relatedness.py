@@ -19,13 +19,14 @@ import numpy.typing as npt
 
 from sentcli import console
 from sentcli.errors import InputError, nearest
-from sentcli.evaluation import sts
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation import sts, sts_pairs
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.probe import TOOLKIT_SEED, first_weights, with_ones
 from sentcli.evaluation.score_kinds import TRAINED_HEAD, ScoreKind
 from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.evaluation.transfer import pair_features
+from sentcli.io.digests import json_digest
 
 Floats = npt.NDArray[np.float32]
 GRADES = 5
@@ -51,9 +52,9 @@ class GradedTask:
     """Scored pairs in three splits, for training and testing a head."""
 
     name: str
-    splits: dict[str, sts.Pairs]
+    splits: dict[str, sts_pairs.Pairs]
     """``train``, ``dev`` and ``test``."""
-    draws: int = 0
+    resamples: int = 0
     """Samples of the test pairs, for intervals and comparisons."""
     kind: ScoreKind = TRAINED_HEAD
 
@@ -65,8 +66,8 @@ class GradedTask:
     @property
     def identity(self) -> list[Any]:
         """Everything besides the model that decides the score."""
-        content = digest(sts.content(list(self.splits.values())))
-        return ["head", HEAD_PROTOCOL, self.draws, self.name, self.kind.name, content]
+        content = json_digest(sts_pairs.content(list(self.splits.values())))
+        return ["head", HEAD_PROTOCOL, self.resamples, self.name, self.kind.name, content]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Train the head on pooled vectors that are not normalised, and score its expected grades of the test pairs.
@@ -77,41 +78,48 @@ class GradedTask:
         features = {}
         for split, pairs in self.splits.items():
             features[split] = pair_features(vectors.of(pairs.first), vectors.of(pairs.second))
-        gold = {split: pairs.gold for split, pairs in self.splits.items()}
+        test = self.splits["test"]
         with console.counting(f"{self.name}: epochs", MAX_EPOCHS + EPOCHS_OF_A_ROUND) as finished:
             predicted, dev_pearson = train(
-                features["train"], gold["train"], features["dev"], gold["dev"], features["test"], finished
+                x=features["train"],
+                gold=self.splits["train"].gold,
+                dev_x=features["dev"],
+                dev_gold=self.splits["dev"].gold,
+                test_x=features["test"],
+                finished=finished,
             )
-        test = self.splits["test"]
-        score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.draws)
-        details = {
-            "truncated": vectors.truncated(self.texts),
-            "zero_vectors": vectors.zero(test.texts),
-        }
-        metrics = {"dev_pearson": dev_pearson, "mse": float(np.mean((predicted - test.gold) ** 2))}
-        return replace(score, kind=self.kind.name, metrics=score.metrics | metrics, details=score.details | details)
+        score = sts.correlations(self.name, [(self.name, predicted, test.gold)], self.resamples)
+        squared_error = float(np.mean((predicted - test.gold) ** 2))
+        metrics = {"dev_pearson": dev_pearson, "mse": squared_error}
+        details = {"truncated": vectors.truncated(self.texts), "zero_vectors": vectors.zero(test.texts)}
+        return replace(
+            score,
+            kind=self.kind.name,
+            metrics=score.metrics | metrics,
+            details=score.details | details,
+        )
 
 
 def load_tasks(data: Path, names: Sequence[str], **options: Any) -> list[GradedTask]:
     """Read tasks, their pairs in the toolkit's order: by tokens, then by score; `options` are those of `GradedTask`.
 
     Raises:
-        InputError: if a task has no training split; as `sts.load_task`.
+        InputError: if a task has no training split; as `sts_pairs.load_task`.
     """
     tasks = []
     for name in dict.fromkeys(names):
-        if name not in sts.SPLITS:
-            hint = f"{nearest(name, list(sts.SPLITS))}; one of: {', '.join(sts.SPLITS)}"
+        if name not in sts_pairs.SPLITS:
+            hint = f"{nearest(name, list(sts_pairs.SPLITS))}; one of: {', '.join(sts_pairs.SPLITS)}"
             raise InputError(f"{name} has no training split for a head{hint}")
         splits = {}
         for split in ("train", "dev", "test"):
-            (pairs,) = sts.load_task(data, name, split)
+            (pairs,) = sts_pairs.load_task(data, name, split)
             splits[split] = _sorted(pairs)
         tasks.append(GradedTask(name, splits, **options))
     return tasks
 
 
-def _sorted(pairs: sts.Pairs) -> sts.Pairs:
+def _sorted(pairs: sts_pairs.Pairs) -> sts_pairs.Pairs:
     """Return pairs ordered by the numbers of tokens of both sentences, and by the score."""
 
     def order(row: int) -> tuple[int, int, float]:
@@ -122,10 +130,11 @@ def _sorted(pairs: sts.Pairs) -> sts.Pairs:
 
 def grades(scores: npt.NDArray[np.float64]) -> Floats:
     """Return scores as distributions over the grades 1 to 5 ``[n, 5]``; those of scores below 1 sum to less than 1."""
+    scores = scores[:, None]
     floor = np.floor(scores)
     all_grades = np.arange(1, GRADES + 1)
-    above = np.where(all_grades == floor[:, None] + 1, (scores - floor)[:, None], 0)
-    return np.where(all_grades == floor[:, None], (floor - scores + 1)[:, None], above).astype(np.float32)
+    above = np.where(all_grades == floor + 1, scores - floor, 0)
+    return np.where(all_grades == floor, floor - scores + 1, above).astype(np.float32)
 
 
 def train(

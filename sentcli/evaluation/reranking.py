@@ -16,10 +16,11 @@ from sentcli import console
 from sentcli.encoder import loading
 from sentcli.encoder.reranker import Reranker, read_reranker
 from sentcli.encoder.sentence_encoder import SentenceEncoder
-from sentcli.evaluation.cache import VectorCache, digest, model_key
+from sentcli.evaluation.cache import VectorCache
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
+from sentcli.io.digests import json_digest
 from sentcli.machine import usable_cores
-from sentcli.model import exported
+from sentcli.model.identity import Source, cache_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text
@@ -51,13 +52,13 @@ class EvaluatedReranker:
     def __post_init__(self) -> None:
         self.options = replace(self.options, pooling=None, normalize=None, max_length=None)
         self.spec = read_reranker(self.name)
-        self.key = model_key(self.spec, self.options)
+        self.key = cache_key(self.spec, self.options)
 
     @property
     def protocol(self) -> dict[str, Any]:
         """The choices that move a score."""
         choices = {"rerank": self.name, "rerank_depth": self.depth}
-        for key, value in exported.provenance(self.spec).items():
+        for key, value in Source.of(self.spec).provenance.items():
             choices[f"rerank_{key}"] = value
         return choices
 
@@ -69,12 +70,15 @@ class EvaluatedReranker:
     def scores(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
         """Score pairs of query and document, or read their scores from the cache ``[n]``."""
         encoder = self.model.encoder  # before there is a bar
-        texts = [pair_text(*pair) for pair in pairs]
-        rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        store = VectorCache(digest([self.key, encoder.describe()]), fresh=self.rerun)
-        with console.encoding("reranking", len(rows)) as progress:
-            vectors = store.encode(encoder, list(rows), progress).vectors
-        return np.asarray(vectors[[rows[text] for text in texts], 0])
+        cache = VectorCache(json_digest([self.key, encoder.describe()]), fresh=self.rerun)
+        row_of_text: dict[str, int] = {}
+        rows = []
+        for query, document in pairs:
+            text = pair_text(query, document)
+            rows.append(row_of_text.setdefault(text, len(row_of_text)))
+        with console.encoding("reranking", len(row_of_text)) as progress:
+            scores = cache.encode(encoder, list(row_of_text), progress).vectors
+        return np.asarray(scores[rows, 0])
 
     def reordered(self, data: RetrievalSet, hits: Neighbours) -> Neighbours:
         """Return the hits of a set's queries, the first of them by the scores of the cross-encoder.
@@ -85,17 +89,18 @@ class EvaluatedReranker:
         is_hit = first >= 0
         rows = np.unique(first[is_hit]).tolist()
         documents = dict(zip(rows, SetRows(data).take(rows), strict=True))
-        pairs: list[tuple[str, str]] = []
-        for query, first_rows in zip(data.queries.values(), first.tolist(), strict=True):
-            pairs += [(query, documents[row].text) for row in first_rows if row >= 0]
+        queries = list(data.queries.values())
+        pairs = []
+        for query, rank in np.argwhere(is_hit).tolist():
+            pairs.append((queries[query], documents[first[query, rank]].text))
         pair_scores = self.scores(pairs)
         first_scores = np.full(first.shape, -np.inf, np.float32)
         first_scores[is_hit] = pair_scores
-        order = np.argsort(-first_scores, axis=1, kind="stable")
+        best_first = np.argsort(-first_scores, axis=1, kind="stable")
         positions = hits.positions.copy()
-        positions[:, : self.depth] = np.take_along_axis(first, order, 1)
+        positions[:, : self.depth] = np.take_along_axis(first, best_first, 1)
         scores = np.empty(hits.scores.shape, np.float32)
-        scores[:, : self.depth] = np.take_along_axis(first_scores, order, 1)
+        scores[:, : self.depth] = np.take_along_axis(first_scores, best_first, 1)
         lowest = np.floor(pair_scores.min(initial=0))
         others = max(hits.positions.shape[1] - self.depth, 0)
         scores[:, self.depth :] = lowest - 1 - np.arange(others)

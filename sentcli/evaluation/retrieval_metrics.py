@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.retrieval import Qrels
+from sentcli.evaluation.beir_files import Qrels, relevant_documents
 from sentcli.evaluation.significance import require_finite
 from sentcli.io.atomic import replacing
 from sentcli.io.formats import records
@@ -32,8 +32,7 @@ def cutoffs(top_k: int) -> list[int]:
 
 def main_metric(top_k: int) -> str:
     """Return the metric of tables: ``ndcg@10``, or one with a smaller cut-off if the search has fewer hits."""
-    ranks = cutoffs(top_k)
-    main = max((k for k in ranks if k <= MAIN_CUTOFF), default=ranks[0])
+    main = cutoffs(min(top_k, MAIN_CUTOFF))[-1]
     return f"ndcg@{main}"
 
 
@@ -47,11 +46,11 @@ def ranked(run: Run, qrels: Qrels) -> Run:
 
 
 def _order(hits: Mapping[str, float]) -> dict[str, float]:
-    scores = list(hits.values())
-    require_finite(np.array(scores, np.float64))
+    scores = np.array(list(hits.values()), np.float64)
+    require_finite(scores)
     with np.errstate(over="ignore"):
-        single = np.array(scores, np.float32).tolist()
-    best = sorted(zip(single, hits, strict=True), reverse=True)
+        single_precision = scores.astype(np.float32).tolist()
+    best = sorted(zip(single_precision, hits, strict=True), reverse=True)
     return {document: -float(rank) for rank, (_, document) in enumerate(best, 1)}
 
 
@@ -70,7 +69,7 @@ def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
     from beir.retrieval.evaluation import EvaluateRetrieval
 
     ranks = cutoffs(top_k)
-    findable = {query: hits for query, hits in run.items() if _relevant(qrels[query])}
+    findable = {query: hits for query, hits in run.items() if relevant_documents(qrels[query])}
     # BEIR is kept from logging, and the handler that it adds to the root logger for all libraries is removed
     logging.getLogger("beir").setLevel(logging.WARNING)
     handlers = logging.root.handlers[:]
@@ -85,14 +84,11 @@ def score(run: Run, qrels: Qrels, top_k: int) -> dict[str, float]:
     scores = {}
     for part in parts:
         for name, value in part.items():
-            our_name = f"precision{name[1:]}" if name.startswith("P@") else name.lower()
+            our_name = name.lower()
+            if name.startswith("P@"):
+                our_name = f"precision{name[1:]}"
             scores[our_name] = float(value)
     return scores
-
-
-def _relevant(judgements: Mapping[str, int]) -> set[str]:
-    """Return the relevant documents of a query."""
-    return {document for document, relevance in judgements.items() if relevance > 0}
 
 
 def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
@@ -100,34 +96,27 @@ def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
     import pytrec_eval
 
     ranks = cutoffs(top_k)
-    measures = {f"{name}.{','.join(map(str, ranks))}" for name in MEASURES.values()}
+    cut = ",".join(map(str, ranks))
+    measures = {f"{name}.{cut}" for name in MEASURES.values()}
     by_query = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
     values = {}
     for ours, theirs in MEASURES.items():
         for k in ranks:
             values[f"{ours}@{k}"] = np.array([by_query[query][f"{theirs}_{k}"] for query in qrels])
-    hit_ranks = []  # the ranks of the relevant documents of each query, and how many it has
-    for query, judgements in qrels.items():
-        relevant = _relevant(judgements)
+    is_relevant = np.zeros((len(qrels), ranks[-1]), bool)  # the hits of each query, best first
+    relevant_count = np.zeros(len(qrels), np.int64)
+    for row, (query, judgements) in enumerate(qrels.items()):
+        relevant = relevant_documents(judgements)
+        relevant_count[row] = len(relevant)
         best = sorted(run[query], key=run[query].__getitem__, reverse=True)[: ranks[-1]]
-        hits = [rank for rank, document in enumerate(best, 1) if document in relevant]
-        hit_ranks.append((hits, len(relevant)))
+        is_relevant[row, : len(best)] = [document in relevant for document in best]
     for k in ranks:
-        values[f"mrr@{k}"] = np.array([_reciprocal_rank(hits, k) for hits, _ in hit_ranks])
-        values[f"r_cap@{k}"] = np.array([_capped_recall(hits, relevant, k) for hits, relevant in hit_ranks])
+        hits = is_relevant[:, :k]
+        first_rank = hits.argmax(axis=1) + 1
+        values[f"mrr@{k}"] = np.where(hits.any(axis=1), 1 / first_rank, 0.0)
+        # of more than k relevant documents, k can be found
+        values[f"r_cap@{k}"] = hits.sum(axis=1) / np.clip(relevant_count, 1, k)
     return values
-
-
-def _reciprocal_rank(hits: Sequence[int], k: int) -> float:
-    """Return 1 / rank of the first relevant document, given the ranks of all; 0 if it is not among the first k."""
-    if not hits or hits[0] > k:
-        return 0.0
-    return 1 / hits[0]
-
-
-def _capped_recall(hits: Sequence[int], relevant: int, k: int) -> float:
-    """Return the share of the relevant documents, but of at most k of them, whose rank is at most k."""
-    return sum(rank <= k for rank in hits) / max(min(relevant, k), 1)
 
 
 Run = dict[str, dict[str, float]]

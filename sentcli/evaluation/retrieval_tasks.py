@@ -1,185 +1,34 @@
-"""Retrieval sets as tasks: searching a set by vectors, by words or by both fused, and the scores of a run."""
+"""Retrieval sets as tasks, and the scores of a run."""
 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain, islice
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sentcli import console
-from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
-from sentcli.evaluation.cache import digest
-from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, TextVectors
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
 from sentcli.evaluation.reranking import EvaluatedReranker
-from sentcli.evaluation.retrieval import RetrievalSet, SetRows
+from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import Run, each_query, main_metric, ranked, score, write_run
 from sentcli.evaluation.score_kinds import RETRIEVAL, ScoreKind
-from sentcli.evaluation.scores import TaskScore, average_draws
+from sentcli.evaluation.scores import TaskScore, average_replicates
+from sentcli.evaluation.set_search import TOP_K, SetSearch
+from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.atomic import check_output
-from sentcli.model.encoding import EncodeStats, Progress
+from sentcli.io.digests import json_digest
 from sentcli.model.spec import ModelSpec
-from sentcli.search import bm25, fusion
-from sentcli.search.exact import Vectors
-from sentcli.search.fusion import fuse
-from sentcli.search.local_corpus import LocalCorpus
-from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchMode, SearchOptions
-from sentcli.search.recall import recall, sample
-from sentcli.search.searcher import Searcher
 
 SHOWN_HITS = 10
 """Hits of each query of one's own set that are kept beside its score, to be shown."""
-TOP_K = 1000
-"""Hits of each query that are scored unless another number is given."""
-
-
-def protocol(search: SearchOptions, mode: SearchMode, model: EvaluatedModel | None) -> dict[str, Any]:
-    """Return every choice that moves the scores of a way of searching sets, except those of set and model."""
-    top_k = search.top_k or TOP_K
-    choices: dict[str, Any] = {"search": mode}
-    if model is not None:
-        query_prompt, document_prompt = search.prompts(model.spec)
-        choices["similarity"] = search.similarity_of(model.spec)
-        choices["index"] = "exact" if search.exact else search.index
-        choices["query_prompt"] = query_prompt
-        choices["document_prompt"] = document_prompt
-        if search.query_length is not None:
-            choices["query_length"] = search.query_length
-        depth = fusion.depth(search.modes, top_k)
-        if not search.exact and mode == "dense" and depth > top_k:
-            choices["depth"] = depth  # an index that is asked for more hits may find others
-    if mode != "dense":
-        choices["bm25"] = bm25.protocol(language=search.language or bm25.LANGUAGE)
-    return {**choices, **fusion.protocol(mode, top_k, search.weight), "top_k": top_k}
-
-
-@dataclass(frozen=True)
-class DenseSearch:
-    """The result of a search by vectors."""
-
-    hits: Neighbours
-    truncated: int
-    """Texts that were longer than the maximum length."""
-    index_recall: float | None = None
-    """Share of the exact ten best documents among the ten best of an index."""
-    index: dict[str, Any] | str | None = None
-    """The description of the index; ``exact`` if the index was not used, because every document has to be found."""
-
-
-@dataclass
-class SetSearch:
-    """The queries of a set, and the search for them among its documents, by words once and by the vectors of models."""
-
-    data: RetrievalSet
-    options: SearchOptions
-    own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
-    """The row of each query's own document, which is no hit; -1 where there is none ``[queries]``."""
-    _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        rows = self.data.own_rows
-        self.own = np.array([rows.get(query, -1) for query in self.data.queries], np.int64)
-
-    @cached_property
-    def by_words(self) -> Neighbours:
-        """The hits of BM25."""
-        corpus = LocalCorpus(self.data.name, SetRows(self.data))
-        corpus, _ = corpus.prepare(replace(self.options, search="bm25"), None)
-        return self.found(corpus.by_words(list(self.data.queries.values()), self.count))
-
-    def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
-        """Encode queries and documents and search; the last model's result is kept for fusions."""
-        if self._last is None or self._last[0] is not model:
-            encoder = model.load()  # before there is a bar
-            with console.encoding(f"{self.data.name}: encoding", len(self.data.ids) + len(self.data.queries)) as bar:
-                self._last = model, self._by_vectors(model, encoder, bar)
-        return self._last[1]
-
-    def _by_vectors(self, model: EvaluatedModel, encoder: SentenceEncoder, progress: Progress) -> DenseSearch:
-        facts = self.data.facts
-        truncated = 0
-        options = replace(self.options, search="dense", index=None if self.finds_all else self.options.index)
-
-        def encode(length: int | None, prompt: str, texts: Sequence[str]) -> Vectors:
-            nonlocal truncated
-            encoded = model.encode(texts, progress, prompt=prompt, length=length)
-            progress(EncodeStats(texts=len(texts) - len(set(texts))))  # repeated texts are not encoded
-            truncated += encoded.truncated(texts)
-            return encoded.of(texts)
-
-        def encode_documents(_: object, prompt: str, texts: Sequence[str]) -> Vectors:
-            return encode(facts.document_length, prompt, texts)
-
-        query_prompt, _ = options.prompts(encoder)
-        queries = encode(options.query_length or facts.query_length, query_prompt, list(self.data.queries.values()))
-        corpus = LocalCorpus(self.data.name, SetRows(self.data), encode=encode_documents)
-        corpus, facts_of_search = corpus.prepare(options, encoder)
-        hits = corpus.nearest(queries, self.count)
-        index = None if self.options.exact else facts_of_search["index"]
-        searcher = corpus.searcher
-        index_recall = None
-        if isinstance(searcher, Searcher):
-            exact = sample(searcher.blocks, searcher.similarity, queries, device=searcher.device)
-            index_recall = recall(searcher.blocks, searcher.similarity, exact, hits.positions)
-        return DenseSearch(self.found(hits), truncated, index_recall, index)
-
-    def hits(self, mode: SearchMode, model: EvaluatedModel | None) -> Neighbours:
-        """Search in one way."""
-        if model is None or mode == "bm25":
-            return self.by_words
-        dense = self.by_vectors(model).hits
-        if mode == "dense":
-            return dense
-        return fuse(mode, dense, self.by_words, self.top_k, self.options.weight)
-
-    @property
-    def top_k(self) -> int:
-        """The number of hits of each query that are scored."""
-        return self.options.top_k or TOP_K
-
-    def run(self, hits: Neighbours) -> Run:
-        """Return hits by query and document, best first, at most `top_k` of each query."""
-        ids = self.data.ids
-        best = _first(hits, self.top_k)
-        run: Run = {}
-        for query, positions, scores in zip(self.data.queries, best.positions, best.scores, strict=True):
-            run[query] = {ids[row]: float(score) for row, score in zip(positions, scores, strict=True) if row >= 0}
-        return run
-
-    @property
-    def depth(self) -> int:
-        """The number of hits that each search has to find; fused searches need more than `top_k`."""
-        return fusion.depth(self.options.modes, self.top_k)
-
-    @property
-    def finds_all(self) -> bool:
-        """Whether a search has to find every document, which an index cannot speed up."""
-        return self.count >= len(self.data.ids)
-
-    @property
-    def count(self) -> int:
-        """The number of hits to search for, with one more where the query's own document is removed."""
-        return min(self.depth + bool(self.data.own_rows), len(self.data.ids))
-
-    def found(self, hits: Neighbours) -> Neighbours:
-        """Return the hits that count among `count` of each query, without those that are the query itself."""
-        removed = (hits.positions == self.own[:, None]) | (hits.positions < 0)
-        order = np.argsort(removed, axis=1, kind="stable")
-        positions = np.take_along_axis(np.where(removed, -1, hits.positions), order, 1)
-        scores = np.take_along_axis(hits.scores, order, 1)
-        return _first(Neighbours(positions, scores), self.depth)
-
-
-def _first(hits: Neighbours, k: int) -> Neighbours:
-    return Neighbours(hits.positions[:, :k], hits.scores[:, :k])
 
 
 def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] | None = None) -> TaskScore:
@@ -191,12 +40,11 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
         top_k: hits that each query was to have.
         details: further ones of the search for the JSON; those that are None are left out.
     """
-    full = ranked(run, data.qrels)
+    ranked_run = ranked(run, data.qrels)
     main = main_metric(top_k)
-    values = each_query(full, data.qrels, top_k)
-    draws = significance.mean_draws(values[main], stream=zlib.crc32(data.name.encode()))
+    values = each_query(ranked_run, data.qrels, top_k)
     entries: dict[str, Any] = {"queries": len(data.qrels), "documents": len(data.ids)}
-    without_hits = sum(not hits for hits in full.values())
+    without_hits = sum(not hits for hits in ranked_run.values())
     if without_hits:
         entries["queries_without_hits"] = without_hits
     for key, value in (details or {}).items():
@@ -205,13 +53,14 @@ def score_run(data: RetrievalSet, run: Run, top_k: int, details: dict[str, Any] 
     task_score = TaskScore(
         task=data.name,
         kind=RETRIEVAL.name,
-        metrics=score(full, data.qrels, top_k),
-        headline=(main,),
+        metrics=score(ranked_run, data.qrels, top_k),
+        shown_metrics=(main,),
         details=entries,
         items=tuple(data.qrels),
         item_values=values,
     )
-    return task_score.with_samples(draws)
+    stream = zlib.crc32(data.name.encode())
+    return task_score.with_replicates(significance.mean_replicates(values[main], stream=stream))
 
 
 def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
@@ -220,18 +69,29 @@ def mean_of(name: str, parts: Sequence[TaskScore]) -> TaskScore:
     for metric in parts[0].metrics:
         values = [part.metrics[metric] for part in parts]
         metrics[metric] = float(np.mean(values))
-    details: dict[str, Any] = {}
-    for key in ("queries", "documents", "queries_without_hits", "truncated"):
-        count = sum(part.details.get(key, 0) for part in parts)
-        if count or key != "queries_without_hits":
-            details[key] = count
-    recalls = [part.details["index_recall@10"] for part in parts if "index_recall@10" in part.details]
+    counts: Counter[str] = Counter(queries=0, documents=0, queries_without_hits=0, truncated=0)
+    recalls = []
+    for part in parts:
+        for key in counts:
+            counts[key] += part.details.get(key, 0)
+        if "index_recall@10" in part.details:
+            recalls.append(part.details["index_recall@10"])
+    details: dict[str, Any] = dict(counts)
+    if not counts["queries_without_hits"]:
+        del details["queries_without_hits"]
     if recalls:
         details["index_recall@10"] = float(np.mean(recalls))
-    draws = average_draws(parts)
-    assert draws is not None
-    mean = TaskScore(name, RETRIEVAL.name, metrics, parts[0].headline, details, parts=tuple(parts))
-    return mean.with_samples(draws)
+    mean = TaskScore(
+        task=name,
+        kind=RETRIEVAL.name,
+        metrics=metrics,
+        shown_metrics=parts[0].shown_metrics,
+        details=details,
+        parts=tuple(parts),
+    )
+    replicates = average_replicates(parts)
+    assert replicates is not None
+    return mean.with_replicates(replicates)
 
 
 @dataclass(frozen=True)
@@ -247,7 +107,7 @@ class RetrievalTask:
     """The TREC run that is written when the set is scored."""
     own: bool = False
     """Whether the set is the user's own data, which `evaluate` scores."""
-    draws: int = significance.DRAWS
+    resamples: int = significance.RESAMPLES
     """Samples of the queries of one's own set; 0 leaves out intervals and samples."""
     reranker: EvaluatedReranker | None = None
     """Orders the first hits anew."""
@@ -255,11 +115,11 @@ class RetrievalTask:
     kind: ClassVar[ScoreKind] = RETRIEVAL
 
     @classmethod
-    def of_own(cls, name: str, data: RetrievalSet, draws: int) -> RetrievalTask:
+    def of_own(cls, name: str, data: RetrievalSet, resamples: int) -> RetrievalTask:
         """Return the task of the user's own set, which is searched by vectors."""
         own = "left out" if data.facts.self_hits == "removed" else "kept"
         protocol = {"similarity": "cosine", "top_k": TOP_K, "split": data.split, "own_document": own}
-        return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, draws=draws)
+        return cls(name, SetSearch(data, SearchOptions()), "dense", protocol, own=True, resamples=resamples)
 
     def for_model(self, spec: ModelSpec) -> RetrievalTask:
         """Return the task as a model takes it: one's own set is searched by the similarity that its folder names."""
@@ -298,13 +158,14 @@ class RetrievalTask:
         """Everything besides the model that decides the score."""
         data = self.data
         facts = self.data.facts
-        how_read: list[Any] = [facts.query_length, facts.document_length]
+        reading: list[Any] = [facts.query_length, facts.document_length]
         if self.reranker is not None:
-            how_read.append(self.reranker.key)
+            reading.append(self.reranker.key)
         if self.own:
-            return ["evaluate", self.name, self.draws, data.digest, [*how_read, facts.join_title], self.protocol]
+            reading.append(facts.join_title)
+            return ["evaluate", self.name, self.resamples, data.digest, reading, self.protocol]
         of_set = [data.digest, data.split, facts.self_hits, facts.join_title]
-        return ["retrieve", of_set, how_read, self.protocol]
+        return ["retrieve", of_set, reading, self.protocol]
 
     def score(self, model: EvaluatedModel | None, vectors: TextVectors) -> TaskScore:
         """Search the set and score the run; the vectors of `texts` are not used, since the search encodes by itself."""
@@ -325,11 +186,11 @@ class RetrievalTask:
         score = score_run(self.data, run, search.top_k, details)
         if not self.own:
             return score
-        shown = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
-        score = replace(score, task=self.name, hits=shown).of_own_data(len(self.data.queries))
-        if not self.draws:
-            score = replace(score, draws={}, intervals={})
-        return score
+        first_hits = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
+        score = replace(score, task=self.name, hits=first_hits)
+        if not self.resamples:
+            score = replace(score, replicates={}, intervals={})
+        return score.of_own_data(len(self.data.queries))
 
 
 def retrieval_tasks(tasks: Sequence[OwnTask], option: str) -> list[RetrievalTask]:
@@ -368,18 +229,27 @@ def sampled(data: RetrievalSet, rows: Sequence[int], model: str) -> SampledSet:
         rows: the positions of the queries.
         model: its name.
     """
-    every_query = list(data.queries.items())
-    queries = dict(every_query[row] for row in rows)
-    qrels = {query: data.qrels[query] for query in queries}
+    all_ids = list(data.queries)
+    queries = {}
+    qrels = {}
+    judged: set[str] = set()
+    for row in rows:
+        query = all_ids[row]
+        queries[query] = data.queries[query]
+        qrels[query] = data.qrels[query]
+        judged.update(qrels[query])
     part = replace(data, queries=queries, qrels=qrels)
     search = SetSearch(part, SearchOptions(search="dense,bm25", top_k=20))
-    judged = set(chain.from_iterable(qrels.values()))
     document_rows = {row for row, document in enumerate(data.ids) if document in judged}
     for hits in (search.by_words, search.by_vectors(EvaluatedModel(model)).hits):
         document_rows.update(hits.positions[hits.positions >= 0].tolist())
-    chosen = sorted(document_rows)
-    texts = list(data.texts())
-    fields = {name: value for name, value in vars(part).items() if name in RetrievalSet.__dataclass_fields__}
-    fields["ids"] = [data.ids[row] for row in chosen]
-    fields["digest"] = digest([data.digest, list(queries), fields["ids"]])
-    return SampledSet(**fields, documents=tuple(texts[row] for row in chosen))
+    ids = []
+    texts = []
+    for row, text in enumerate(data.texts()):
+        if row in document_rows:
+            ids.append(data.ids[row])
+            texts.append(text)
+    values = {each.name: getattr(part, each.name) for each in fields(RetrievalSet)}
+    values["ids"] = ids
+    values["digest"] = json_digest([data.digest, list(queries), ids])
+    return SampledSet(**values, documents=tuple(texts))

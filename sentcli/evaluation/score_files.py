@@ -1,23 +1,19 @@
-"""Scores as JSON: what `sts-eval`, `senteval`, `retrieve` and `evaluate` write, read back and checked; and the cache's.
-
-The entry ``scores`` of a command's object says of each task which kind its scores are of and which metrics tables show.
-"""
+"""Files of scores: what `sts-eval`, `senteval`, `retrieve` and `evaluate` wrote as JSON, read back and checked."""
 
 from __future__ import annotations
 
-import base64
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sentcli.bounds import whole_number
 from sentcli.errors import DataError, InputError, one_line
 from sentcli.evaluation.mteb_results import is_mteb, read_mteb, read_mteb_folder
+from sentcli.evaluation.score_json import unpack
 from sentcli.evaluation.score_kinds import (
     AGGREGATIONS,
     IN_DOMAIN,
@@ -28,116 +24,11 @@ from sentcli.evaluation.score_kinds import (
     TRAINED_HEAD,
     TRANSFER,
 )
-from sentcli.evaluation.scores import ModelScores, TaskScore, average, average_interval
-from sentcli.evaluation.significance import Floats
+from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.io.forms import checked, contents, decode
 
 SCORING = ("sts-eval", "senteval", "retrieve", "evaluate")
 """The commands whose JSON has scores."""
-ARRAY_FIELDS = ("draws", "item_values")
-"""Fields of a `TaskScore` that hold arrays by metric."""
-
-
-def record_of(score: TaskScore) -> dict[str, Any]:
-    """Return all fields of a score as JSON, for the cache."""
-    record = dict(vars(score))
-    record["parts"] = [record_of(part) for part in score.parts]
-    for name in ARRAY_FIELDS:
-        record[name] = {metric: array.tolist() for metric, array in record[name].items()}
-    if score.correct is not None:
-        record["correct"] = score.correct.tolist()
-    return record
-
-
-def score_of(record: Mapping[str, Any]) -> TaskScore:
-    """Return the score that `record_of` was called on."""
-    fields = dict(record)
-    for name in ARRAY_FIELDS:
-        fields[name] = {metric: np.array(values) for metric, values in record[name].items()}
-    fields["headline"] = tuple(record["headline"])
-    fields["items"] = tuple(record["items"])
-    fields["intervals"] = {metric: (low, high) for metric, (low, high) in record["intervals"].items()}
-    if record["correct"] is not None:
-        fields["correct"] = np.array(record["correct"], bool)
-    fields["parts"] = tuple(map(score_of, record["parts"]))
-    return TaskScore(**fields)
-
-
-def pack(draws: Floats) -> str:
-    """Return samples as one line of JSON: their 32-bit floats in base64."""
-    return base64.b64encode(draws.astype("<f4").tobytes()).decode("ascii")
-
-
-def unpack(text: str) -> Floats:
-    """Return the samples that `pack` was called on.
-
-    Raises:
-        ValueError: if `text` is not base64 of finite 32-bit floats.
-    """
-    draws = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float64)
-    if len(draws) < 2 or not np.isfinite(draws).all():
-        raise ValueError("expected at least two finite numbers")
-    return draws
-
-
-def task_json(score: TaskScore, *, samples: bool = True) -> dict[str, Any]:
-    """Return the entry of a task in the JSON of a command, with the samples of the shown metrics if there are any."""
-    entry: dict[str, Any] = {**score.metrics, **score.details}
-    if len(score.headline) > 1:
-        entry["intervals"] = score.intervals
-    elif score.headline[0] in score.intervals:
-        entry["interval"] = score.intervals[score.headline[0]]
-    if score.parts:
-        entry["forums"] = {part.task: task_json(part, samples=False) for part in score.parts}
-    if not samples:
-        return entry
-    draws = {}
-    for metric in score.headline:
-        values = score.samples(metric)
-        if values is not None:
-            draws[metric] = pack(values)
-    if draws:
-        entry["draws"] = draws
-    return entry
-
-
-def model_json(scores: ModelScores) -> dict[str, Any]:
-    """Return the JSON object of a command, without averages and comparisons that there are not."""
-    has_draws = not scores.draws_file
-    required = {
-        "command": scores.command,
-        "model": scores.model,
-        "protocol": scores.protocol,
-        "results": {task.task: task_json(task, samples=has_draws) for task in scores.tasks},
-        "scores": {task.task: {"kind": task.kind, "metrics": list(task.headline)} for task in scores.tasks},
-        "environment": scores.environment,
-        "elapsed_seconds": round(scores.seconds or 0.0, 3),
-    }
-    optional = {
-        **_averages(scores),
-        "compared": scores.compared or None,
-        "cached": list(scores.cached) or None,
-        "against": scores.against or None,
-        "cost": scores.cost or None,
-        "draws": scores.draws_file or None,
-        "command_line": scores.command_line or None,
-        **scores.entries,
-    }
-    return required | {key: value for key, value in optional.items() if value is not None}
-
-
-def _averages(scores: ModelScores) -> dict[str, Any]:
-    """Return the averages of the first kind that has some; each is None where there is none."""
-    kind = next((kind for kind in scores.kinds if kind is not TRAINED_HEAD), TRAINED_HEAD)
-    tasks = [] if kind is TRAINED_HEAD else scores.of_kind(kind)
-    if scores.command == "evaluate" and (len(scores.kinds) > 1 or len(tasks) < 2):
-        tasks = []  # a mean over kinds says nothing
-    pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
-    return {
-        "average": average(tasks, kind, least=1),
-        "average_pearson": round(float(np.mean(pearson)), 2) if pearson else None,
-        "average_interval": average_interval(tasks, kind),
-    }
 
 
 def _both_ends(ends: Ends) -> tuple[float, float] | None:
@@ -221,14 +112,14 @@ class TaskResult(BaseModel):
     draws: dict[str, Samples] = {}
     """Samples of metrics; files of earlier versions have none."""
 
-    def score(self, task: str, kind: str, headline: tuple[str, ...]) -> TaskScore:
+    def score(self, task: str, kind: str, shown_metrics: tuple[str, ...]) -> TaskScore:
         """Return the score of the task."""
         metrics: dict[str, float] = {}
         details: dict[str, Any] = {}
         if self.subsets:
             details["subsets"] = self.subsets
         for key, value in (self.model_extra or {}).items():
-            if key not in headline and not _is_metric(key, value):
+            if key not in shown_metrics and not _is_metric(key, value):
                 details[key] = value
                 continue
             number = _number(value)
@@ -238,20 +129,29 @@ class TaskResult(BaseModel):
             task=task,
             kind=kind,
             metrics=metrics,
-            headline=headline,
+            shown_metrics=shown_metrics,
             details=details,
-            intervals=self._whole_intervals(headline[0]),
-            draws=self.draws,
-            parts=tuple(part.score(name, kind, headline) for name, part in self.forums.items()),
+            intervals=self._whole_intervals(shown_metrics[0]),
+            replicates=self.draws,
+            parts=tuple(part.score(name, kind, shown_metrics) for name, part in self.forums.items()),
         )
+
+    def check_numbers(self, task: str, metrics: Sequence[str], source: str) -> None:
+        """Raise a DataError for a shown metric that is neither a number nor null."""
+        for metric in metrics:
+            value = (self.model_extra or {}).get(metric)
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                raise DataError(source, f"{task} {metric}: expected a number, found {json.dumps(value)[:40]}")
 
     def _whole_intervals(self, main: str) -> dict[str, tuple[float, float]]:
         """Return the intervals that have both ends, by metric; `interval` is that of the main metric."""
-        intervals = self.intervals
-        if self.interval is not None:
-            intervals = {main: self.interval, **intervals}
-        pairs = {metric: _both_ends(ends) for metric, ends in intervals.items()}
-        return {metric: ends for metric, ends in pairs.items() if ends is not None}
+        intervals = {main: self.interval, **self.intervals}
+        whole = {}
+        for metric, ends in intervals.items():
+            both_ends = _both_ends(ends)
+            if both_ends is not None:
+                whole[metric] = both_ends
+        return whole
 
 
 class Protocol(BaseModel):
@@ -286,16 +186,12 @@ class ScoreFile(BaseModel):
         for name, task in self.results.items():
             entry = self.metrics_of_tasks.get(name)
             if entry is not None:
-                kind, headline = entry.kind, entry.metrics
+                kind, shown_metrics = entry.kind, entry.metrics
             else:
-                kind, headline = _of_earlier_version(self.command, name, self.protocol, task)
-            if not headline:
-                continue
-            for metric in headline:
-                value = (task.model_extra or {}).get(metric)
-                if isinstance(value, bool) or not isinstance(value, int | float | None):
-                    raise DataError(source, f"{name} {metric}: expected a number, found {json.dumps(value)[:40]}")
-            tasks.append(task.score(name, kind, headline))
+                kind, shown_metrics = _of_earlier_version(self.command, name, self.protocol, task)
+            if shown_metrics:
+                task.check_numbers(name, shown_metrics, source)
+                tasks.append(task.score(name, kind, shown_metrics))
         entries: dict[str, Any] = {}
         if self.compared is not None:
             entries["compared"] = self.compared.model_dump()
@@ -314,7 +210,7 @@ class ScoreFile(BaseModel):
             source=source,
             average_interval=_both_ends(self.average_interval),
             seconds=self.elapsed_seconds,
-            draws_file=self.draws,
+            replicates_file=self.draws,
             command_line=self.command_line,
         )
 
@@ -343,8 +239,9 @@ def _of_earlier_version(
         return IN_DOMAIN.name, tuple(key for key in fields if key.startswith("recall@"))
     cutoffs = []
     for key in fields:
-        cutoff = whole_number(key.removeprefix("ndcg@")) if key.startswith("ndcg@") else None
-        if cutoff is not None and cutoff <= 10:
+        metric, _, digits = key.partition("@")
+        cutoff = whole_number(digits)
+        if metric == "ndcg" and cutoff is not None and cutoff <= 10:
             cutoffs.append(cutoff)
     return RETRIEVAL.name, (f"ndcg@{max(cutoffs, default=10)}",)
 

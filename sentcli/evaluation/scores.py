@@ -29,14 +29,14 @@ class TaskScore:
     kind: str
     """A key of `SCORE_KINDS`."""
     metrics: dict[str, float]
-    headline: tuple[str, ...]
+    shown_metrics: tuple[str, ...]
     """The metrics that tables show; the first is the main one, which averages are taken of."""
     details: dict[str, Any] = field(default_factory=dict)
     """Counts and further entries of the JSON of the task."""
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     """95 % intervals by metric."""
-    draws: dict[str, Floats] = field(default_factory=dict, repr=False)
-    """The values of metrics on random samples of the task's items ``[draws]``, the same samples for every model."""
+    replicates: dict[str, Floats] = field(default_factory=dict, repr=False)
+    """The values of metrics on random samples of the task's items ``[resamples]``; all models have the same samples."""
     correct: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
     """Whether a classifier is right on each test example ``[examples]``."""
     items: tuple[str, ...] = field(default=(), repr=False)
@@ -49,19 +49,24 @@ class TaskScore:
     """The scores of the sets whose mean this is."""
 
     @property
+    def main_metric(self) -> str:
+        """The metric that averages and comparisons are of."""
+        return self.shown_metrics[0]
+
+    @property
     def value(self) -> float:
         """The value of the main metric."""
-        return self.metrics[self.headline[0]]
+        return self.metrics[self.main_metric]
 
-    def samples(self, metric: str) -> Floats | None:
-        """Return the values of a metric on the samples ``[draws]``, or None if there are none.
+    def replicates_of(self, metric: str) -> Floats | None:
+        """Return the values of a metric on the samples ``[resamples]``, or None if there are none.
 
         Those of an accuracy are drawn here, from the right and wrong answers.
         """
-        if self.correct is None or metric in self.draws:
-            return self.draws.get(metric)
+        if self.correct is None or metric in self.replicates:
+            return self.replicates.get(metric)
         stream = zlib.crc32(self.task.encode())
-        shares = significance.mean_draws(self.correct.astype(np.float64), stream=stream)
+        shares = significance.mean_replicates(self.correct.astype(np.float64), stream=stream)
         return SCORE_KINDS[self.kind].highest * shares
 
     def with_details(self, details: Mapping[str, Any]) -> TaskScore:
@@ -70,16 +75,17 @@ class TaskScore:
             return self
         return replace(self, details={**self.details, **details})
 
-    def with_samples(self, draws: Floats) -> TaskScore:
-        """Return the score with its main metric on samples ``[draws]``, and the interval that they give."""
-        metric = self.headline[0]
-        return replace(self, draws={metric: draws}, intervals={metric: significance.interval(draws)})
+    def with_replicates(self, replicates: Floats) -> TaskScore:
+        """Return the score with its main metric on samples ``[resamples]``, and the interval that they give."""
+        metric = self.main_metric
+        interval = significance.interval(replicates)
+        return replace(self, replicates={metric: replicates}, intervals={metric: interval})
 
     def of_own_data(self, items: int) -> TaskScore:
         """Return the score with the entries of the JSON that all scores on the user's own data have, in front."""
         entries = {
             "kind": SCORE_KINDS[self.kind].table,
-            "metric": self.headline[0],
+            "metric": self.main_metric,
             "value": self.value,
             "items": items,
         }
@@ -93,10 +99,10 @@ def compare_task_scores(score: TaskScore, other: TaskScore, metric: str) -> Diff
         A paired bootstrap if there are samples of the metric, McNemar's test if there are right and wrong answers, or
         None.
     """
-    if metric in score.draws and metric in other.draws:
-        return significance.compare_draws(
-            score.metrics[metric], other.metrics[metric], score.draws[metric], other.draws[metric]
-        )
+    replicates = score.replicates.get(metric)
+    other_replicates = other.replicates.get(metric)
+    if replicates is not None and other_replicates is not None:
+        return significance.paired_bootstrap(score.metrics[metric], other.metrics[metric], replicates, other_replicates)
     if score.correct is None or other.correct is None:
         return None
     discordance = significance.mcnemar(score.correct, other.correct)
@@ -123,7 +129,7 @@ class ModelScores:
     """The file that the scores were read from."""
     average_interval: tuple[float, float] | None = None
     """The 95 % interval of the average, if it was read from a file."""
-    draws_file: str = ""
+    replicates_file: str = ""
     """The file that has the samples, if they are not in the JSON."""
     seconds: float | None = None
     command_line: str = ""
@@ -135,7 +141,7 @@ class ModelScores:
 
     @property
     def cost(self) -> Mapping[str, Any]:
-        """What the model costs on this machine; empty where that was not measured."""
+        """The speed and the size of the model on this machine; empty where they were not measured."""
         return self.entries.get("cost", {})
 
     @property
@@ -165,11 +171,9 @@ class ModelScores:
     def columns(self, kind: ScoreKind) -> Iterator[tuple[str, TaskScore, str]]:
         """Yield title, task and metric of each column of a table: one for each task, or one for each of its metrics."""
         for task in self.of_kind(kind):
-            if len(task.headline) == 1:
-                yield task.task, task, task.headline[0]
-                continue
-            for metric in task.headline:
-                yield metric, task, metric
+            for metric in task.shown_metrics:
+                title = metric if len(task.shown_metrics) > 1 else task.task
+                yield title, task, metric
 
     def values(self, kind: ScoreKind) -> dict[str, float]:
         """Return the scores of the tasks of one kind by column, and their average if there is one."""
@@ -193,22 +197,20 @@ class ModelScores:
             intervals[AVERAGE] = of_average
         return intervals
 
-    def samples(self, kind: ScoreKind) -> dict[str, Floats]:
-        """Return those `values` that have samples on each of them ``[draws]``."""
-        samples: dict[str, Floats] = {}
+    def replicates(self, kind: ScoreKind) -> dict[str, Floats]:
+        """Return those `values` that have samples on each of them ``[resamples]``."""
+        by_title: dict[str, Floats] = {}
         complete = True
         for title, task, metric in self.columns(kind):
-            draws = task.samples(metric)
-            if draws is None:
+            replicates = task.replicates_of(metric)
+            if replicates is None:
                 complete = False
             else:
-                samples[title] = draws
-        numbers_of_draws = {len(draws) for draws in samples.values()}
-        if not complete or len(numbers_of_draws) != 1:
-            return samples
-        if average(self.of_kind(kind), kind) is not None:
-            samples[AVERAGE] = np.mean(list(samples.values()), axis=0)
-        return samples
+                by_title[title] = replicates
+        sizes = set(map(len, by_title.values()))
+        if complete and len(sizes) == 1 and average(self.of_kind(kind), kind) is not None:
+            by_title[AVERAGE] = np.mean(list(by_title.values()), axis=0)
+        return by_title
 
     def joined(self, other: ModelScores) -> ModelScores:
         """Return the scores of the same model on the tasks of both."""
@@ -276,41 +278,40 @@ def _compare_averages(
     other_mean = average(other_tasks, kind)
     if mean is None or other_mean is None:
         return None
-    draws = average_draws(tasks)
-    other_draws = average_draws(other_tasks)
-    if draws is None or other_draws is None:
+    replicates = average_replicates(tasks)
+    other_replicates = average_replicates(other_tasks)
+    if replicates is None or other_replicates is None:
         return None
-    return significance.compare_draws(mean, other_mean, draws, other_draws)
+    return significance.paired_bootstrap(mean, other_mean, replicates, other_replicates)
 
 
 def average(tasks: Sequence[TaskScore], kind: ScoreKind, least: int = 2) -> float | None:
     """Return the mean of the tasks' main metrics as papers print it; None for fewer than `least` tasks."""
-    if not kind.average or not tasks:
-        return None
-    if kind.average == "plain":
+    is_plain = kind.average == "plain"
+    if is_plain:
         least = 2
-    if len(tasks) < least:
+    if not kind.average or not tasks or len(tasks) < least:
         return None
-    if any(task.headline[0] not in task.metrics for task in tasks):
-        return None  # a file of results may lack a score
-    values = [task.value for task in tasks]
-    if kind.average == "plain":
-        return float(np.mean(values))
-    rounded = [round(value, 2) for value in values]
-    return round(float(np.mean(rounded)), 2)
-
-
-def average_draws(tasks: Iterable[TaskScore]) -> Floats | None:
-    """Return the mean over tasks of the samples of their main metrics ``[draws]``; None if a task has no samples."""
-    samples = []
+    values = []
     for task in tasks:
-        draws = task.draws.get(task.headline[0])
-        if draws is None:
+        if task.main_metric not in task.metrics:
+            return None  # a file of results may lack a score
+        values.append(task.value if is_plain else round(task.value, 2))
+    mean = float(np.mean(values))
+    return mean if is_plain else round(mean, 2)
+
+
+def average_replicates(tasks: Iterable[TaskScore]) -> Floats | None:
+    """Return the mean over tasks of their main metrics on samples ``[resamples]``; None if a task has no samples."""
+    of_tasks = []
+    for task in tasks:
+        replicates = task.replicates.get(task.main_metric)
+        if replicates is None:
             return None
-        samples.append(draws)
-    if not samples:
+        of_tasks.append(replicates)
+    if not of_tasks:
         return None
-    return np.mean(samples, axis=0)
+    return np.mean(of_tasks, axis=0)
 
 
 def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float, float] | None:
@@ -321,9 +322,9 @@ def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float
     mean = average(tasks, kind)
     if mean is None:
         return None
-    draws = average_draws(tasks)
-    if draws is not None:
-        return significance.interval(draws)
+    replicates = average_replicates(tasks)
+    if replicates is not None:
+        return significance.interval(replicates)
     variances = []
     for task in tasks:
         if task.correct is None:

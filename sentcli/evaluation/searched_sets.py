@@ -6,22 +6,25 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentcli import console
 from sentcli.data import dataset_path
 from sentcli.errors import InputError
-from sentcli.evaluation.evaluated import EvaluatedModel, score_model, score_without_model
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.known_sets import canonical
+from sentcli.evaluation.measuring import score_model, score_without_model
 from sentcli.evaluation.reranking import EvaluatedReranker
-from sentcli.evaluation.retrieval import Collection, RetrievalSet, canonical, load_collection
+from sentcli.evaluation.retrieval import Collection, RetrievalSet, load_collection
 from sentcli.evaluation.retrieval_metrics import Run, check_ids, read_run
-from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, mean_of, protocol, score_run
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, mean_of, score_run
 from sentcli.evaluation.scores import ModelScores, TaskScore
+from sentcli.evaluation.set_search import SetSearch, protocol
 from sentcli.io.atomic import check_output, replacing
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
@@ -35,7 +38,7 @@ DIMENSIONS = (64, 384, 768)
 
 
 class Retriever(NamedTuple):
-    """What finds documents: a model and a way of searching with it, and what orders its hits anew."""
+    """A model with a way of searching, and perhaps a reranker: what finds the documents of a query."""
 
     model: EvaluatedModel | None
     """None for BM25."""
@@ -83,8 +86,7 @@ def _say_facts(collection: Collection) -> None:
     own = "own documents left out" if facts.self_hits == "removed" else "own documents kept"
     note = f"; {facts.note}" if facts.note else ""
     console.detail(f"{collection.name}: {facts.title}, split {collection.split}, {own}{note}")
-    for member, data in collection.members.items():
-        name = f"{collection.name}/{member}" if len(collection.members) > 1 else member
+    for name, data in collection.full_names.items():
         for problem in data.problems:
             console.warn(f"{name}: {problem}")
         if data.trust:
@@ -103,41 +105,13 @@ class SearchedSets:
     """
 
     def __init__(self, collections: Sequence[Collection], options: SearchOptions) -> None:
-        self.collections, self.options = collections, options
+        self.collections = collections
+        self.options = options
         self.searches: dict[str, SetSearch] = {}
-        """The search of each set; a forum is named as ``cqadupstack/android``."""
+        """The search of each set, by the names of `Collection.full_names`."""
         for collection in collections:
-            several = bool(collection.facts.forums) and len(collection.members) > 1
-            for member, data in collection.members.items():
-                name = f"{collection.name}/{member}" if several else collection.name
+            for name, data in collection.full_names.items():
                 self.searches[name] = SetSearch(data, options)
-
-    def tasks(
-        self,
-        mode: SearchMode,
-        model: EvaluatedModel | None,
-        files: Mapping[str, Path],
-        reranker: EvaluatedReranker | None = None,
-    ) -> list[RetrievalTask]:
-        """Return the sets as tasks for a model, or for BM25, which needs none; `files` are the runs to write."""
-        choices = protocol(self.options, mode, model)
-        tasks = []
-        for name, search in self.searches.items():
-            task = RetrievalTask(f"{name} {mode}", search, mode, choices, files.get(name))
-            tasks.append(task if reranker is None else task.reranked(reranker))
-        return tasks
-
-    def joined(self, scores: Sequence[TaskScore]) -> list[TaskScore]:
-        """Return the scores of the collections, given those of `tasks`: forums are replaced by their mean."""
-        remaining = iter(scores)
-        joined = []
-        for collection in self.collections:
-            parts = list(islice(remaining, len(collection.members)))
-            if len(parts) > 1:
-                joined.append(mean_of(collection.name, parts))
-            else:
-                joined.append(replace(parts[0], task=collection.name))
-        return joined
 
     def score(self, retriever: Retriever, files: Mapping[str, Path], *, rerun: bool, read_cache: bool) -> ModelScores:
         """Search and score the sets with a retriever.
@@ -149,10 +123,20 @@ class SearchedSets:
             read_cache: take scores from the cache.
         """
         model, mode, reranker = retriever
-        tasks = self.tasks(mode, model, files, reranker)
         choices = protocol(self.options, mode, model)
         if reranker is not None:
             choices |= reranker.protocol
+        tasks = []
+        for name, search in self.searches.items():
+            task = RetrievalTask(
+                name=f"{name} {mode}",
+                search=search,
+                mode=mode,
+                protocol=choices,
+                run_file=files.get(name),
+                reranker=reranker,
+            )
+            tasks.append(task)
         if model is None:
             scores = score_without_model("bm25", tasks, "retrieve", choices, rerun=rerun, read_cache=read_cache)
         else:
@@ -164,9 +148,19 @@ class SearchedSets:
             model=name,
             label=label,
             protocol={**scores.protocol, **set_protocol(self.collections)},
-            tasks=tuple(self.joined(scores.tasks)),
+            tasks=tuple(self._of_collections(scores.tasks)),
             cached=tuple(dict.fromkeys(cached)),
         )
+
+    def _of_collections(self, scores: Iterable[TaskScore]) -> Iterator[TaskScore]:
+        """Yield the scores of the collections, given those of all searches: forums are replaced by their mean."""
+        remaining = iter(scores)
+        for collection in self.collections:
+            parts = list(islice(remaining, len(collection.members)))
+            if len(parts) > 1:
+                yield mean_of(collection.name, parts)
+            else:
+                yield replace(parts[0], task=collection.name)
 
     def check(self, model_options: LoadOptions) -> None:
         """Check before anything is encoded that the libraries are installed and the index can be built.
@@ -202,12 +196,11 @@ def retrievers(
     """Return each model with each way of searching, and BM25 alone once; each also reranked."""
     models_or_none: Sequence[EvaluatedModel | None] = models or [None]
     distinct: dict[Retriever, None] = {}
-    for model in models_or_none:
-        for mode in modes:
-            plain = Retriever(None if mode == "bm25" else model, mode)
-            distinct[plain] = None
-            if reranker is not None:
-                distinct[plain._replace(reranker=reranker)] = None
+    for model, mode in product(models_or_none, modes):
+        plain = Retriever(None if mode == "bm25" else model, mode)
+        distinct[plain] = None
+        if reranker is not None:
+            distinct[plain._replace(reranker=reranker)] = None
     return list(distinct)
 
 
@@ -228,22 +221,26 @@ def run_files(
             same path, or if a TREC run cannot hold an id.
     """
     single = len(retrievers) * len(sets.searches) == 1
-    models = {retriever.model for retriever in retrievers if retriever.model is not None}
     check_output(target, overwrite=overwrite, folder=not single)
-    others = {file.resolve() for file in other_files}
+    models = {retriever.model for retriever in retrievers if retriever.model is not None}
+    with_model = len(models) > 1
+    reserved = {file.resolve() for file in other_files}
     runs_by_path: dict[Path, str] = {}
     files: dict[Retriever, dict[str, Path]] = {}
-    for retriever in retrievers:
-        for name in sets.searches:
-            path = target if single else target / _run_name(retriever, name, with_model=len(models) > 1)
-            run = name if retriever.model is None else f"{retriever.model.name} of {name}"
-            if path.resolve() in others:
-                raise InputError(f"{path}: one of the runs is written there; choose another file")
-            if path in runs_by_path:
-                both = f"the runs of {runs_by_path[path]} and of {run}"
-                raise InputError(f"--run: {both} would both be {path.name}; write one of them another time")
-            runs_by_path[path] = run
-            files.setdefault(retriever, {})[name] = path
+    for retriever, name in product(retrievers, sets.searches):
+        path = target
+        if not single:
+            path = target / _run_name(retriever, name, with_model=with_model)
+        run = name
+        if retriever.model is not None:
+            run = f"{retriever.model.name} of {name}"
+        if path.resolve() in reserved:
+            raise InputError(f"{path}: one of the runs is written there; choose another file")
+        if path in runs_by_path:
+            both = f"the runs of {runs_by_path[path]} and of {run}"
+            raise InputError(f"--run: {both} would both be {path.name}; write one of them another time")
+        runs_by_path[path] = run
+        files.setdefault(retriever, {})[name] = path
     for search in sets.searches.values():
         check_ids(search.data.queries)
         check_ids(search.data.ids)
@@ -268,9 +265,9 @@ def check_factory(factory: str, similarity: Similarity) -> None:
     A product quantiser of m parts needs a multiple of m.
     """
     dimensions = []
-    for parts in map(int, re.findall(r"PQ(\d+)", factory)):
-        if parts:
-            dimensions.append(4 * min(parts, 1024))  # more parts than that are not tried
+    for digits in re.findall(r"PQ(\d+)", factory):
+        if int(digits):
+            dimensions.append(4 * min(int(digits), 1024))  # more parts than that are not tried
     *dimensions, last = (*dimensions, *DIMENSIONS)
     for dimension in dimensions:
         with suppress(InputError):
@@ -281,16 +278,18 @@ def check_factory(factory: str, similarity: Similarity) -> None:
 
 def set_protocol(collections: Sequence[Collection]) -> dict[str, Any]:
     """Return the protocol of the sets; where they differ, ``sets`` has what is not usual of each."""
-    protocols = {collection.name: collection.protocol() for collection in collections}
-    first, *others = protocols.values()
-    if all(other == first for other in others):
-        return first
+    first = collections[0].protocol()
     usual = {"split": "test", "own_document": "kept"}
     unusual = {}
-    for name, of_set in protocols.items():
-        choices = {key: value for key, value in of_set.items() if usual.get(key) != value}
-        if choices:
-            unusual[name] = choices
+    is_same = True
+    for collection in collections:
+        choices = collection.protocol()
+        is_same &= choices == first
+        differences = {key: value for key, value in choices.items() if usual.get(key) != value}
+        if differences:
+            unusual[collection.name] = differences
+    if is_same:
+        return first
     return {**usual, "sets": unusual}
 
 
@@ -316,15 +315,21 @@ def score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k: 
         if name in scores:
             raise InputError(f"--from-run {file} is given twice")
         run = read_run(file)
-        judged = {query: dict(hits) for query, hits in run.items() if query in data.qrels}
+        judged = {query: hits for query, hits in run.items() if query in data.qrels}
         if not judged:
             raise InputError(f"{file}: none of its {len(run)} queries is judged in {data.name}; a run of another set?")
         _say_unusual(name, run, judged, data, document_ids)
         for query in data.own_rows:
             judged.get(query, {}).pop(query, None)
         score = score_run(data, judged, top_k)
-        seconds = time.perf_counter() - started
-        scores[name] = ModelScores("retrieve", name, choices, (score,), environment(None, None), seconds=seconds)
+        scores[name] = ModelScores(
+            command="retrieve",
+            model=name,
+            protocol=choices,
+            tasks=(score,),
+            environment=environment(None, None),
+            seconds=time.perf_counter() - started,
+        )
     return list(scores.values())
 
 
@@ -334,10 +339,10 @@ def _say_unusual(name: str, run: Run, judged: Run, data: RetrievalSet, document_
         console.note(f"{name}: {len(run) - len(judged)} queries are not judged in {data.name} and were left out")
     unknown = 0
     for hits in judged.values():
-        unknown += sum(document not in document_ids for document in hits)
+        unknown += len(hits.keys() - document_ids)
     if unknown:
         console.warn(f"{name}: {unknown} hits are documents that are not in the corpus")
-    missing = sum(query not in judged for query in data.qrels)
+    missing = len(data.qrels.keys() - judged.keys())
     if missing:
         console.warn(f"{name}: {missing} of {len(data.qrels)} judged queries are not in the run: they score 0")
 
@@ -346,7 +351,7 @@ def write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
     """Write a line of JSON for each query of each set: the values of its metrics."""
     with replacing(target) as temporary, temporary.open("w", encoding="utf-8") as handle:
         for of_model in scores:
-            for name, task in _searched_sets(of_model).items():
+            for name, task in _single_sets(of_model):
                 for row, query in enumerate(task.items):
                     line = {
                         "model": of_model.model,
@@ -359,12 +364,11 @@ def write_queries(target: Path, scores: Sequence[ModelScores]) -> None:
                     handle.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _searched_sets(scores: ModelScores) -> dict[str, TaskScore]:
-    """Return the scores of a model on single sets; a forum is named as ``cqadupstack/android``."""
-    sets: dict[str, TaskScore] = {}
+def _single_sets(scores: ModelScores) -> Iterator[tuple[str, TaskScore]]:
+    """Yield names and scores of the sets that a model was scored on, forums first, as ``cqadupstack/android``."""
     for task in scores.tasks:
-        sets.update({f"{task.task}/{part.task}": part for part in task.parts})
+        for part in task.parts:
+            yield f"{task.task}/{part.task}", part
     for task in scores.tasks:
         if not task.parts:
-            sets[task.task] = task
-    return sets
+            yield task.task, task

@@ -31,7 +31,7 @@ class SetManifest:
     made_from: list[dict[str, Any]]
     """Name, size and SHA-256 of each file."""
     taken: list[str]
-    """What columns and files were taken for."""
+    """Sentences that say how columns and files were read."""
     settings: dict[str, Any]
     corpus: list[str] = field(default_factory=list)
     """The files and folders of the corpus, as they were named; texts that became queries are not in the set."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sentcli.errors import SentcliError
 
 Floats = npt.NDArray[np.float64]
-DRAWS = 1000
+RESAMPLES = 1000
 LEVEL = 0.95
 SAMPLES_SEED = 1
 
@@ -73,8 +73,8 @@ def require_finite(values: npt.NDArray[np.generic]) -> None:
         raise SentcliError("some similarities or vectors are not finite, so there is no score")
 
 
-def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
-    """Return Spearman's correlation times 100 on `draws` samples of the pairs ``[draws]``.
+def spearman_replicates(predicted: Floats, gold: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:
+    """Return Spearman's correlation times 100 on random samples of the pairs ``[resamples]``.
 
     The samples are the same for arguments of the same length, so that two models can be compared on each of them. A
     sample is represented by how often each pair was drawn, so that pairs which are sorted once can be ranked in every
@@ -83,39 +83,42 @@ def spearman_draws(predicted: Floats, gold: Floats, draws: int = DRAWS, *, strea
     Args:
         predicted: similarities ``[n]``.
         gold: scores ``[n]``.
-        draws: number of samples.
+        resamples: number of samples.
         stream: arguments of the same length get independent samples under another stream.
     """
     require_finite(predicted + gold)
-    first = _Ranks(predicted)
-    second = _Ranks(gold)
-    samples = drawn_counts(len(gold), draws, stream)
-    correlations = [_correlation(counts, first(counts), second(counts)) for counts in samples]
+    ranks_of_predicted = _Ranks(predicted)
+    ranks_of_gold = _Ranks(gold)
+    correlations = []
+    for counts in resampled_counts(len(gold), resamples, stream):
+        correlations.append(_correlation(counts, ranks_of_predicted(counts), ranks_of_gold(counts)))
     return 100 * np.concatenate(correlations)
 
 
-def mean_draws(values: Floats, draws: int = DRAWS, *, stream: int = 0) -> Floats:
-    """Return the mean of each of `draws` samples of values ``[draws]``, which are drawn as for `spearman_draws`.
+def mean_replicates(values: Floats, resamples: int = RESAMPLES, *, stream: int = 0) -> Floats:
+    """Return the mean of values on random samples of them ``[resamples]``, drawn as for `spearman_replicates`.
 
     Args:
         values: of each example ``[n]``.
-        draws: number of samples.
+        resamples: number of samples.
         stream: arguments of the same length get independent samples under another stream.
     """
-    samples = drawn_counts(len(values), draws, stream)
-    return np.concatenate([counts @ values / len(values) for counts in samples])
+    means = []
+    for counts in resampled_counts(len(values), resamples, stream):
+        means.append(counts @ values / len(values))
+    return np.concatenate(means)
 
 
-def drawn_counts(n: int, draws: int, stream: int) -> Iterator[Floats]:
+def resampled_counts(n: int, resamples: int, stream: int) -> Iterator[Floats]:
     """Yield blocks of random samples, each as how often it has each of `n` items ``[block, n]``."""
     random = np.random.default_rng([SAMPLES_SEED, stream])
     block = max(2**21 // n, 1)  # so many random numbers are drawn at a time
-    for start in range(0, draws, block):
-        count = min(block, draws - start)
-        drawn = random.integers(0, n, (count, n))
-        numbers = drawn + n * np.arange(count)[:, None]  # so that one pass counts the items of all samples
-        counts = np.bincount(numbers.ravel(), minlength=count * n)
-        yield counts.reshape(count, n).astype(np.float64)
+    for start in range(0, resamples, block):
+        samples = min(block, resamples - start)
+        items = random.integers(0, n, (samples, n))
+        first_bins = n * np.arange(samples)  # each sample has bins of its own: one pass counts the items of all
+        counts = np.bincount((items + first_bins[:, None]).ravel(), minlength=samples * n)
+        yield counts.reshape(samples, n).astype(np.float64)
 
 
 class _Ranks:
@@ -133,9 +136,8 @@ class _Ranks:
 
 def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
     """Return Pearson's correlation of the ranks in each sample ``[block]``; 0 if the ranks of a side are constant."""
-    total = counts.sum(axis=1, keepdims=True)
-    first = first - (counts * first).sum(axis=1, keepdims=True) / total
-    second = second - (counts * second).sum(axis=1, keepdims=True) / total
+    first = _centred(counts, first)
+    second = _centred(counts, second)
     covariance = (counts * first * second).sum(axis=1)
     first_squares = (counts * first**2).sum(axis=1)
     second_squares = (counts * second**2).sum(axis=1)
@@ -143,9 +145,15 @@ def _correlation(counts: Floats, first: Floats, second: Floats) -> Floats:
     return np.divide(covariance, deviations, out=np.zeros(len(counts)), where=deviations > 0)
 
 
-def interval(draws: Floats) -> tuple[float, float]:
-    """Return the ends of the middle 95 % of the values of samples."""
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+def _centred(counts: Floats, ranks: Floats) -> Floats:
+    """Return ranks ``[block, n]`` minus their mean in each sample."""
+    sums = (counts * ranks).sum(axis=1, keepdims=True)
+    return ranks - sums / counts.shape[1]  # a sample has as many pairs as there are
+
+
+def interval(replicates: Floats) -> tuple[float, float]:
+    """Return the ends of the middle 95 % of the values on samples ``[resamples]``."""
+    low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -169,22 +177,28 @@ def sparse_interval(differences: Floats, usual: float) -> tuple[float, float]:
     return mean - half, mean + half
 
 
-def compare_draws(score: float, other: float, draws: Floats, others: Floats) -> Difference:
-    """Compare two models on the same samples (paired bootstrap).
+def paired_bootstrap(score: float, other: float, replicates: Floats, other_replicates: Floats) -> Difference:
+    """Compare two models on the same samples.
 
     Args:
         score: of the first model.
         other: of the second model.
-        draws: scores of the first model on samples ``[draws]``.
-        others: scores of the second model on the same samples ``[draws]``.
+        replicates: scores of the first model on samples ``[resamples]``.
+        other_replicates: scores of the second model on the same samples ``[resamples]``.
     """
-    differences = draws - others
-    fewer = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
-    p = min(1.0, 2 * ((fewer + 1) / (len(differences) + 1)))
+    differences = replicates - other_replicates
+    not_better = np.count_nonzero(differences <= 0)
+    not_worse = np.count_nonzero(differences >= 0)
+    one_sided = (min(not_better, not_worse) + 1) / (len(differences) + 1)
     # the outer quantiles, so that 0 lies outside of them if p is below 0.05
     low = np.quantile(differences, (1 - LEVEL) / 2, method="lower")
     high = np.quantile(differences, (1 + LEVEL) / 2, method="higher")
-    return Difference(score - other, float(low), float(high), p)
+    return Difference(
+        difference=score - other,
+        low=float(low),
+        high=float(high),
+        p=min(1.0, 2 * one_sided),
+    )
 
 
 def compare_groups(
@@ -208,23 +222,23 @@ def compare_groups(
     Raises:
         ValueError: if the groups do not have the same items, at least two of them, or a value is not finite.
     """
-    one = np.asarray(first, np.float64)
-    other = np.asarray(second, np.float64)
-    for group in (one, other):
+    first_values = np.asarray(first, np.float64)
+    second_values = np.asarray(second, np.float64)
+    for group in (first_values, second_values):
         if group.ndim != 2 or len(group) == 0 or group.shape[1] < 2:
             raise ValueError("expected two groups of values [runs, items] with at least two items")
-    items = one.shape[1]
-    if other.shape[1] != items or not np.isfinite(one).all() or not np.isfinite(other).all():
-        raise ValueError("expected finite values of the same items in both groups")
-    covariance = np.cov(np.concatenate([one, other])) / items
-    return _compared(one.mean(axis=1), other.mean(axis=1), covariance, items - 1, fixed)
+        if not np.isfinite(group).all() or group.shape[1] != first_values.shape[1]:
+            raise ValueError("expected finite values of the same items in both groups")
+    items = first_values.shape[1]
+    covariance = np.cov(np.concatenate([first_values, second_values])) / items
+    return _compared(first_values.mean(axis=1), second_values.mean(axis=1), covariance, items - 1, fixed)
 
 
 def compare_seeds(
     scores: Sequence[float],
     others: Sequence[float],
-    draws: Floats,
-    other_draws: Floats,
+    replicates: Floats,
+    other_replicates: Floats,
     fixed: tuple[bool, bool] = (False, False),
 ) -> GroupDifference:
     """Compare the means over seeds of two systems, for metrics that need not be means over items.
@@ -232,16 +246,17 @@ def compare_seeds(
     Args:
         scores: of each seed of the first system.
         others: of each seed of the second system.
-        draws: scores of the first system's seeds on samples of the items ``[seeds, draws]``.
-        other_draws: scores of the second system's seeds on the same samples ``[seeds, draws]``.
+        replicates: scores of the first system's seeds on samples of the items ``[seeds, resamples]``.
+        other_replicates: scores of the second system's seeds on the same samples ``[seeds, resamples]``.
         fixed: as for `compare_groups`.
     """
-    together = np.concatenate([draws, other_draws])
-    return _compared(np.array(scores), np.array(others), np.cov(together), together.shape[1] - 1, fixed)
+    all_replicates = np.concatenate([replicates, other_replicates])
+    item_freedom = all_replicates.shape[1] - 1
+    return _compared(np.array(scores), np.array(others), np.cov(all_replicates), item_freedom, fixed)
 
 
 def _compared(
-    first: Floats, second: Floats, covariance: Floats, item_freedom: int, fixed: tuple[bool, bool] = (False, False)
+    first: Floats, second: Floats, covariance: Floats, item_freedom: int, fixed: tuple[bool, bool]
 ) -> GroupDifference:
     """Compare two groups of scores on the same items.
 
@@ -261,17 +276,18 @@ def _compared(
     from scipy.stats import t
 
     difference = float(first.mean() - second.mean())
-    reason = _single_runs(len(first) == 1 and not fixed[0], len(second) == 1 and not fixed[1])
+    runs = len(first)
+    other_runs = len(second)
+    reason = _single_runs(runs == 1 and not fixed[0], other_runs == 1 and not fixed[1])
     if reason is not None:
         return GroupDifference(difference, reason=reason)
-    runs = len(first)
-    weights = np.repeat([1 / runs, -1 / len(second)], [runs, len(second)])
     groups = []
     if runs > 1:
         groups.append((first, covariance[:runs, :runs]))
-    if len(second) > 1:
+    if other_runs > 1:
         groups.append((second, covariance[runs:, runs:]))
     seeds, seed_freedom, shared = _variance_of_seeds(groups)
+    weights = np.repeat([1 / runs, -1 / other_runs], [runs, other_runs])
     of_items = float(weights @ covariance @ weights)
     variance = max(of_items - shared, 0.0) + seeds
     rounding = 1e-12 * max(np.abs(first).max(), np.abs(second).max())
@@ -310,24 +326,24 @@ def _variance_of_seeds(groups: Sequence[tuple[Floats, Floats]]) -> tuple[float, 
     """
     if not groups:
         return 0.0, 1.0, 0.0
-    sizes = np.array([len(scores) for scores, _ in groups])
-    variances = np.array([scores.var(ddof=1) for scores, _ in groups])
-    of_items = np.array([_spread_by_items(covariance) for _, covariance in groups])
+    sizes = np.empty(len(groups), np.int64)
+    variances = np.empty(len(groups))
+    of_items = np.empty(len(groups))
+    for i, (scores, covariance) in enumerate(groups):
+        runs = len(scores)
+        sizes[i] = runs
+        variances[i] = scores.var(ddof=1)
+        # what the items alone make the runs differ by
+        of_items[i] = (np.trace(covariance) - covariance.sum() / runs) / (runs - 1)
     freedom = sizes - 1
     own = freedom / (freedom + 2)  # how much of a group's own variance counts, the rest being the pooled one
-    factors = own / sizes + ((1 - own) / sizes).sum() * freedom / freedom.sum()
+    pooled = ((1 - own) / sizes).sum()
+    factors = own / sizes + pooled * freedom / freedom.sum()
     shared = float((of_items / sizes).sum())
     # a variance over seeds below this share of what the items alone make runs differ by is not believed
     variance = max(float(factors @ variances), 0.05 * shared)
-    joint_freedom = float(factors.sum() ** 2 / (factors**2 / freedom).sum())
-    return variance, joint_freedom, shared
-
-
-def _spread_by_items(covariance: Floats) -> float:
-    """Return the variance between runs that the items alone make, given the covariance of runs ``[runs, runs]``."""
-    runs = len(covariance)
-    spread: float = (np.trace(covariance) - covariance.sum() / runs) / (runs - 1)
-    return spread
+    squares = (factors**2 / freedom).sum()
+    return variance, float(factors.sum() ** 2 / squares), shared
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -348,21 +364,26 @@ def accuracy_interval(correct: npt.NDArray[np.bool_]) -> tuple[float, float]:
     holds an accuracy of 0.98 in 94 to 97 of 100 cases, and of 50 in 98; Wilson's holds that in 92, and nothing between
     can be had with 50.
     """
+    right = int(correct.sum())
+    wrong = len(correct) - right
+    low = _lowest_accuracy(right, len(correct))
+    high = 1 - _lowest_accuracy(wrong, len(correct))
+    return 100 * low, 100 * high
+
+
+def _lowest_accuracy(right: int, items: int) -> float:
+    """Return the lowest accuracy that does not make so many right answers too unlikely."""
     from scipy.optimize import brentq
     from scipy.special import bdtr
 
-    def lower(right: int, items: int) -> float:
-        def beyond(accuracy: float) -> float:  # the chance of more right answers, and half of that of as many
-            mid_p = float(bdtr(right, items, accuracy) + bdtr(right - 1, items, accuracy)) / 2
-            return 1 - mid_p - (1 - LEVEL) / 2
+    def excess(accuracy: float) -> float:
+        """Return the chance of more right answers, and half of that of as many, minus the one that is allowed."""
+        mid_p = float(bdtr(right, items, accuracy) + bdtr(right - 1, items, accuracy)) / 2
+        return 1 - mid_p - (1 - LEVEL) / 2
 
-        if right == 0:
-            return 0.0
-        return float(brentq(beyond, 0, 1))
-
-    right = int(correct.sum())
-    items = len(correct)
-    return 100 * lower(right, items), 100 * (1 - lower(items - right, items))
+    if right == 0:
+        return 0.0
+    return float(brentq(excess, 0, 1))
 
 
 def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]) -> Discordance:
@@ -371,5 +392,8 @@ def mcnemar(correct: npt.NDArray[np.bool_], others: npt.NDArray[np.bool_]) -> Di
 
     first = int((correct & ~others).sum())
     second = int((others & ~correct).sum())
-    p = float(binomtest(first, first + second).pvalue) if first + second else 1.0
-    return Discordance(100 * (first - second) / len(correct), first, second, p)
+    p = 1.0
+    if first + second:
+        p = float(binomtest(first, first + second).pvalue)
+    difference = 100 * (first - second) / len(correct)
+    return Discordance(difference, first, second, p)

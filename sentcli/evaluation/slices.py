@@ -41,20 +41,22 @@ def slices_of(score: TaskScore, column: Mapping[str, str], baseline: Baseline | 
     Returns:
         ``items``, ``value`` and its 95 % ``interval`` by the value of the column.
     """
-    values = score.item_values[score.headline[0]]
-    of_query = np.array([column[item] for item in score.items])
+    metrics = score.item_values[score.main_metric]
+    changes = None
+    if baseline is not None:
+        changes = metrics - np.array(baseline.tasks[score.task].values)
+    column_values = np.array([column[item] for item in score.items])
     stream = zlib.crc32(score.task.encode())
 
-    def mean(part: Any) -> dict[str, Any]:
-        draws = significance.mean_draws(part, stream=stream)
-        return {"value": float(part.mean()), "interval": significance.interval(draws)}
+    def interval(values: significance.Floats) -> tuple[float, float]:
+        return significance.interval(significance.mean_replicates(values, stream=stream))
 
     slices: dict[str, dict[str, Any]] = {}
-    for value, count in Counter(of_query.tolist()).most_common():
-        rows = of_query == value
-        slices[value] = {"items": count, **mean(values[rows])}
-        if baseline is not None:
-            before = np.array(baseline.tasks[score.task].values)
-            changes = mean(values[rows] - before[rows])
-            slices[value]["baseline"] = {"difference": changes["value"], "interval": changes["interval"]}
+    for value, count in Counter(column_values.tolist()).most_common():
+        rows = column_values == value
+        part = metrics[rows]
+        slices[value] = {"items": count, "value": float(part.mean()), "interval": interval(part)}
+        if changes is not None:
+            change = changes[rows]
+            slices[value]["baseline"] = {"difference": float(change.mean()), "interval": interval(change)}
     return slices

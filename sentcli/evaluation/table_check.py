@@ -1,10 +1,11 @@
-"""What a table of labelled text holds, and what may be wrong with it, before it trains or scores a model."""
+"""A check of a table of labelled text, before it trains or scores a model: its kind, its labels and its problems."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from shlex import quote
 from statistics import median
 from typing import Any
@@ -29,14 +30,14 @@ NOT_SCORED = "classed-pairs"
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What was found in a table."""
+    """The facts of a table, and the problems in it."""
 
     table: LabelledTable
     broken_lines: Sequence[InputError]
     wrong_values: Sequence[InputError]
     id_column: str | None
     checks: Mapping[str, Occurrences]
-    """What may be wrong with rows, how often, and where first: line and column, or two lines."""
+    """How often each possible problem of rows occurs, and where first: line and column, or two lines."""
     lengths: Mapping[str, Any]
     """Median and greatest length of the texts, with their unit."""
     commands: Sequence[str]
@@ -69,11 +70,15 @@ class TableCheck:
             "contradictions": {"count": len(groups), "first": self._lines_of(groups[:NAMED_ROWS])},
             "id_column": self.id_column,
         }
-        results.update({what: found.to_dict() for what, found in self.checks.items()})
-        results |= {"labels": self.labels, "lengths": dict(self.lengths), "commands": list(self.commands)}
+        for what, occurrences in self.checks.items():
+            results[what] = occurrences.to_dict()
+        results["labels"] = self.labels
+        results["lengths"] = dict(self.lengths)
+        results["commands"] = list(self.commands)
         return results
 
     def _lines_of(self, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the line of each row of some groups of rows."""
         lines = []
         for rows in groups:
             lines.append([self.table.lines[row] for row in rows])
@@ -81,32 +86,46 @@ class TableCheck:
 
     def show(self, title: str) -> Table:
         """Return a row for each fact."""
-        table, unit = self.table, self.table.unit
+        table = self.table
         rows: list[list[Any]] = [
             ["read as", table.reading],
             ["rows", len(table) + table.skipped + len(self.wrong_values)],
+            ["empty cells", self._empty_cells()],
+            ["equal texts with different labels", self._contradictions()],
         ]
-        places = [f"{unit} {line} ({column})" for line, column in table.empty[:NAMED_ROWS]]
-        rows.append(["empty cells", _counted(len(table.empty), ", ".join(places))])
-        groups = table.contradictions()
-        same = [f"{unit}s {', '.join(map(str, lines))}" for lines in self._lines_of(groups[:NAMED_ROWS])]
-        rows.append(["equal texts with different labels", _counted(len(groups), "; ".join(same))])
-        for what, found in self.checks.items():
+        for what, occurrences in self.checks.items():
             if what != "repeated_ids" or self.id_column is not None:
-                rows.append([CHECK_TITLES[what], _found_words(found, unit)])
-        rows.append(["labels", self._label_words()])
+                rows.append([CHECK_TITLES[what], _occurrences(occurrences, table.unit)])
+        rows.append(["labels", self._label_counts()])
         odd = not_numbers(self.labels)
         if odd:
             rows.append(["labels among numbers that are none", ", ".join(map(repr, odd))])
         lengths = [f"{key} {value}" for key, value in self.lengths.items() if value is not None]
         rows.append(["lengths", ", ".join(lengths)])
-        rows += [["command", command] for command in self.commands]
+        for command in self.commands:
+            rows.append(["command", command])
         return Table(title, ["what", "value"], rows, wide=["value"])
 
-    def _label_words(self) -> str:
+    def _empty_cells(self) -> str:
+        """Return how many cells are empty, and where first."""
+        unit = self.table.unit
+        places = [f"{unit} {line} ({column})" for line, column in self.table.empty[:NAMED_ROWS]]
+        return _counted(len(self.table.empty), ", ".join(places))
+
+    def _contradictions(self) -> str:
+        """Return how many texts have different labels, and where first."""
+        groups = self.table.contradictions()
+        places = []
+        for lines in self._lines_of(groups[:NAMED_ROWS]):
+            numbers = ", ".join(map(str, lines))
+            places.append(f"{self.table.unit}s {numbers}")
+        return _counted(len(groups), "; ".join(places))
+
+    def _label_counts(self) -> str:
+        """Return how many different labels there are, and the number of rows of the most frequent ones."""
         if not self.labels:
             return "none"
-        first = [f"{label!s:.40}: {count:,}" for label, count in list(self.labels.items())[:NAMED_ROWS]]
+        first = [f"{label!s:.40}: {count:,}" for label, count in islice(self.labels.items(), NAMED_ROWS)]
         return f"{len(self.labels):,} different: {', '.join(first)}"
 
 
@@ -132,12 +151,14 @@ def check_table(
     except InputError as error:
         raise together([*broken, *wrong, error]) from error
     id_column = _id_column(source, id_field)
-    texts: list[str] = []
-    for column in table.texts:
-        texts += column
-    commands = _commands(table, kind, pair_fields, model)
     return TableCheck(
-        table, broken, wrong, id_column, _checks(source, table, id_column), _lengths(texts, model), commands
+        table=table,
+        broken_lines=broken,
+        wrong_values=wrong,
+        id_column=id_column,
+        checks=_checks(source, table, id_column),
+        lengths=_lengths(list(chain.from_iterable(table.texts)), model),
+        commands=_commands(table, kind, pair_fields, model),
     )
 
 
@@ -148,7 +169,8 @@ def _commands(table: LabelledTable, kind: Kind | None, pair_fields: str | None, 
         options += f" --pair-fields {quote(pair_fields)}"
     if kind:
         options += f" --kind {kind}"
-    name, encoder = quote(table.name), quote(model or "MODEL")
+    name = quote(table.name)
+    encoder = quote(model or "MODEL")
     commands = []
     if table.kind != NOT_SCORED:
         skip = " --skip-empty" if table.empty else ""
@@ -165,23 +187,27 @@ def _id_column(source: Source, id_field: str | None) -> str | None:
         InputError: if the one that the user names is not there.
     """
     names = columns_of(source)
-    if id_field is None:
-        return next((name for name in ("id", "_id") if name in names), None)
-    if id_field not in names:
+    if id_field is not None and id_field not in names:
         raise InputError(f"no column {id_field!r} for ids{nearest(id_field, names)}; it has {', '.join(names)}")
-    return id_field
+    for name in (id_field, "id", "_id"):
+        if name in names:
+            return name
+    return None
 
 
 def _checks(source: Source, table: LabelledTable, id_column: str | None) -> dict[str, Occurrences]:
     """Return what may be wrong with rows, and where first: line and column, or two lines."""
-    values = table.values or [None] * len(table)
-    rows = zip(zip(*table.texts, values, strict=True), table.lines, strict=True)
     checks = TextChecks()
     for column, texts in zip(table.columns, table.texts, strict=False):
         for line, text in zip(table.lines, texts, strict=True):
             checks.look(text, [line, column])
-    ids = _ids(source, id_column)
-    return {"equal_rows": repeated(rows), "repeated_ids": repeated(ids), **checks.occurrences}
+    values = table.values or [None] * len(table)
+    contents = zip(*table.texts, values, strict=True)
+    return {
+        "equal_rows": repeated(zip(contents, table.lines, strict=True)),
+        "repeated_ids": repeated(_ids(source, id_column)),
+        **checks.occurrences,
+    }
 
 
 def _ids(source: Source, id_column: str | None) -> Iterator[tuple[str, int]]:
@@ -198,27 +224,35 @@ def _counted(count: int, where: str) -> str:
     return f"{count:,}: {where}" if where else f"{count:,}"
 
 
-def _found_words(found: Occurrences, unit: str) -> str:
-    """Return how often something was found, and where."""
-    if not found.count:
-        return "0"
+def _occurrences(occurrences: Occurrences, unit: str) -> str:
+    """Return how often something was found, and where first."""
     places = []
-    for line, other in found.first:
+    for line, other in occurrences.first:
         if isinstance(other, str):
             places.append(f"{unit} {line} ({other})")
         else:
             places.append(f"{unit}s {line} and {other}")
-    return f"{found.count:,}: {', '.join(places)}"
+    return _counted(occurrences.count, ", ".join(places))
 
 
 def _lengths(texts: list[str], model: str | None) -> dict[str, Any]:
     """Return median and greatest length: in tokens, with how many texts a model would cut, or without it in words."""
+    unit = "words"
+    limit = longer = None
     if model is None:
-        words = [len(text.split()) for text in texts]
-        return {"unit": "words", "median": int(median(words)), "longest": max(words), "limit": None, "longer": None}
-    tokenizer = SentenceEncoder.load(model, device="cpu", make_export=False).tokenizer
-    tokens, limit = tokenizer(texts), tokenizer.max_length
-    lengths = (tokens.lengths + tokens.excess_tokens).tolist()
-    facts = {"unit": "tokens", "median": int(median(lengths)), "longest": max(lengths), "limit": limit}
-    facts["longer"] = None if limit is None else sum(length > limit for length in lengths)
-    return facts
+        lengths = [len(text.split()) for text in texts]
+    else:
+        unit = "tokens"
+        tokenizer = SentenceEncoder.load(model, device="cpu", make_export=False).tokenizer
+        tokens = tokenizer(texts)
+        lengths = (tokens.lengths + tokens.excess_tokens).tolist()
+        limit = tokenizer.max_length
+        if limit is not None:
+            longer = sum(length > limit for length in lengths)
+    return {
+        "unit": unit,
+        "median": int(median(lengths)),
+        "longest": max(lengths),
+        "limit": limit,
+        "longer": longer,
+    }

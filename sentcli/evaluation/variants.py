@@ -13,26 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from annotated_types import Ge
-from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool
 
 from sentcli import console
-from sentcli.compression import Compression, OutputType
+from sentcli.compression import Compression
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import costs, significance
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked
-from sentcli.evaluation.retrieval_tasks import SetSearch
+from sentcli.evaluation.set_search import SetSearch
 from sentcli.evaluation.significance import Floats
-from sentcli.io.forms import read_toml
-from sentcli.model.options import MIN_LENGTH, Backend, Precision
-from sentcli.model.spec import POOLINGS
-from sentcli.search import ann, searcher
+from sentcli.evaluation.variant_grid import Encoding, Storage, VariantGrid, encodings, storages
+from sentcli.search import searcher
 from sentcli.search.exact import Blocks, Vectors
 from sentcli.search.faiss_border import require_faiss
 from sentcli.search.options import SearchOptions
@@ -44,93 +39,10 @@ HITS = 10
 """Hits of each query that a way of searching finds, as of ``retrieve``; more would let rescoring compare more rows."""
 LEAST_TO_CHOOSE = 10
 """The least number of queries for which a way is chosen: half of fewer queries tell nothing."""
-LEAST_DIMENSIONS, MOST_TRUNCATIONS = 32, 4
-"""Without a file, the powers of two below the model's dimension down to this one are tried, and at most so many."""
-OFTEN_CUT = 0.05
-"""Without a file, half the maximum length is tried where a larger share of the documents is longer than that."""
 SAME_SPEED = 0.25
 """Speeds that differ by a smaller share count as equal, because they vary as much from one run to the next."""
-WORTH = {"hnsw": 10_000, "ivf": 10_000, "ivfpq": 100_000}
-"""The kinds of index that are tried without a file, with the number of documents from which each may be worth it: exact
-search compares fewer in a moment, and learning product codes takes a minute or two whatever their number."""
 SAMPLED_FROM = 10_000
 """The speed is measured on some of so many first documents."""
-
-
-def _known(pooling: str) -> str:
-    """Refuse an unknown pooling."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"no pooling {pooling!r}; one of {', '.join(POOLINGS)}")
-    return pooling
-
-
-class VariantGrid(BaseModel):
-    """What is tried, as ``--variants FILE.toml`` says it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    dimensions: list[Annotated[int, Ge(1)]] | None = None
-    """Numbers of leading dimensions; None takes powers of two."""
-    types: list[Literal[OutputType, "binary rescored"]] = ["float32", "float16", "int8", "binary", "binary rescored"]
-    """Types of the numbers in vectors, each with all dimensions; rescored bits have float16 vectors beside them."""
-    indexes: list[str] | None = None
-    """Kinds of index over whole vectors; None takes those of `WORTH` for which there are enough documents."""
-    lengths: list[Annotated[int, Ge(MIN_LENGTH)]] | None = None
-    """Maximum lengths in tokens; None takes half of the model's where many documents are longer."""
-    poolings: list[Annotated[str, AfterValidator(_known)]] = []
-    precisions: list[Precision] | None = None
-    """Precisions of the computation; None takes int8 on a CPU."""
-    backends: list[Backend] = []
-    prompts: StrictBool = True
-    """Encode without prompts as well, where the model has some."""
-
-    @classmethod
-    def read(cls, name: str) -> VariantGrid:
-        """Read the file of a name; ``default`` stands for none."""
-        if name == "default":
-            return cls()
-        if Path(name).suffix != ".toml":
-            raise InputError(f"--variants {name}: expected a .toml file, or none; data stand in front of it")
-        return read_toml(cls, Path(name))
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How texts are encoded: what differs from the options of the command."""
-
-    options: dict[str, Any] = field(default_factory=dict)
-    """Fields of `LoadOptions`."""
-    prompts: bool = True
-    """Whether queries and documents have the prompts of the model."""
-
-    @property
-    def name(self) -> str:
-        """The difference in words; empty for none."""
-        words = {"max_length": "{} tokens", "precision": "{} weights", "pooling": "{} pooling", "backend": "{}"}
-        parts = [words[key].format(value) for key, value in self.options.items()]
-        if not self.prompts:
-            parts.append("without prompts")
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class Storage:
-    """How vectors are kept and searched."""
-
-    compression: Compression = field(default_factory=Compression)
-    rescored: bool = False
-    """Whether the best hits are compared by whole vectors in float16."""
-    index: str = ann.FLAT
-
-    def name(self, dimension: int) -> str:
-        """Return the way in words, of a model with so many dimensions."""
-        kind = "bits" if self.compression.output_type == "binary" else self.compression.output_type
-        parts = [f"{kind} x {self.compression.truncate_dim or dimension}"]
-        if self.rescored:
-            parts.append("rescored")
-        if self.index != ann.FLAT:
-            parts.append(self.index)
-        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -153,10 +65,15 @@ class EncodedSet:
         compression = replace(storage.compression, renormalize=self.normalized)
         vectors = compression.apply(self.documents)
         origin = Provenance(output_dtype=compression.output_type, truncate_dim=compression.truncate_dim)
+        blocks = Blocks([vectors], signs=origin.signs(vectors.shape[1]))
         started = time.perf_counter()
-        search = searcher.build(storage.index, Blocks([vectors], signs=origin.signs(vectors.shape[1])))
-        seconds = time.perf_counter() - started if search.parts else 0.0
-        row_bytes = vectors.itemsize * vectors.shape[1] + sum(part.row_bytes for part in search.parts)
+        search = searcher.build(storage.index, blocks)
+        seconds = 0.0
+        if search.parts:
+            seconds = time.perf_counter() - started
+        row_bytes = vectors.itemsize * vectors.shape[1]
+        for part in search.parts:
+            row_bytes += part.row_bytes
         if storage.compression == Compression():
             return search, row_bytes, seconds
         fit_queries = partial(origin.compress, normalized=self.normalized)
@@ -184,17 +101,13 @@ class Variant:
 
     def dominates(self, other: Variant, value: float, other_value: float) -> bool:
         """Tell whether this way is no worse than another one in anything, and better in something."""
-        speed_ratios = (
-            self.texts_per_second / max(other.texts_per_second, 1e-9),
-            self.queries_per_second / max(other.queries_per_second, 1e-9),
-        )
-        if value < other_value or self.bytes_per_vector > other.bytes_per_vector:
+        encoding_ratio = self.texts_per_second / max(other.texts_per_second, 1e-9)
+        search_ratio = self.queries_per_second / max(other.queries_per_second, 1e-9)
+        is_slower = min(encoding_ratio, search_ratio) < 1 - SAME_SPEED
+        if is_slower or value < other_value or self.bytes_per_vector > other.bytes_per_vector:
             return False
-        if min(speed_ratios) < 1 - SAME_SPEED:
-            return False
-        if value > other_value or self.bytes_per_vector < other.bytes_per_vector:
-            return True
-        return max(speed_ratios) > 1 / (1 - SAME_SPEED)
+        is_faster = max(encoding_ratio, search_ratio) > 1 / (1 - SAME_SPEED)
+        return is_faster or value > other_value or self.bytes_per_vector < other.bytes_per_vector
 
 
 class ScoreDifference(NamedTuple):
@@ -232,8 +145,12 @@ class VariantComparison:
         if variant is self.variants[0]:
             return ScoreDifference(0.0, 0.0, 0.0)
         differences = variant.values - self.variants[0].values
-        sizes = differences[differences != 0] if differences.any() else self._all_differences
-        usual = float(np.sqrt(np.mean(sizes**2))) if len(sizes) else 0.0
+        sizes = differences[differences != 0]
+        if not len(sizes):
+            sizes = self._all_differences
+        usual = 0.0
+        if len(sizes):
+            usual = float(np.sqrt(np.mean(sizes**2)))
         of_half = differences[self.halves[half]]
         low, high = significance.sparse_interval(of_half, usual)
         return ScoreDifference(float(of_half.mean()), low, high)
@@ -257,13 +174,12 @@ class VariantComparison:
     @cached_property
     def front(self) -> list[bool]:
         """Whether each way is on the Pareto front of score, bytes and speeds."""
-        scores = [self.value(variant) for variant in self.variants]
-        scored = list(zip(self.variants, scores, strict=True))
-
-        def is_dominated(variant: Variant, score: float) -> bool:
-            return any(other.dominates(variant, other_score, score) for other, other_score in scored)
-
-        return [not is_dominated(variant, score) for variant, score in scored]
+        scored = [(variant, self.value(variant)) for variant in self.variants]
+        front = []
+        for variant, score in scored:
+            is_dominated = any(other.dominates(variant, other_score, score) for other, other_score in scored)
+            front.append(not is_dominated)
+        return front
 
 
 def encode(
@@ -333,58 +249,6 @@ def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
     )
 
 
-def storages(grid: VariantGrid, documents: int, dimension: int) -> list[Storage]:
-    """Return the ways of keeping so many vectors of a dimension, first the whole ones."""
-    dimensions = grid.dimensions
-    if dimensions is None:
-        powers = [2**power for power in range(20, 0, -1) if LEAST_DIMENSIONS <= 2**power < dimension]
-        dimensions = powers[:MOST_TRUNCATIONS]
-    indexes = grid.indexes
-    if indexes is None:
-        indexes = [kind for kind, least in WORTH.items() if documents >= least]
-    for kind in indexes:
-        ann.recipe(kind, max(documents, 100_000), dimension)  # refuses an unknown one, whatever the number of rows
-    for size in dimensions:
-        if size > dimension:
-            raise InputError(f"--variants: {size} dimensions are more than the {dimension} of the model")
-    ways = [Storage()]
-    for truncated in (None, *dimensions):
-        if truncated == dimension:
-            continue
-        for each in grid.types:
-            output_type: Any = each.removesuffix(" rescored")
-            ways.append(Storage(Compression(output_type, truncated), rescored=each.endswith(" rescored")))
-    ways += [Storage(index=kind) for kind in indexes]
-    return list(dict.fromkeys(ways))
-
-
-def encodings(grid: VariantGrid, model: EvaluatedModel, cut: float) -> list[Encoding]:
-    """Return the ways of encoding besides that of the command; `cut` is the share of documents that it cuts."""
-    spec = model.spec
-    options = model.options
-    lengths = grid.lengths
-    if lengths is None:
-        lengths = [spec.max_length // 2] if spec.max_length and cut > OFTEN_CUT else []
-    precisions = grid.precisions
-    if precisions is None:
-        precisions = ["int8"] if _int8_is_a_choice(model) else []
-    ways = [Encoding({"max_length": length}) for length in lengths if length != spec.max_length]
-    ways += [Encoding({"pooling": pooling}) for pooling in grid.poolings if pooling != spec.pooling]
-    ways += [Encoding({"precision": precision}) for precision in precisions if precision != options.precision]
-    ways += [Encoding({"backend": backend}) for backend in grid.backends if backend != options.backend]
-    if grid.prompts and any(SearchOptions().prompts(spec)):
-        ways.append(Encoding(prompts=False))
-    return ways
-
-
-def _int8_is_a_choice(model: EvaluatedModel) -> bool:
-    """Tell whether a model runs on the CPU of this machine, by a backend that may take int8."""
-    options = model.options
-    if model.is_served or not options.on_cpu:
-        return False
-    return options.backend != "torch" and options.precision == "auto"
-
-
 def score_variants(
     model: EvaluatedModel, data: RetrievalSet, name: str, grid: VariantGrid, allow: float
 ) -> VariantComparison:
@@ -422,5 +286,6 @@ def score_variants(
         except SentcliError as error:
             console.warn(f"{encoding.name}: left out ({error})")
             continue
-        variants += [score(search, encoded, way) for way in dict.fromkeys([Storage(), smallest])]
+        for way in dict.fromkeys([Storage(), smallest]):
+            variants.append(score(search, encoded, way))
     return VariantComparison(name, main_metric(HITS), variants, allow)

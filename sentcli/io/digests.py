@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sentcli import console
 from sentcli.errors import InputError
@@ -47,6 +49,11 @@ def damage(path: Path, sha256: str | None, *, known: bool = False) -> str | None
     if digest != sha256:
         return "is damaged (its SHA-256 differs)"
     return None
+
+
+def json_digest(value: Any) -> str:
+    """Return the SHA-256 of the JSON of a value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 @cache

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sentcli.bounds import Bounded, Count, NotNegative, Share
 from sentcli.errors import InputError
-from sentcli.model.ahead import sent
+from sentcli.model.ahead import queued_to
 from sentcli.model.surgery import reset
 from sentcli.objectives.whitening import pca, shuffled_group_whitening, zca
 from sentcli.processes import over_all_rows, same
@@ -193,7 +193,7 @@ class WhiteningLayers(nn.Module):
         settings, width = self.settings, rows.shape[-1]
         if settings.kind in ("zca", "pca"):
             return self._whiten_by_statistics(rows)
-        order = sent(self.permutation(width), rows.device)
+        order = queued_to(self.permutation(width), rows.device)
         return shuffled_group_whitening(rows, settings.groups(width), order, settings.eps, detach=settings.detach)
 
     def _whiten_by_statistics(self, rows: Tensor) -> Tensor:

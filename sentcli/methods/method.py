@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from sentcli.bounds import AtLeastOne, Bounded, Count, NotNegative, Positive, Share
 from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
-from sentcli.methods.modules import CNN, Fit, Template, Twin
+from sentcli.methods.modules import CNN, Fit, SecondEncoder, Template
 from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, InBatchNegatives, Objective
 
@@ -145,7 +145,7 @@ class Method:
     """Convolutions over the token vectors that become part of the encoder."""
     template: Template | None = None
     """A template around each text that becomes part of the encoder."""
-    twin: Twin | None = None
+    twin: SecondEncoder | None = None
     """A second encoder for the second view."""
     fit: Fit | None = None
     """A transformation that is fitted instead of training."""

@@ -92,7 +92,7 @@ class Template(Bounded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Twin(Bounded):
+class SecondEncoder(Bounded):
     """A second encoder, equal to the first at the start and trained beside it (Contrastive Tension)."""
 
     keep: Literal["best", "first", "second"] = "best"

@@ -20,7 +20,7 @@ def answers_at_once(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
+def queued_to(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a tensor of the CPU on a device; a copy to a GPU is queued from pinned memory, and nothing waits for it.
 
     torch keeps the pinned memory until the copy has been made.
@@ -30,7 +30,7 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-class Later:
+class PendingCopy:
     """Numbers of a device that are read after further work has been queued.
 
     Args:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from sentcli.errors import DeviceMemoryError, InputError, SentcliError
 from sentcli.model.flat import Flat, flatten
-from sentcli.model.forking import heal
+from sentcli.model.forking import drop_lost_threads
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import TextTokenizer, Tokens, pad
 
@@ -111,7 +111,7 @@ BUDGET_DIVISOR = 4
 
 Batch = dict[str, npt.NDArray[np.int64]] | Flat
 """Padded ``input_ids`` and ``attention_mask`` ``[texts, tokens]``, perhaps ``token_type_ids``; or a flat batch."""
-Waiting = Callable[[], Vectors]
+PendingVectors = Callable[[], Vectors]
 """Waits for a batch that was begun, and returns its vectors."""
 
 
@@ -139,7 +139,7 @@ class Backend(ABC):
     def run(self, batch: Any, prompt_length: int) -> Vectors:
         """Return ``[B, dim]`` for a padded batch, or for one of the kind that `batches` names."""
 
-    def start(self, batch: Batch, prompt_length: int) -> Waiting:
+    def start(self, batch: Batch, prompt_length: int) -> PendingVectors:
         """Begin a batch of the kind that `batches` names, and return what waits for its vectors.
 
         A backend of one stream computes it at once, the others in a thread each.
@@ -243,7 +243,7 @@ class LoadedModel:
         """Encode every text, also repeated ones; see `SentenceEncoder.encode_distinct`."""
         if prompt and on_long == "chunk-mean":
             raise InputError("chunk-mean and a prompt do not go together: the pieces after the first would lack it")
-        heal()
+        drop_lost_threads()
         prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
         vectors = np.empty((len(texts), self.backend.dimension), np.float32)
         excess_tokens = np.zeros(len(texts), np.int64)
@@ -331,7 +331,7 @@ class _Work:
         """
         streams = self.model.backend.streams
         most = 2 * streams if streams > 1 else 0
-        under_way: deque[tuple[_Chunk, Index, bool, Waiting]] = deque()
+        under_way: deque[tuple[_Chunk, Index, bool, PendingVectors]] = deque()
 
         def received() -> Iterator[_Chunk]:
             chunk, rows, is_last, waiting = under_way.popleft()
@@ -352,9 +352,9 @@ class _Work:
         while under_way:
             yield from received()
 
-    def _begin(self, tokens: Tokens, rows: Index, budget: int) -> Waiting:
+    def _begin(self, tokens: Tokens, rows: Index, budget: int) -> PendingVectors:
         """Begin a batch of at most `budget` tokens, which is computed in parts if the device has too little memory."""
-        begun: Waiting | None = None
+        begun: PendingVectors | None = None
         if budget == self.budget:
             begun = self._where_it_fits(lambda: self._start(tokens, rows))
 
@@ -377,7 +377,7 @@ class _Work:
             self.budget = self.smaller
             return None
 
-    def _start(self, tokens: Tokens, rows: Index) -> Waiting:
+    def _start(self, tokens: Tokens, rows: Index) -> PendingVectors:
         backend = self.model.backend
         # a text without any token has no place in a flat batch
         if backend.batches == "flat" and tokens.lengths[rows].all():

@@ -9,7 +9,6 @@ This module imports neither torch nor transformers, because an exported encoder 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal
@@ -19,12 +18,9 @@ from pydantic import Field
 from sentcli.errors import InputError
 from sentcli.io.digests import known_digest
 from sentcli.io.forms import read_json_form, write_json
-from sentcli.io.graph_files import HUB_GRAPHS, ONNX, OPENVINO, RUNTIMES, data_files, named_graphs, rank
+from sentcli.io.graph_files import HUB_GRAPHS, ONNX, OPENVINO, NamedGraph, data_files, named_graphs, rank
 from sentcli.io.weights import has_weights
-from sentcli.model.identity import config_digest, joined_digest, model_digest, same_modules, weight_digests
 from sentcli.model.runtime_check import Probes
-from sentcli.model.spec import EncoderSpec
-from sentcli.model.spec_files import read_spec
 
 EXPORT = "export.json"
 SENTENCES, TOKENS = "sentence_embedding", "last_hidden_state"
@@ -47,7 +43,7 @@ class Export:
     model_digest: str
     """The hash of weights and modules that `identity.model_digest` returns."""
     source_sha256: list[str]
-    """The SHA-256 of each weight file that the export was made from; see `identity.weight_digests`."""
+    """The SHA-256 of each weight file that the export was made from; see `identity.Source`."""
     pooling: str
     normalize: bool
     max_length: Annotated[int, Field(ge=1, lt=2**31)]
@@ -145,6 +141,13 @@ def exports_in(folder: Path) -> list[Export]:
     return sorted(exports, key=lambda export: rank(export.precision, export.runtime))
 
 
+def foreign_graphs(folder: Path) -> list[NamedGraph]:
+    """Return the graphs of a folder that holds neither weights nor exports of sentcli; see `named_graphs`."""
+    if has_weights(folder) or exports_in(folder):
+        return []
+    return named_graphs(folder)
+
+
 def write_facts(folder: Path, export: Export) -> None:
     """Write the facts of an export; readers take a graph only with them."""
     facts = asdict(export)
@@ -164,84 +167,3 @@ def check_files(folder: Path, export: Export) -> None:
             raise InputError(f"{path} is missing; export the model again")
         if known_digest(path) != digest:
             raise InputError(f"{path} is not the file that was exported (SHA-256 differs); export the model again")
-
-
-def source_digests(spec: EncoderSpec) -> list[str]:
-    """Return the `weight_digests` of an encoder, or those of the model that an exported encoder was made from.
-
-    Of a folder that has no weights, and a graph that another program wrote, these are the digests of the first graph,
-    of the files that hold its weights, and of the weights of modules.
-    """
-    export = _own_export(spec)
-    if export is not None:
-        return export.source_sha256
-    if has_weights(spec.folder):
-        return weight_digests(spec)
-    graphs = named_graphs(spec.folder)
-    files = graph_files(spec.folder, graphs[0].file) if graphs else []
-    return [known_digest(path) for path in files] + weight_digests(spec)
-
-
-def source_config(spec: EncoderSpec) -> str:
-    """Return the `config_digest` of an encoder, or that of the model that an exported encoder was made from."""
-    export = _own_export(spec)
-    if export is not None and export.source_config:
-        return export.source_config
-    return config_digest(spec.config)
-
-
-def provenance(spec: EncoderSpec) -> dict[str, Any]:
-    """Return by what scores name a model: its commit, if it is of the hub, and the digest of its weights."""
-    export = _own_export(spec)
-    revision = spec.revision
-    if export is not None and export.revision:
-        revision = export.revision
-    facts = {"revision": revision, "weights": joined_digest(source_digests(spec))}
-    return {key: value for key, value in facts.items() if value is not None}
-
-
-def _own_export(spec: EncoderSpec) -> Export | None:
-    """Return an export in the folder of an encoder, unless it was made from other weights than those beside it."""
-    exports = exports_in(spec.folder)
-    if not exports:
-        return None
-    if has_weights(spec.folder) and model_digest(read_spec(spec.folder)) != exports[0].model_digest:
-        return None
-    return exports[0]
-
-
-def beside(spec: EncoderSpec, precision: str, runtimes: Sequence[str] = RUNTIMES) -> Export | None:
-    """Return the export in the encoder's own folder that is of this encoder, in this precision, or None.
-
-    Where several are, fp32 comes first. Beside torch weights, ``auto`` takes none of the hub's layout but that in fp32,
-    and none for OpenVINO unless that is preferred, since a file that was added does not change a model's vectors.
-
-    Args:
-        spec: the description of the encoder.
-        precision: ``auto`` or one of an export.
-        runtimes: the runtimes that are of use, the preferred one first.
-
-    Raises:
-        InputError: if the export was made from other weights than those in the folder.
-    """
-    stored = has_weights(spec.folder)
-    exports = []
-    for export in exports_in(spec.folder):
-        if precision not in ("auto", export.precision) or export.runtime not in runtimes:
-            continue
-        of_hub_layout = stored and bool(export.file)
-        if of_hub_layout and precision == "auto" and export.precision != "fp32":
-            continue
-        if of_hub_layout and runtimes[0] == "onnx" and (export.precision, export.runtime) == ("fp32", "openvino"):
-            continue
-        exports.append(export)
-    if not exports:
-        return None
-    export = min(exports, key=lambda each: rank(each.precision, each.runtime, runtimes))
-    folder_spec = read_spec(spec.folder)
-    if not same_modules(folder_spec.modules, spec.modules):
-        return None  # the user chose another pooling or normalisation
-    if stored and model_digest(folder_spec) != export.model_digest:
-        graph = spec.folder / export.graph_file
-        raise InputError(f"{graph} is an export of other weights than those beside it; export again")
-    return export

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentcli.model.ahead import sent
+from sentcli.model.ahead import queued_to
 from sentcli.model.flat import Flat, flat_of
 
 FAMILIES: Final = (
@@ -118,8 +118,8 @@ class FlatInputs:
         rows = [batch.ids, batch.positions]
         if batch.type_ids is not None:
             rows.append(batch.type_ids)
-        moved = sent(torch.from_numpy(np.stack(rows)), device)
-        layout = FlatLayout(kernel, sent(torch.from_numpy(batch.offsets), device), batch.longest)
+        moved = queued_to(torch.from_numpy(np.stack(rows)), device)
+        layout = FlatLayout(kernel, queued_to(torch.from_numpy(batch.offsets), device), batch.longest)
         types = None if batch.type_ids is None else moved[2]
         return cls(moved[0], moved[1], types, layout)
 

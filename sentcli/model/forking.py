@@ -20,7 +20,7 @@ class _Process:
 
     lost: frozenset[str] = frozenset()
     """The libraries that had been loaded when it was forked, from a process with several threads."""
-    healed: bool = True
+    adapted: bool = True
     threads: int = 1
     """How many threads there were before the last fork."""
 
@@ -40,18 +40,18 @@ def _note_threads() -> None:
 def _note_loss() -> None:
     if _process.threads > 1:
         _process.lost = frozenset(name for name in LIBRARIES if name in sys.modules)
-        _process.healed = False
+        _process.adapted = False
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_note_threads, after_in_child=_note_loss)
 
 
-def heal() -> None:
+def drop_lost_threads() -> None:
     """Let torch, faiss and the tokenizers compute in the calling thread alone, if this process lost their threads."""
-    if _process.healed:
+    if _process.adapted:
         return
-    _process.healed = True
+    _process.adapted = True
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if "torch" in _process.lost:
         import torch

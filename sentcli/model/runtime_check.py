@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +22,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from sentcli.errors import SentcliError
 from sentcli.io.atomic import replacing
-from sentcli.io.digests import cache_folder
+from sentcli.io.digests import cache_folder, json_digest
 from sentcli.machine import processor
 from sentcli.model.tokenizing import Tokens, pad, pair_text
 
@@ -138,7 +136,7 @@ def check(folder: Path, files: dict[str, str], probes: Probes | None, pad_id: in
     name = MODULE_OF_BACKEND[backend.name]
     version = sys.modules[name].__version__
     facts = [files, probes.ids, probes.vectors, name, version, backend.device, backend.precision, processor()]
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    key = json_digest(facts)[:32]
     cached = cache_folder("runtimes") / key
     apart = _read(cached)
     if apart is None:

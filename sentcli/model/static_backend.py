@@ -33,7 +33,7 @@ class StaticBackend(Backend):
 
     Args:
         table: the vector of each token ``[vocabulary, d]``.
-        after: what follows the mean, of the kinds that `runs` accepts.
+        after: what follows the mean, of the kinds that `can_run` accepts.
     """
 
     name = "numpy"
@@ -73,7 +73,7 @@ def _applied(module: ModuleSpec, vectors: Vectors) -> Vectors:
     return normalized
 
 
-def runs(spec: EncoderSpec, options: LoadOptions) -> bool:
+def can_run(spec: EncoderSpec, options: LoadOptions) -> bool:
     """Tell whether NumPy gives the vectors of a model: a mean over a table in safetensors, maybe normalised or cut."""
     if not spec.is_static or not options.on_cpu or options.precision not in ("auto", "fp32"):
         return False

@@ -20,11 +20,11 @@ from sentcli.errors import DeviceMemoryError, InputError, SentcliError, broken_l
 from sentcli.io.atomic import regular
 from sentcli.machine import accelerator_in_sight
 from sentcli.model import attention, building, flat_attention
-from sentcli.model.ahead import Later, runs_ahead, sent
-from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, Vectors, Waiting, size_of
+from sentcli.model.ahead import PendingCopy, queued_to, runs_ahead
+from sentcli.model.encoding import Backend, Batch, Batches, LoadedModel, PendingVectors, Vectors, size_of
 from sentcli.model.flat import Flat, padded_alone
 from sentcli.model.flat_attention import FlatInputs, Kernel
-from sentcli.model.forking import forked, heal
+from sentcli.model.forking import drop_lost_threads, forked
 from sentcli.model.options import LoadOptions
 from sentcli.model.padding import try_padding
 from sentcli.model.tokenizing import MASK, SLOT, TextTokenizer, check_template, fit, plain_tokenizer, put_into_template
@@ -153,14 +153,14 @@ class TorchBackend(Backend):
         """
         return self.start(batch, prompt_length)()
 
-    def start(self, batch: Batch, prompt_length: int) -> Waiting:
+    def start(self, batch: Batch, prompt_length: int) -> PendingVectors:
         """Begin a padded or a flat batch; see `Backend.start`, and `run` for what it raises."""
-        heal()
+        drop_lost_threads()
         if self.torch_device.type != "cpu" and self.process != os.getpid():
             raise forked(f"torch on {self.device}")
         texts, tokens = size_of(batch)
         with torch.inference_mode(), self._memory(texts, tokens):
-            vectors = Later(self._compute(batch, prompt_length).float())
+            vectors = PendingCopy(self._compute(batch, prompt_length).float())
 
         def wait() -> Vectors:
             with self._memory(texts, tokens):
@@ -175,7 +175,7 @@ class TorchBackend(Backend):
             inputs = FlatInputs.on(self.torch_device, batch, self.kernel)
             return self.module.of_flat(inputs, prompt_length)
         is_full = bool(batch["attention_mask"].all())
-        tensors = {name: sent(torch.from_numpy(array), self.torch_device) for name, array in batch.items()}
+        tensors = {name: queued_to(torch.from_numpy(array), self.torch_device) for name, array in batch.items()}
         return self.module(tensors, prompt_length, is_full=is_full)
 
     @contextmanager

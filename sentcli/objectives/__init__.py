@@ -4,7 +4,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from sentcli.objectives.auxiliary_mlm import AuxiliaryMLM, CondenserMLM
-from sentcli.objectives.base import OBJECTIVES, Objective, Parts, StatefulObjective, Views, Vocabulary
+from sentcli.objectives.base import OBJECTIVES, Objective, ObjectiveContext, StatefulObjective, Views, Vocabulary
 from sentcli.objectives.contrastive import Contrastive, InBatchNegatives, info_nce
 from sentcli.objectives.contrastive_views import MultiPositive, NTXent, multi_positive_info_nce, nt_xent
 from sentcli.objectives.masked_lm import MaskedLM
@@ -53,10 +53,10 @@ __all__ = [
     "MultiPositive",
     "NTXent",
     "Objective",
+    "ObjectiveContext",
     "OnlineContrastive",
     "PairClasses",
     "PairScore",
-    "Parts",
     "Reconstruction",
     "ReplacedTokenDetection",
     "StatefulObjective",

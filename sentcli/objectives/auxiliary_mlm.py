@@ -28,7 +28,7 @@ from sentcli.objectives.masked_lm import (
 )
 
 if TYPE_CHECKING:
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ObjectiveContext
 
 AUXILIARY = "auxiliary"
 """The name of the file that keeps the network."""
@@ -38,9 +38,9 @@ DECODER = "lm_head.decoder.weight"
 class AuxiliaryNetwork(nn.Module):
     """A few layers over the sentence vector and the token states of a lower layer, and a head that predicts words."""
 
-    def __init__(self, parts: Parts, layers: int, init: str, *, tied: bool = False) -> None:
+    def __init__(self, context: ObjectiveContext, layers: int, init: str, *, tied: bool = False) -> None:
         super().__init__()
-        backbone = parts.backbone
+        backbone = context.backbone
         if not 1 <= layers <= surgery.depth(backbone):
             raise InputError(f"layers {layers}: the auxiliary network can have 1 to {surgery.depth(backbone)}")
         self.layers = surgery.upper_layers(backbone, layers)
@@ -48,7 +48,7 @@ class AuxiliaryNetwork(nn.Module):
         if init not in ("copy-top", "random"):
             self._load(Path(init))
         elif tied or init == "copy-top":  # a tied head is that of the encoder, wherever the layers come from
-            self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder))
+            self.lm_head.take(stored_heads.lm_head_weights(context.spec.folder))
         if init == "random":
             std = float(getattr(backbone.config, "initializer_range", 0.02))
             surgery.reset(self.layers, std)
@@ -126,9 +126,9 @@ class _AuxiliarySettings(Objective):
         """Return the folder of the pretraining, if one is given."""
         return [] if self.init in ("copy-top", "random") else [self.init]
 
-    def lower(self, parts: Parts) -> int:
+    def lower(self, context: ObjectiveContext) -> int:
         """Return the number of layers of the lower part."""
-        depth = surgery.depth(parts.backbone)
+        depth = surgery.depth(context.backbone)
         lower = self.skip_from or min(6, depth // 2)
         if not 1 <= lower < depth:
             raise InputError(f"skip_from {lower} leaves no layer of this model's {depth} above it")
@@ -140,13 +140,13 @@ class _NetworkLoss(StatefulObjective):
 
     kept_as: ClassVar[str] = AUXILIARY
 
-    def __init__(self, settings: _AuxiliarySettings, parts: Parts, *, tied: bool = False) -> None:
+    def __init__(self, settings: _AuxiliarySettings, context: ObjectiveContext, *, tied: bool = False) -> None:
         super().__init__()
         self.settings = settings
-        self.vocabulary = parts.vocabulary
+        self.vocabulary = context.vocabulary
         self.rate = settings.rate
-        self.count = settings.lower(parts)
-        self.network = AuxiliaryNetwork(parts, settings.layers, settings.init, tied=tied)
+        self.count = settings.lower(context)
+        self.network = AuxiliaryNetwork(context, settings.layers, settings.init, tied=tied)
 
     def trained_part(self) -> nn.Module:
         """Return the network."""
@@ -171,10 +171,10 @@ class AuxiliaryMLM(_AuxiliarySettings, name="auxiliary-mlm"):
     views: ClassVar[int] = 1
     every_view: ClassVar[bool] = True
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Return the loss module with its network."""
-        need_mask_token(parts, "auxiliary-mlm")
-        return AuxiliaryMLMLoss(self, parts)
+        need_mask_token(context, "auxiliary-mlm")
+        return AuxiliaryMLMLoss(self, context)
 
 
 class AuxiliaryMLMLoss(_NetworkLoss):
@@ -182,13 +182,13 @@ class AuxiliaryMLMLoss(_NetworkLoss):
 
     settings: AuxiliaryMLM
 
-    def __init__(self, settings: AuxiliaryMLM, parts: Parts) -> None:
-        super().__init__(settings, parts)
-        if int(parts.backbone.config.hidden_size) != parts.dimension:
+    def __init__(self, settings: AuxiliaryMLM, context: ObjectiveContext) -> None:
+        super().__init__(settings, context)
+        if int(context.backbone.config.hidden_size) != context.dimension:
             raise InputError("auxiliary-mlm puts the sentence vector among the token vectors: their widths differ")
         self.lower: nn.Module | None = None
         if settings.detach:
-            self.lower = surgery.lower_layers(parts.backbone, self.count)
+            self.lower = surgery.lower_layers(context.backbone, self.count)
             surgery.freeze(self.lower)
 
     def train(self, mode: bool = True) -> AuxiliaryMLMLoss:
@@ -246,17 +246,17 @@ class CondenserMLM(_AuxiliarySettings, name="condenser-mlm"):
     all_rows: ClassVar[bool] = True
     every_view: ClassVar[bool] = True
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Return the loss module with its network."""
-        need_mask_token(parts, "condenser-mlm", whole_words=self.whole_words)
-        return CondenserMLMLoss(self, parts)
+        need_mask_token(context, "condenser-mlm", whole_words=self.whole_words)
+        return CondenserMLMLoss(self, context)
 
 
 class CondenserMLMLoss(_NetworkLoss, WordPrediction):
     """The loss of `CondenserMLM`, with its network."""
 
-    def __init__(self, settings: CondenserMLM, parts: Parts) -> None:
-        super().__init__(settings, parts, tied=settings.tie)
+    def __init__(self, settings: CondenserMLM, context: ObjectiveContext) -> None:
+        super().__init__(settings, context, tied=settings.tie)
         self.whole_words = settings.whole_words
 
     @property

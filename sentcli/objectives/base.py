@@ -83,8 +83,8 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The parts of a run that its objectives are built from."""
+class ObjectiveContext:
+    """What of a run its objectives are built from."""
 
     encoder: TorchEncoder
     spec: EncoderSpec
@@ -259,7 +259,7 @@ class Objective(Bounded):
         """Return the folders or models that `build` reads besides the start model."""
         return []
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Return the function from `Views` to the unweighted term, a scalar to be minimised.
 
         Raises:

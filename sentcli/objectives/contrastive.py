@@ -25,7 +25,7 @@ from sentcli.precision import widened
 from sentcli.processes import gather, rank, widest
 
 if TYPE_CHECKING:
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ObjectiveContext
 
 InBatch = Literal["own-view", "other-view"]
 """The view whose vectors of the other sentences are negatives."""
@@ -239,9 +239,9 @@ class Contrastive(InBatchNegatives, name="contrastive"):
             return ""
         return f"denominator={self.denominator} leaves the positive out of the denominator: the loss has no lower bound"
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Return this objective, or the module with the queue."""
-        return MomentumContrastive(self, parts) if self.queue_size else self
+        return MomentumContrastive(self, context) if self.queue_size else self
 
     def __call__(self, views: Views, negatives: Tensor | None = None) -> Tensor:
         """Return the loss of views 1 and 2."""
@@ -286,15 +286,15 @@ class MomentumContrastive(StatefulObjective):
     rows: Tensor
     filled: Tensor
 
-    def __init__(self, settings: Contrastive, parts: Parts) -> None:
+    def __init__(self, settings: Contrastive, context: ObjectiveContext) -> None:
         super().__init__()
         self.settings = settings
-        self.encoder: Any = copy.deepcopy(parts.encoder)
+        self.encoder: Any = copy.deepcopy(context.encoder)
         if settings.momentum_init == "random":
-            reset(self.encoder, float(getattr(parts.backbone.config, "initializer_range", 0.02)))
+            reset(self.encoder, float(getattr(context.backbone.config, "initializer_range", 0.02)))
         set_dropout(self.encoder, settings.momentum_dropout)
         freeze(self.encoder)
-        self.register_buffer("rows", torch.zeros(settings.queue_size, parts.dimension))
+        self.register_buffer("rows", torch.zeros(settings.queue_size, context.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
         self._count: int | None = 0
         self.register_load_state_dict_post_hook(_forget_count)  # type: ignore[no-untyped-call]

@@ -18,11 +18,11 @@ from torch.utils.checkpoint import checkpoint
 from sentcli.bounds import MaskRate
 from sentcli.errors import InputError
 from sentcli.model import stored_heads, surgery
-from sentcli.model.ahead import sent
+from sentcli.model.ahead import queued_to
 from sentcli.objectives.base import Objective, StatefulObjective, Views, Vocabulary, by_length
 
 if TYPE_CHECKING:
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ObjectiveContext
 
 IGNORED = -100
 WORD_SCORES = 2**24
@@ -54,7 +54,7 @@ def mask_tokens(
     if whole_words:
         places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         assert vocabulary.continues is not None
-        goes_on = sent(vocabulary.continues, ids.device)[ids]
+        goes_on = queued_to(vocabulary.continues, ids.device)[ids]
         first_of_word = places.where(~goes_on, 0).cummax(dim=1).values
         drawn = drawn.gather(1, first_of_word)
     chosen = (drawn < rate) & ~special
@@ -66,14 +66,14 @@ def mask_tokens(
     return masked, ids.where(chosen, IGNORED)
 
 
-def need_mask_token(parts: Parts, name: str, *, whole_words: bool = False) -> None:
+def need_mask_token(context: ObjectiveContext, name: str, *, whole_words: bool = False) -> None:
     """Refuse a tokenizer without a mask token, or with `whole_words` one that does not tell where words begin.
 
     `name` is the objective that needs it.
     """
-    if parts.vocabulary.mask is None:
+    if context.vocabulary.mask is None:
         raise InputError(f"{name} masks words, and the tokenizer of this model has no mask token")
-    if whole_words and parts.vocabulary.continues is None:
+    if whole_words and context.vocabulary.continues is None:
         raise InputError(
             f"{name}.whole_words: the tokenizer of this model does not tell which tokens go on with a word"
         )
@@ -210,10 +210,10 @@ class MaskedLM(Objective, name="mlm"):
     all_rows: ClassVar[bool] = True
     every_view: ClassVar[bool] = True
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Return the loss module with its head, which starts from that of the checkpoint if there is one."""
-        need_mask_token(parts, "mlm", whole_words=self.whole_words)
-        return MaskedLMLoss(self, parts)
+        need_mask_token(context, "mlm", whole_words=self.whole_words)
+        return MaskedLMLoss(self, context)
 
 
 class MaskedLMLoss(WordPrediction):
@@ -221,14 +221,14 @@ class MaskedLMLoss(WordPrediction):
 
     kept_as: ClassVar[str] = "lm_head"
 
-    def __init__(self, settings: MaskedLM, parts: Parts) -> None:
+    def __init__(self, settings: MaskedLM, context: ObjectiveContext) -> None:
         super().__init__()
-        self.vocabulary = parts.vocabulary
+        self.vocabulary = context.vocabulary
         self.rate = settings.rate
         self.whole_words = settings.whole_words
         self.in_place = settings.in_place
-        self.lm_head = LMHead(parts.backbone, tied=settings.tie)
-        if not self.lm_head.take(stored_heads.lm_head_weights(parts.spec.folder)):
+        self.lm_head = LMHead(context.backbone, tied=settings.tie)
+        if not self.lm_head.take(stored_heads.lm_head_weights(context.spec.folder)):
             self.note = "the start model holds no language-modelling head: a new one is trained"
 
     @property

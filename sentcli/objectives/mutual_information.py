@@ -24,7 +24,7 @@ from sentcli.precision import widened
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ObjectiveContext
 
 Slicing = Literal["layer-pairs", "head-pairs"]
 Discriminator: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -246,10 +246,10 @@ class AttentionMI(Objective, name="ami"):
         """Return the layers in the range `layers`."""
         return chosen_layers(self.layers, depth)
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Check that the attention of this model can be cut into slices, and return this objective."""
-        layers = len(self.attention_layers(depth(parts.backbone)))
-        heads = parts.backbone.config.num_attention_heads
+        layers = len(self.attention_layers(depth(context.backbone)))
+        heads = context.backbone.config.num_attention_heads
         if self.slicing == "layer-pairs" and layers % 2:
             raise InputError(f"ami: layers {self.layers} are {layers}; layer-pairs needs an even number of them")
         if self.slicing == "head-pairs" and heads % 2:
@@ -327,11 +327,13 @@ class JensenShannon(Objective, name="jsd"):
     views: ClassVar[int] = 1
     requires: ClassVar[str] = "tokens"
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Return the loss module with its discriminator."""
-        if parts.token_width != parts.dimension:
-            raise InputError(f"jsd compares tokens ({parts.token_width}) with sentences ({parts.dimension}): no fit")
-        return JensenShannonLoss(self, parts.dimension)
+        if context.token_width != context.dimension:
+            raise InputError(
+                f"jsd compares tokens ({context.token_width}) with sentences ({context.dimension}): no fit"
+            )
+        return JensenShannonLoss(self, context.dimension)
 
 
 class JensenShannonLoss(StatefulObjective):

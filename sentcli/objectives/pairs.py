@@ -16,7 +16,7 @@ from sentcli.precision import widened
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentcli.objectives.base import Parts
+    from sentcli.objectives.base import ObjectiveContext
 
 
 def contrastive_tension_loss(first: Tensor, second: Tensor, matched: Tensor, reduction: str = "mean") -> Tensor:
@@ -112,9 +112,9 @@ class PairClasses(Objective, name="softmax"):
 
     needs: ClassVar[str] = "classed-pairs"
 
-    def build(self, parts: Parts) -> SoftmaxLoss:
+    def build(self, context: ObjectiveContext) -> SoftmaxLoss:
         """Return the loss with a new layer."""
-        return SoftmaxLoss(parts.dimension, self.classes)
+        return SoftmaxLoss(context.dimension, self.classes)
 
 
 class SoftmaxLoss(StatefulObjective):

@@ -26,7 +26,7 @@ from sentcli.objectives.masked_lm import IGNORED, LMHead, mask_tokens, need_mask
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sentcli.objectives.base import Loss, Parts
+    from sentcli.objectives.base import Loss, ObjectiveContext
 
 WORD_ROWS = 32
 """How many rows have their words scored at once: 32 x 32 tokens x 30,522 words take 125 MB."""
@@ -58,24 +58,26 @@ class ReplacedTokenDetection(Objective, name="rtd"):
         """Return the generator, unless it is the start model."""
         return [] if self.generator == "self" else [self.generator]
 
-    def build(self, parts: Parts) -> Loss:
+    def build(self, context: ObjectiveContext) -> Loss:
         """Return the loss module with its generator and discriminator."""
-        need_mask_token(parts, "rtd")
-        return ReplacedTokenLoss(self, parts)
+        need_mask_token(context, "rtd")
+        return ReplacedTokenLoss(self, context)
 
 
 class ReplacedTokenLoss(StatefulObjective):
     """The loss of `ReplacedTokenDetection`, with its generator and discriminator, which are not kept after training."""
 
-    def __init__(self, settings: ReplacedTokenDetection, parts: Parts) -> None:
+    def __init__(self, settings: ReplacedTokenDetection, context: ObjectiveContext) -> None:
         super().__init__()
         self.settings = settings
-        self.vocabulary = parts.vocabulary
-        backbone = parts.backbone
+        self.vocabulary = context.vocabulary
+        backbone = context.backbone
         width = surgery.word_embeddings(backbone).embedding_dim
-        if width != parts.dimension or not hasattr(backbone, "embeddings"):
-            raise InputError(f"rtd puts the vector ({parts.dimension}) in a token embedding's place ({width}): no fit")
-        self.generator, self.lm_head = self._generator(parts)
+        if width != context.dimension or not hasattr(backbone, "embeddings"):
+            raise InputError(
+                f"rtd puts the vector ({context.dimension}) in a token embedding's place ({width}): no fit"
+            )
+        self.generator, self.lm_head = self._generator(context)
         surgery.freeze(self.generator)
         surgery.freeze(self.lm_head)
         self.discriminator: Any = copy.deepcopy(backbone)
@@ -86,7 +88,7 @@ class ReplacedTokenLoss(StatefulObjective):
         self._sentences: Tensor | None = None
         self.discriminator.embeddings.register_forward_hook(self._put_sentence)
 
-    def _generator(self, parts: Parts) -> tuple[Any, LMHead]:
+    def _generator(self, context: ObjectiveContext) -> tuple[Any, LMHead]:
         """Return the generator and its head.
 
         Raises:
@@ -94,9 +96,9 @@ class ReplacedTokenLoss(StatefulObjective):
         """
         name = self.settings.generator
         if name == "self":
-            folder, backbone = parts.spec.folder, copy.deepcopy(parts.backbone)
+            folder, backbone = context.spec.folder, copy.deepcopy(context.backbone)
         else:
-            folder, backbone = _other_model(name, parts)
+            folder, backbone = _other_model(name, context)
         head = LMHead(backbone, tied=True)
         if not head.take(stored_heads.lm_head_weights(folder)):
             raise InputError(f"rtd: the generator {name} holds no language-modelling head, so it cannot propose words")
@@ -149,7 +151,7 @@ class ReplacedTokenLoss(StatefulObjective):
         return functional.cross_entropy(logits[counts], is_replaced.long()[counts])
 
 
-def _other_model(name: str, parts: Parts) -> tuple[Path, Any]:
+def _other_model(name: str, context: ObjectiveContext) -> tuple[Path, Any]:
     """Load a generator that is not the start model, and return its folder and its backbone.
 
     Raises:
@@ -160,9 +162,9 @@ def _other_model(name: str, parts: Parts) -> tuple[Path, Any]:
     from sentcli.model.torch_backend import load_tokenizer
 
     spec = read_spec(zoo.resolve(name)[0])
-    positions = position_limit(spec, parts.vocabulary.pad)
-    if positions is not None and positions < parts.max_length:
+    positions = position_limit(spec, context.vocabulary.pad)
+    if positions is not None and positions < context.max_length:
         raise InputError(f"rtd: the generator {name} has {positions} positions, fewer than max_length")
-    if load_tokenizer(spec.folder).get_vocab() != load_tokenizer(parts.spec.folder).get_vocab():
+    if load_tokenizer(spec.folder).get_vocab() != load_tokenizer(context.spec.folder).get_vocab():
         raise InputError(f"rtd: the generator {name} has another vocabulary than the encoder")
     return spec.folder, load_backbone(spec.folder, load_state_dict(spec.folder))

@@ -116,7 +116,7 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
     """Compare what others get of an exported folder with the token ids and the vectors of its model.
 
     In int8 vectors of such texts may be far from the model's, as those of sentences are not; what quantising costs is
-    measured by `verify.compare`, and here it counts that the ids are the model's and the graph runs on them.
+    measured by `verify.compare_vectors`, and here it counts that the ids are the model's and the graph runs on them.
 
     Raises:
         SentcliError: if they differ by more than the precision allows.
@@ -137,7 +137,7 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
             raise SentcliError(f"{problem}: some are not finite; nothing was written")
         return
     expected = model.encode(texts).vectors
-    _, least, _ = verify.compared(model, expected, vectors, export.precision)
+    _, least, _ = verify.agreement_by_kind(model, expected, vectors, export.precision)
     limit = verify.TOLERANCES[export.precision].min_cosine
     if not least >= limit:
         raise SentcliError(f"{problem}: the least cosine is {least:.6f}, wanted {limit}; nothing was written")

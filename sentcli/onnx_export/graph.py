@@ -45,6 +45,7 @@ class Graph:
         reduce_range: bool = False,
     ) -> None:
         self.precision, self.keep, self.reduce_range = precision, keep, reduce_range
+        self._kind = np.float16 if precision == "fp16" else np.float32
         self.tape = ir.tape.Tape()
         names = ["input_ids", "attention_mask"]
         if token_types:
@@ -111,23 +112,26 @@ class Graph:
         if self.precision == "int8" and name not in self.keep:
             return self._quantised_linear(name, value, weight, bias)
         half = self.precision == "fp16"
-        kind = np.float16 if half else np.float32
         if half and value not in self._narrow:
             value = self.cast(value, ir.DataType.FLOAT16)
-        operands = [value, self.weight(f"{name}.weight", weight.T.astype(kind))]
+        operands = [value, self.weight(f"{name}.weight", weight.T.astype(self._kind))]
         if bias is not None:
-            operands.append(self.weight(f"{name}.bias", bias.astype(kind)))
-        return self._marked(self.op("Gemm", *operands), narrow=half)
+            operands.append(self.weight(f"{name}.bias", bias.astype(self._kind)))
+        product = self.op("Gemm", *operands)
+        return self._marked(product, narrow=half)
 
     def _quantised_linear(self, name: str, value: Value, weight: Array, bias: Array | None) -> Value:
-        quantised, scale = _quantised(weight, 63 if self.reduce_range else 127)
+        largest = 63 if self.reduce_range else 127
+        quantised, scale = _quantised(weight, largest)
         operands: list[Value | None] = [
             value,
             self.weight(f"{name}.weight", quantised.T),
             self.weight(f"{name}.scale", scale[:, 0]),
             self.weight(f"{name}.zero_point", np.zeros(len(scale), np.int8)),
+            None,
         ]
-        operands.append(None if bias is None else self.weight(f"{name}.bias", bias.astype(np.float32)))
+        if bias is not None:
+            operands[-1] = self.weight(f"{name}.bias", bias.astype(np.float32))
         return self.op("DynamicQuantizeMatMul", *operands, domain=ORT_DOMAIN)
 
     def lookup(self, name: str, table: Array, rows: Value) -> Value:
@@ -137,10 +141,9 @@ class Graph:
             gathered = self.op("Gather", self.weight(name, quantised), rows)
             scales = self.op("Gather", self.weight(f"{name}.scale", scale), rows)
             return self.op("Mul", self.cast(gathered, ir.DataType.FLOAT), scales)
-        half = self.precision == "fp16"
-        kind = np.float16 if half else np.float32
-        gathered = self.op("Gather", self.weight(name, table.astype(kind)), rows)
-        return self.wide(self._marked(gathered, narrow=half))
+        stored = self.weight(name, table.astype(self._kind))
+        gathered = self._marked(self.op("Gather", stored, rows), narrow=self.precision == "fp16")
+        return self.wide(gathered)
 
     def layer_norm(self, name: str, value: Value, module: Any) -> Value:
         """Normalise ``[rows, d]`` as a torch LayerNorm does."""

@@ -21,8 +21,8 @@ from sentcli.machine import sums_saturate
 from sentcli.model import encoding
 from sentcli.model.cards import public_name
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.exported import Export, provenance, source_config, source_digests
-from sentcli.model.identity import model_digest
+from sentcli.model.exported import Export
+from sentcli.model.identity import Source, model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.runtime_check import Probes
@@ -60,22 +60,25 @@ class Maker:
     """Whether the graph gives token vectors, too; None leaves it to the pooling."""
 
     def __post_init__(self) -> None:
-        model, folder, precision = self.model, self.folder, self.precision
+        model, modules = self.model, self.model.spec.modules
         if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
         for_openvino = self.runtime == "openvino"
-        self.path = self.work / ONNX if for_openvino else folder / (self.file or ONNX)
+        self.path = self.folder / (self.file or ONNX)
         """The graph in ONNX; that for OpenVINO is made of it."""
+        if for_openvino:
+            self.path = self.work / ONNX
         self.path.parent.mkdir(exist_ok=True)
         if self.tokens is None:
-            self.tokens = not (model.spec.modules[0].reads_one_token or model.spec.scores_pairs)
-        self.reduce_range = precision == "int8" and self.runtime == "onnx" and sums_saturate()
-        self.graph_precision = "fp32" if for_openvino else precision
+            self.tokens = not (modules[0].reads_one_token or model.spec.scores_pairs)
+        self.reduce_range = self.precision == "int8" and self.runtime == "onnx" and sums_saturate()
+        self.graph_precision = "fp32" if for_openvino else self.precision
         is_known = transformer.family_of(model.torch_module.backbone) is not None
-        self.kind = "written" if is_known and all(part.has_onnx for part in model.spec.modules) else "traced"
+        can_be_written = is_known and all(part.has_onnx for part in modules)
+        self.kind = "written" if can_be_written else "traced"
         self.linear_names: list[str] = []
         """The names of the layers that int8 may quantise; empty before the first `_build`."""
-        write_tokenizer_json(model, folder)
+        write_tokenizer_json(model, self.folder)
         texts = verify.texts_for(model)
         self.calibration = [*texts, *self.own_texts[::2]]
         """The texts that OpenVINO's ranges are learned from."""
@@ -90,7 +93,9 @@ class Maker:
     @cached_property
     def scores(self) -> dict[str, float]:
         """The model's own scores on STS-B by split; empty without a scorer."""
-        return {} if self.scorer is None else self.scorer(self.model)
+        if self.scorer is None:
+            return {}
+        return self.scorer(self.model)
 
     def make(self, *, compared: bool) -> tuple[Export, Verification | None]:
         """Build the export, and if `compared`, verify it.
@@ -181,15 +186,16 @@ class Maker:
     def _describe(self, keep: list[str], verification: Verification | None) -> Export:
         """Return the facts of the export, `keep` being the layers that stay in fp32."""
         spec, tokenizer = self.model.spec, self.model.tokenizer
+        source = Source.of(spec)
         return Export(
             precision=self.precision,
             dimension=self.model.backend.dimension,
             pad_id=tokenizer.pad_id,
             model=public_name(self.model.name),
             model_digest=model_digest(spec),
-            source_sha256=source_digests(spec),
-            source_config=source_config(spec),
-            revision=provenance(spec).get("revision"),
+            source_sha256=list(source.weights),
+            source_config=source.config,
+            revision=source.revision,
             pooling=spec.pooling,
             normalize=spec.normalizes,
             max_length=tokenizer.max_length,
@@ -247,18 +253,19 @@ class Maker:
 
     def _verify(self) -> Verification:
         """Compare the export with the model."""
-        what = "" if self.scorer is None else ", on STS-B too"
-        self.say(f"comparing the export with the model{what}")
+        if self.scorer is None:
+            self.say("comparing the export with the model")
+            return verify.compare_vectors(self.opened(), self.precision, self.texts, self.expected)
+        self.say("comparing the export with the model, on STS-B too")
         export = self.opened()
-        sts_b: dict[str, dict[str, float]] | None = None
-        if self.scorer is not None:
-            sts_b = verify.compare_scores(self.scores, self.scorer(export))
-        return verify.compare(export, self.precision, self.texts, self.expected, sts_b)
+        scores = self.scorer(export)
+        sts_b = verify.compare_scores(self.scores, scores)
+        return verify.compare_vectors(export, self.precision, self.texts, self.expected, sts_b)
 
     def _agreement(self, export: LoadedModel, step: int = 1) -> tuple[float, float, float]:
         """Return the `verify.agreement` of an export on every so many of the texts."""
         vectors = verify.encode(export, self.texts[::step])
-        return verify.compared(self.model, self.expected[::step], vectors, self.precision)
+        return verify.agreement_by_kind(self.model, self.expected[::step], vectors, self.precision)
 
     def _fuse(self) -> None:
         """Replace a traced graph by what onnxruntime's optimiser makes of it, if that is as exact and faster."""

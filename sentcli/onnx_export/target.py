@@ -13,8 +13,8 @@ from sentcli.io.digests import file_digest
 from sentcli.io.graph_files import weights_file
 from sentcli.io.weights import has_weights
 from sentcli.model.encoding import LoadedModel
-from sentcli.model.exported import EXPORT, Export, exports_in, facts_file, source_config, source_digests
-from sentcli.model.identity import TOKENIZER_FILES, config_digest, model_digest, same_modules, weight_digests
+from sentcli.model.exported import EXPORT, Export, exports_in, facts_file
+from sentcli.model.identity import TOKENIZER_FILES, Source, model_digest, same_modules
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import is_model_folder, read_spec
 from sentcli.model.tokenizing import TextTokenizer
@@ -70,11 +70,10 @@ class Target:
             raise InputError(f"{folder / self.file} exists; use --overwrite to replace it, or another -o")
         spec, there = model.spec, read_spec(folder)
         others = self._exports_of(there)
-        sources = [(export.source_sha256, export.source_config) for export in others]
+        sources = [Source.of_export(export) for export in others]
         if has_weights(folder):
-            sources.append((weight_digests(there), config_digest(there.config)))
-        own_source = (source_digests(spec), source_config(spec))
-        if own_source not in sources or not same_modules(there.modules, spec.modules):
+            sources.append(Source.of_files(there))
+        if Source.of(spec) not in sources or not same_modules(there.modules, spec.modules):
             raise InputError(f"{folder} holds another model than {model.name}; choose another -o")
         for name, what in TOLD.items():
             if getattr(there, name) != getattr(spec, name):

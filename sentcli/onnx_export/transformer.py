@@ -125,11 +125,15 @@ class _Writer:
         config = backbone.config
         self.width = int(getattr(config, "hidden_size", None) or config.dim)
         self.heads = int(getattr(config, "num_attention_heads", None) or config.n_heads)
-        ids = graph.inputs["input_ids"]
+        self.ids = graph.inputs["input_ids"]
         self.mask = graph.cast(graph.inputs["attention_mask"], ir.DataType.INT32)
-        self.batch, self.tokens = graph.size(ids, 0), graph.size(ids, 1)
+        self.batch = graph.size(self.ids, 0)
+        self.tokens = graph.size(self.ids, 1)
         self.rows = graph.integers(-1, self.width)
-        self.cube = graph.op("Concat", self.batch, self.tokens, graph.integers(self.width), axis=0)
+        """The shape of one row for each token ``[rows, d]``."""
+        width = graph.integers(self.width)
+        self.cube = graph.op("Concat", self.batch, self.tokens, width, axis=0)
+        """The shape ``[batch, tokens, d]``."""
 
     def write(self, first_token_only: bool) -> States:
         graph = self.graph
@@ -140,16 +144,15 @@ class _Writer:
         for number, layer in enumerate(layers):
             first_only = first_token_only and number == len(layers) - 1
             state = self.layer(state, f"layer.{number}", layer, bias, first_only=first_only)
-            first_shape = graph.op("Concat", self.batch, graph.integers(1, self.width), axis=0)
-            states.append(graph.reshape(state, first_shape if first_only else self.cube))
+            first_tokens = self.first_tokens()
+            states.append(graph.reshape(state, first_tokens if first_only else self.cube))
         assert len(layers) == depth(self.backbone)
         return States(states[-1], graph.inputs["attention_mask"], states)
 
     def embeddings(self) -> Value:
         """Return the sum of word, position and type embeddings, normalised: ``[rows, d]``."""
         graph, parts = self.graph, self.backbone.embeddings
-        ids = graph.inputs["input_ids"]
-        words = graph.lookup("embeddings.words", array_of(parts.word_embeddings.weight), ids)
+        words = graph.lookup("embeddings.words", array_of(parts.word_embeddings.weight), self.ids)
         positions = array_of(parts.position_embeddings.weight)
         types: Any = getattr(parts, "token_type_embeddings", None)
         if types is not None and "token_type_ids" not in graph.inputs:  # a single text is of type 0 throughout
@@ -157,14 +160,15 @@ class _Writer:
             types = None
         table = graph.weight("embeddings.positions", positions)  # small, so always in fp32
         if self.family.positions_after_padding:
-            places = self.positions_after_padding(ids, int(parts.word_embeddings.padding_idx))
+            places = self.positions_after_padding(int(parts.word_embeddings.padding_idx))
             placed = graph.op("Gather", table, places)
         else:
             placed = graph.op("Slice", table, graph.integers(0), self.tokens, graph.integers(0))
         total = graph.op("Add", words, placed)
         if types is not None:
             kinds = graph.weight("embeddings.types", array_of(types.weight))
-            total = graph.op("Add", total, graph.op("Gather", kinds, graph.inputs["token_type_ids"]))
+            kind = graph.op("Gather", kinds, graph.inputs["token_type_ids"])
+            total = graph.op("Add", total, kind)
         narrow = graph.integers(-1, int(parts.word_embeddings.weight.shape[1]))
         state = graph.layer_norm("embeddings.norm", graph.reshape(total, narrow), parts.LayerNorm)
         project = getattr(self.backbone, "embeddings_project", None)  # ELECTRA's small models
@@ -172,12 +176,13 @@ class _Writer:
             return state
         return graph.wide(self.linear("embeddings.project", state, project))
 
-    def positions_after_padding(self, ids: Value, padding: int) -> Value:
+    def positions_after_padding(self, padding: int) -> Value:
         """Return the position of each token ``[batch, tokens]``, counted from the padding id on."""
         graph = self.graph
-        real = graph.op("Not", graph.op("Equal", ids, graph.integer(padding)))
-        real = graph.cast(real, ir.DataType.INT64)
-        count = graph.op("Mul", graph.op("CumSum", real, graph.integer(1)), real)
+        padded = graph.op("Equal", self.ids, graph.integer(padding))
+        real = graph.cast(graph.op("Not", padded), ir.DataType.INT64)
+        before = graph.op("CumSum", real, graph.integer(1))
+        count = graph.op("Mul", before, real)
         return graph.op("Add", count, graph.integer(padding))
 
     def position_bias(self) -> Value | None:
@@ -208,7 +213,7 @@ class _Writer:
         if first_only:
             cube = graph.reshape(state, self.cube)
             attending = graph.op("Gather", cube, graph.integer(0), axis=1)
-            query_shape = graph.op("Concat", self.batch, graph.integers(1, self.width), axis=0)
+            query_shape = self.first_tokens()
             if bias is not None:
                 bias = graph.op("Slice", bias, graph.integers(0), graph.integers(1), graph.integers(2))
         project = partial(self.part, layer, name)
@@ -218,8 +223,13 @@ class _Writer:
         context = graph.attention(query, key, value, self.mask, bias, self.heads)
         mixed = project(family.output, graph.reshape(context, self.rows))
         state = self.add_and_norm(mixed, attending, layer, name, family.attention_norm)
-        inner = self.activation(graph.wide(project(family.up, state)))
-        return self.add_and_norm(project(family.down, inner), state, layer, name, family.norm)
+        up = graph.wide(project(family.up, state))
+        down = project(family.down, self.activation(up))
+        return self.add_and_norm(down, state, layer, name, family.norm)
+
+    def first_tokens(self) -> Value:
+        """Return the shape ``[batch, 1, d]``."""
+        return self.graph.op("Concat", self.batch, self.graph.integers(1, self.width), axis=0)
 
     def part(self, layer: Any, name: str, path: str, value: Value) -> Value:
         """Apply the linear layer at a path inside of a layer."""

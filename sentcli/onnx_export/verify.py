@@ -108,10 +108,13 @@ def encode(model: LoadedModel, texts: Sequence[str], batch_tokens: int | None = 
 
 def agreement(expected: Vectors, vectors: Vectors) -> tuple[float, float, float]:
     """Return the largest difference, the least cosine and the mean cosine of two arrays ``[n, dim]``."""
-    first, second = np.linalg.norm(expected, axis=1), np.linalg.norm(vectors, axis=1)
-    cosines = np.einsum("nd,nd->n", expected.astype(np.float64), vectors) / np.maximum(first * second, 1e-12)
+    first = np.linalg.norm(expected, axis=1)
+    second = np.linalg.norm(vectors, axis=1)
+    products = np.einsum("nd,nd->n", expected.astype(np.float64), vectors)
+    cosines = products / np.maximum(first * second, 1e-12)
     cosines[(first == 0) & (second == 0)] = 1.0
-    return float(np.abs(expected - vectors).max()), float(cosines.min()), float(cosines.mean())
+    difference = np.abs(expected - vectors).max()
+    return float(difference), float(cosines.min()), float(cosines.mean())
 
 
 def comparable(model: LoadedModel, vectors: Vectors, precision: str) -> Vectors:
@@ -130,12 +133,16 @@ def comparable(model: LoadedModel, vectors: Vectors, precision: str) -> Vectors:
     return np.asarray(scores - scores.mean(), np.float32)[None]
 
 
-def compared(model: LoadedModel, expected: Vectors, vectors: Vectors, precision: str) -> tuple[float, float, float]:
+def agreement_by_kind(
+    model: LoadedModel, expected: Vectors, vectors: Vectors, precision: str
+) -> tuple[float, float, float]:
     """Return the `agreement` of what a model and its export make of the same texts, as `comparable` has it."""
-    return agreement(comparable(model, expected, precision), comparable(model, vectors, precision))
+    first = comparable(model, expected, precision)
+    second = comparable(model, vectors, precision)
+    return agreement(first, second)
 
 
-def compare(
+def compare_vectors(
     export: LoadedModel,
     precision: str,
     texts: Sequence[str],
@@ -155,10 +162,12 @@ def compare(
     # the activations of int8 are quantised for each batch, so that padding changes the vectors a little
     if precision != "int8":
         results.append(encode(export, texts, MIXED_TOKENS))
-    difference = max(float(np.abs(expected - vectors).max()) for vectors in results)
-    agreements = [compared(export, expected, vectors, precision) for vectors in results]
-    lowest = min(least for _, least, _ in agreements)
-    mean = min(mean for _, _, mean in agreements)
+    difference, lowest, mean = 0.0, np.inf, np.inf
+    for vectors in results:
+        _, least_cosine, mean_cosine = agreement_by_kind(export, expected, vectors, precision)
+        difference = np.maximum(difference, np.abs(expected - vectors).max())
+        lowest = np.minimum(lowest, least_cosine)
+        mean = np.minimum(mean, mean_cosine)
     limit = TOLERANCES[precision]
     measure = "correlation" if export.spec.scores_pairs else "cosine"
     complaints: list[str] = []  # the conditions are written so that NaN is one
@@ -170,8 +179,10 @@ def compare(
         change = sts_b["dev"]["change"]
         complaints.append(f"STS-B dev changes by {change:+.2f}, wanted no less than -{limit.score_drop}")
     longest = int(export.tokenizer(texts).lengths.max())
-    passed = not complaints
-    return Verification(len(texts), longest, difference, lowest, mean, sts_b, passed, "; ".join(complaints))
+    problem = "; ".join(complaints)
+    return Verification(
+        len(texts), longest, float(difference), float(lowest), float(mean), sts_b, not complaints, problem
+    )
 
 
 def compare_scores(before: dict[str, float], after: dict[str, float]) -> dict[str, dict[str, float]]:

@@ -18,7 +18,7 @@ from sentcli.pages.weights import equal_because
 from sentcli.table import MINUS, MISSING, Table
 
 SMALLEST_P = 0.001
-FLOOR = 2 / (significance.DRAWS + 1)
+FLOOR = 2 / (significance.RESAMPLES + 1)
 """The smallest p that a bootstrap can give: where all samples agree, p is at most this."""
 FEW_ITEMS = 50
 """With fewer queries, pairs or texts the verdict says which difference they would show."""
@@ -180,7 +180,7 @@ def not_compared(table: ScoreTable) -> list[str]:
             lacking.append(system.label)
     if not lacking or len(table.systems) == 1:
         return []
-    files = dict.fromkeys(scores.draws_file for scores in table.models if scores.draws_file)
+    files = dict.fromkeys(scores.replicates_file for scores in table.models if scores.replicates_file)
     if files:
         why = f"Their samples (draws) are in {', '.join(files)}; score again without --draws."
     elif table.grouped:

@@ -169,7 +169,7 @@ def compare_with_baseline(
         models: those of the command.
         scores: of these models.
         tasks: the data sets.
-        baseline: what `GateOptions.read` returned.
+        baseline: what `GateOptions.read_baseline` returned.
         options: the file of the baseline, and the loss that is allowed.
 
     Raises:

@@ -34,7 +34,7 @@ def measure(scores: ModelScores) -> str:
     """Return the name of the numbers in a table."""
     kind = scores.kinds[0]
     if kind is RETRIEVAL:
-        return scores.tasks[0].headline[0].replace("ndcg", "nDCG")
+        return scores.tasks[0].main_metric.replace("ndcg", "nDCG")
     if "@" in kind.metric:
         return kind.metric
     return kind.metric.lower()

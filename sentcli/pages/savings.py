@@ -19,7 +19,8 @@ from sentcli.evaluation.retrieval_tasks import retrieval_tasks
 from sentcli.evaluation.score_kinds import RETRIEVAL
 from sentcli.evaluation.scores import ModelScores
 from sentcli.evaluation.set_manifest import corpus_arguments
-from sentcli.evaluation.variants import LEAST_TO_CHOOSE, ScoreDifference, Variant, VariantComparison, VariantGrid
+from sentcli.evaluation.variant_grid import VariantGrid
+from sentcli.evaluation.variants import LEAST_TO_CHOOSE, ScoreDifference, Variant, VariantComparison
 from sentcli.model.options import LoadOptions
 from sentcli.pages.page import Figure, Section
 from sentcli.pages.parts import Part

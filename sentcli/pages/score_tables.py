@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from sentcli.evaluation.retrieval import canonical, known_sets
+from sentcli.evaluation.known_sets import canonical, known_sets
 from sentcli.evaluation.score_kinds import LABELS, RETRIEVAL, TRANSFER, TRIPLETS, ScoreKind
 from sentcli.evaluation.scores import AVERAGE, ModelScores
 from sentcli.pages import protocols
@@ -314,7 +314,7 @@ def _measures(table: ScoreTable) -> dict[str, str]:
     measured: set[str] = set()
     for scores in table.models:
         for task in scores.tasks:
-            others += task.metrics if of_sets else task.headline
+            others += task.metrics if of_sets else task.shown_metrics
             measured.update(task.metrics, task.details)
     # a search with a small --top-k has other metrics than those of the table: all of them are shown
     if not of_sets or titles.keys().isdisjoint(others):

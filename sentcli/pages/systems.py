@@ -146,7 +146,7 @@ class System:
             return None
         samples: list[Floats] = []
         for scores in self.seeds:
-            draws = scores.samples(scores.kinds[0]).get(column)
+            draws = scores.replicates(scores.kinds[0]).get(column)
             if draws is None or (samples and len(draws) != len(samples[0])):
                 return None
             samples.append(draws)

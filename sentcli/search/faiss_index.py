@@ -15,7 +15,7 @@ from pydantic import Field
 
 from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
-from sentcli.model.forking import heal
+from sentcli.model.forking import drop_lost_threads
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Blocks, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
@@ -276,7 +276,7 @@ class FaissIndex:
         options = {}
         if mask is not None or _needs_effort(self.index, k):
             options["params"] = _parameters(self.index, mask, k)
-        heal()
+        drop_lost_threads()
         with faiss_errors("faiss cannot search: {why}", SentcliError):
             scores, positions = self.index.search(prepared(queries, self.similarity), k, **options)
         return Neighbours(positions, scores)

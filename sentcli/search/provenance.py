@@ -183,7 +183,7 @@ class Provenance(VectorFacts):
                 f"{self.name} has vectors of {dimension} dimensions, {encoder.model} makes {encoder.dimension}: give "
                 "the model that made them with -m"
             )
-        if self.known and not encoder.is_named(self.model_fingerprint):
+        if self.known and not encoder.identity.is_named(self.model_fingerprint):
             then = f"pooling {self.pooling}, maximum length {self.max_length}"
             if dimension != width:
                 then = f"{dimension} dimensions, now {encoder.dimension}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError, together
-from sentcli.evaluation.retrieval import beir_file, document_text, is_beir
+from sentcli.evaluation.beir_files import beir_file, document_text, is_beir
 from sentcli.io.atomic import regular
 from sentcli.io.dataset import holds_manifest
 from sentcli.io.formats import header, id_of, kind_of, records, say_quoted, without_broken_lines

@@ -14,8 +14,9 @@ import numpy as np
 
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
-from sentcli.evaluation.retrieval import RetrievalSet, SetFacts
-from sentcli.evaluation.retrieval_tasks import SetSearch
+from sentcli.evaluation.known_sets import SetFacts
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.set_search import SetSearch
 from sentcli.io.digests import file_digest
 from sentcli.io.formats import records
 from sentcli.io.sources import open_source

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sentcli.methods.views import BatchTexts
-from sentcli.model.ahead import sent
+from sentcli.model.ahead import queued_to
 from sentcli.model.encoding import one_ahead
 from sentcli.model.tokenizing import Tokens, pad
 
@@ -107,10 +107,10 @@ class BatchMaker:
         """Return the batches of an optimiser step, counted from 0."""
         first = number * self.accumulate
         numbers = range(first, first + self.accumulate)
-        batches = [self.order.batch(i) for i in numbers]
+        batches = list(map(self.order.batch, numbers))
         if self.group_by_length:
             batches = self._grouped_by_length(batches)
-        return [self._make(i, rows) for i, rows in zip(numbers, batches, strict=True)]
+        return list(map(self._make, numbers, batches))
 
     def _grouped_by_length(self, batches: list[list[int]]) -> list[list[int]]:
         """Redistribute the rows of some batches by the length of their texts in characters, the shortest first."""
@@ -135,9 +135,9 @@ class BatchMaker:
     def _tokenized(self, views: list[list[str]]) -> list[Tokens]:
         """Tokenise the texts of each view behind its prompt; a single list stands for all views."""
         if self.prompts:
-            views = [_with_prompt(prompt, texts) for prompt, texts in zip(self.prompts, views, strict=False)]
+            views = list(map(_with_prompt, self.prompts, views))
         if self.second_tokenizer is None:
-            return [self.tokenizer(texts) for texts in views]
+            return list(map(self.tokenizer, views))
         if len(views) == 1:
             views = views * self.views.count
         return [self.tokenizer(views[0]), *map(self.second_tokenizer, views[1:])]
@@ -164,15 +164,18 @@ def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> d
     """Pad a batch and move it to the device: model inputs ``[views * B, T]``, view by view, and the batch's labels."""
     tokens = batch.views[0]
     if len(batch.views) > 1:
-        ids = list(chain.from_iterable(view.ids for view in batch.views))
-        types = list(chain.from_iterable(view.type_ids or [] for view in batch.views))
+        ids: list[list[int]] = []
+        types: list[list[int]] = []
+        for view in batch.views:
+            ids += view.ids
+            types += view.type_ids or []
         tokens = Tokens(ids, types or None, np.zeros(len(ids), np.int64))
     repeats = views // len(batch.views)
     tensors = {}
     for name, array in pad(tokens, range(len(tokens.ids)), pad_id).items():
-        tensors[name] = sent(torch.from_numpy(array), device).repeat(repeats, 1)
+        tensors[name] = queued_to(torch.from_numpy(array), device).repeat(repeats, 1)
     if batch.texts.labels is not None:
-        tensors["labels"] = sent(torch.from_numpy(batch.texts.labels), device)
+        tensors["labels"] = queued_to(torch.from_numpy(batch.texts.labels), device)
     if batch.texts.matched is not None:
-        tensors["matched"] = sent(torch.from_numpy(batch.texts.matched), device)
+        tensors["matched"] = queued_to(torch.from_numpy(batch.texts.matched), device)
     return tensors

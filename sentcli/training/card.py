@@ -55,11 +55,15 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     """
     start = encoder.local.spec
     kind = "cross-encoder" if start.scores_pairs else "sentence encoder"
-    results, settings, method = config["results"], config["settings"], config["method"]
-    sentences = sum(entry["sentences"] for entry in config["data"])
-    files = "\n".join(
-        f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`" for entry in config["data"]
-    )
+    results = config["results"]
+    settings = config["settings"]
+    method = config["method"]
+    sentences = 0
+    lines = []
+    for entry in config["data"]:
+        sentences += entry["sentences"]
+        lines.append(f"* {entry['file']}: {entry['sentences']} rows, SHA-256 `{entry['sha256']}`")
+    files = "\n".join(lines)
     rows = "\n".join(f"| {name} | {value} |" for name, value in _settings(method, settings).items())
     head = ""
     if settings and method["head"] != {"kind": "none"}:

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from sentcli.bounds import whole_number
 from sentcli.errors import SentcliError, interruption
-from sentcli.evaluation.cache import digest
 from sentcli.io.atomic import DISK_FULL, NoRoomError
-from sentcli.io.digests import file_digest
+from sentcli.io.digests import file_digest, json_digest
 from sentcli.io.forms import contents, decode, write_json
 from sentcli.io.weights import distinct_tensors, save_weights, write_tensors
 from sentcli.processes import gathered, is_first, process_count, rank
@@ -73,8 +72,9 @@ class Progress:
         """Count one step; its time is counted apart from it."""
         processes = process_count()
         self.step += 1
-        self.sentences += processes * sum(len(batch) for batch in batches)
-        self.truncated += processes * sum(batch.truncated for batch in batches)
+        for batch in batches:
+            self.sentences += processes * len(batch)
+            self.truncated += processes * batch.truncated
         if shares:
             self.measured += 1
         for name, share in shares.items():
@@ -126,7 +126,11 @@ def snapshot(gradients: Gradients, progress: Progress, scores: Scores) -> Checkp
 
 def weights_bytes(module: nn.Module, *, trained: bool = False) -> int:
     """Return the size of the weights of a module, or of those alone that are trained, in bytes."""
-    return sum(weight.nbytes for weight in module.parameters() if weight.requires_grad or not trained)
+    size = 0
+    for weight in module.parameters():
+        if weight.requires_grad or not trained:
+            size += weight.nbytes
+    return size
 
 
 def checkpoint_bytes(gradients: Gradients) -> int:
@@ -137,22 +141,24 @@ def checkpoint_bytes(gradients: Gradients) -> int:
 
 def restore(checkpoint: Checkpoint, gradients: Gradients) -> tuple[Progress, Scores]:
     """Load weights, optimiser and random numbers, and return how far the run had come, and its scores."""
-    facts, tensors = checkpoint.facts, checkpoint.tensors
+    facts = checkpoint.facts
     optimizer = facts["optimizer"]
     states = {int(number): dict(values) for number, values in optimizer["state"].items()}
     weights = {}
-    for name, tensor in tensors.items():
+    random_numbers = []
+    for name, tensor in sorted(checkpoint.tensors.items()):
         kind, _, entry = name.partition(".")
+        number, _, key = entry.partition(".")
         if kind == "model":
             weights[entry] = tensor
         elif kind == "optimizer":
-            number, _, key = entry.partition(".")
             states.setdefault(int(number), {})[key] = tensor
+        elif kind == "random" and number == str(rank()):
+            random_numbers.append(tensor)
     gradients.model.load_state_dict(weights, strict=False)  # tied tensors stand in it once
     gradients.optimizer.load_state_dict({"state": states, "param_groups": optimizer["param_groups"]})
     gradients.scaler.load_state_dict(facts["scaler"])
-    random_names = sorted(name for name in tensors if name.startswith(f"random.{rank()}."))
-    set_random_states([tensors[name] for name in random_names], gradients.device)
+    set_random_states(random_numbers, gradients.device)
     return Progress(**facts["progress"]), Scores(**facts["scores"])
 
 
@@ -196,8 +202,12 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints in the folder, in rising order."""
-        numbers = (whole_number(path.stem.rpartition("-")[2]) for path in self.folder.glob("checkpoint-*.json"))
-        return sorted(number for number in numbers if number is not None)
+        steps = []
+        for path in self.folder.glob("checkpoint-*.json"):
+            step = whole_number(path.stem.rpartition("-")[2])
+            if step is not None:
+                steps.append(step)
+        return sorted(steps)
 
     def facts(self, step: int) -> dict[str, Any]:
         """Return the facts of the checkpoint of a step, or an empty dict if they cannot be read or were changed."""
@@ -208,7 +218,7 @@ class Checkpoints:
         if not isinstance(facts, dict):
             return {}
         written = facts.pop("facts_sha256", None)
-        if written is None or written == digest(facts):  # earlier versions wrote none
+        if written is None or written == json_digest(facts):  # earlier versions wrote none
             return facts
         return {}
 
@@ -227,7 +237,7 @@ class Checkpoints:
         try:
             write_tensors(checkpoint.tensors, weights)
             facts["sha256"] = file_digest(weights)
-            write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": digest(facts)})
+            write_json(self._path(checkpoint.step, "json"), {**facts, "facts_sha256": json_digest(facts)})
         except (OSError, SafetensorError, NoRoomError) as error:
             if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise
@@ -244,7 +254,9 @@ class Checkpoints:
         free = shutil.disk_usage(self.folder).free
         reason = getattr(error, "strerror", None) or str(error)
         earlier = self._other_steps(checkpoint.step)
-        what_is_left = f"the one of step {earlier[-1]} stays" if earlier else "there is none yet"
+        what_is_left = "there is none yet"
+        if earlier:
+            what_is_left = f"the one of step {earlier[-1]} stays"
         return (
             f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written ({reason}): it "
             f"needs {decimal(needed)}, {decimal(free)} are free; {what_is_left}. Make room and go on with --resume"
@@ -265,7 +277,8 @@ class Checkpoints:
                     best = f"the best weights so far, of step {best_step}, are damaged"
                     problem = f"{best}: the checkpoint of step {step} is not used"
             except Exception as error:  # whatever a damaged file makes the library raise
-                if signalled := interruption(error):
+                signalled = interruption(error)
+                if signalled is not None:
                     raise signalled from None
             problems.append(problem)
         return None, problems

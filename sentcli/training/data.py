@@ -25,7 +25,7 @@ SUBSET_STREAM = 2**31 + 1
 
 @dataclass(frozen=True)
 class Subset:
-    """Which rows of the data are trained on."""
+    """The choice of the rows of the data that are trained on."""
 
     limit: int | None = None
     """The largest number of rows; None takes all."""
@@ -79,7 +79,7 @@ class TrainingSentences:
     score_range: tuple[float, float] = STSB_RANGE
     """The scores in the files that became 0 and 1."""
     readings: tuple[str, ...] = ()
-    """What each table was taken for, as `LabelledTable.reading` says it."""
+    """A sentence on how each table was read, as `LabelledTable.reading` has it."""
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -88,7 +88,7 @@ class TrainingSentences:
 
     @property
     def unit(self) -> str:
-        """What a row is: ``sentences``, ``pairs``, or ``triplets`` if there are hard negatives."""
+        """The name of the rows: ``sentences``, ``pairs``, or ``triplets`` if there are hard negatives."""
         if len(self.texts) == 1:
             return "sentences"
         if len(self.texts) == 2:
@@ -110,10 +110,12 @@ def read_corpus(files: Sequence[str], *, text_field: str = "text", subset: Subse
     if not texts:
         raise InputError(f"no sentence to train on in {', '.join(files)}")
     chosen = subset.rows(len(texts))
-    names: Sequence[str] = [source.name for source in sources]
-    if len(files) == len(sources):
-        names = files  # standard input goes by the name that was given, by which earlier runs know it
-    paths = [(Path(name).name, source.path) for name, source in zip(names, sources, strict=True)]
+    paths = []
+    for number, source in enumerate(sources):
+        name = source.name
+        if len(files) == len(sources):
+            name = files[number]  # standard input goes by the name that was given, by which earlier runs know it
+        paths.append((Path(name).name, source.path))
     if len(chosen) < len(texts):
         texts = texts.select(chosen)
     return TrainingSentences((texts,), file_facts(paths, row_counts, chosen), blank)
@@ -147,7 +149,9 @@ def leaked_rows(corpus: TrainingSentences, texts: Iterable[str]) -> list[int]:
     tested = set(map(_plain, texts))
     leaked: set[int] = set()
     for column in corpus.texts:
-        leaked.update(row for row, text in enumerate(column) if _plain(text) in tested)
+        for row, text in enumerate(column):
+            if _plain(text) in tested:
+                leaked.add(row)
     return sorted(leaked)
 
 

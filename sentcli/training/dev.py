@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
-from sentcli.evaluation.cache import digest
+from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, Task, for_model
 from sentcli.evaluation.labelled_data import LEAST_TEXTS_OF_A_CLASS, load_tasks
 from sentcli.evaluation.labelled_tasks import TableTask
 from sentcli.evaluation.pair_geometry import pair_geometry
-from sentcli.evaluation.retrieval_tasks import RetrievalTask, SetSearch, sampled
+from sentcli.evaluation.retrieval_tasks import RetrievalTask, sampled
+from sentcli.evaluation.set_search import SetSearch
+from sentcli.io.digests import json_digest
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_records import columns_of
 from sentcli.io.places import is_remote
@@ -68,10 +69,10 @@ def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
     tasks: list[OwnTask] = []
     for file in evaluation.dev or []:
         fields = _fields(request.data.pair_fields, file)
-        tasks += load_tasks([file], kind=evaluation.kind, fields=fields, draws=0)
+        tasks += load_tasks([file], kind=evaluation.kind, fields=fields, resamples=0)
     if evaluation.eval_data is not None:
         name, _ = STSB_DEV
-        tasks.append(sts.SimilarityTask(name, sts.load_tasks(evaluation.eval_data, [name], "dev")[name]))
+        tasks.append(sts.SimilarityTask(name, sts_pairs.load_tasks(evaluation.eval_data, [name], "dev")[name]))
     sets: dict[str, DevSet] = {}
     for task in tasks:
         if task.name in sets:
@@ -90,7 +91,9 @@ def _fields(fields: str | None, file: str) -> str | None:
     if source.format == "txt":
         return None
     present = set(map(head, columns_of(source, fields)))
-    return fields if present.issuperset(map(head, fields.split(","))) else None
+    if present.issuperset(map(head, fields.split(","))):
+        return fields
+    return None
 
 
 def tested_texts(task: OwnTask) -> Sequence[str]:
@@ -152,8 +155,8 @@ def identity(sets: Sequence[DevSet]) -> str | None:
     if len(sets) == 1 and sets[0].name == STSB_DEV[0]:
         task = sets[0].task
         if isinstance(task, sts.SimilarityTask) and task.ends is None:
-            return digest(sts.content(task.subsets))
-    return digest([dev.task.identity for dev in sets])
+            return json_digest(sts_pairs.content(task.subsets))
+    return json_digest([dev.task.identity for dev in sets])
 
 
 def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bool = False) -> dict[str, float]:
@@ -163,10 +166,11 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
         InputError: if a set needs vectors and the model is a cross-encoder.
     """
     model = EvaluatedModel.of(encoder)
-    tasks = {dev.key: for_model(dev.task, encoder.spec) for dev in sets}
+    tasks = {}
     texts: list[str] = []
-    for task in tasks.values():
-        texts += task.texts
+    for dev in sets:
+        tasks[dev.key] = for_model(dev.task, encoder.spec)
+        texts += tasks[dev.key].texts
     vectors = model.encode(texts)
     values = {key: task.score(model, vectors).value for key, task in tasks.items()}
     if geometry:
@@ -178,8 +182,10 @@ def dev_values(encoder: SentenceEncoder, sets: Sequence[DevSet], *, geometry: bo
 
 def _stsb(sets: Sequence[DevSet]) -> sts.SimilarityTask:
     """Return STS-B dev of ``--eval-data``, the similarity task that is no table."""
-    tasks = [dev.task for dev in sets]
-    return next(task for task in tasks if isinstance(task, sts.SimilarityTask) and task.ends is None)
+    for dev in sets:
+        if isinstance(dev.task, sts.SimilarityTask) and dev.task.ends is None:
+            return dev.task
+    raise ValueError("there is no STS-B dev")
 
 
 MASK_SEED = 0
@@ -192,10 +198,10 @@ class HeldOutText:
     """Sentences whose words are masked once, as in training, and predicted at every evaluation."""
 
     def __init__(self, sentences: Sequence[str], tokenizer: TextTokenizer, model: TrainingModel) -> None:
-        predicting = [part for part in model.stateful.values() if isinstance(part, WordPrediction)]
-        if not predicting:
+        prediction = next((part for part in model.stateful.values() if isinstance(part, WordPrediction)), None)
+        if prediction is None:
             raise InputError("--eval-text measures how well masked words are predicted: it goes with mlm")
-        self.prediction: WordPrediction = predicting[0]
+        self.prediction = prediction
         tokens = tokenizer(sentences)
         rows = tokens.lengths.argsort(kind="stable")
         self.batches = []

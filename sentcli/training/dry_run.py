@@ -16,7 +16,7 @@ from sentcli.table import Table
 from sentcli.training.notes import WARM_UP
 from sentcli.training.prepare import prepare
 from sentcli.training.request import TrainRequest
-from sentcli.training.run import run
+from sentcli.training.run import run as train_run
 from sentcli.training.run_folder import WEIGHTS_FILE
 from sentcli.training.sweep import SweepRun
 from sentcli.waiting import busy_note
@@ -35,7 +35,7 @@ class RunKind:
     """Runs that take the same time, and what one of them takes."""
 
     settings: str
-    """What distinguishes them from the other kinds, in words."""
+    """The settings in which these runs differ from the other kinds, in words."""
     runs: int
     steps: int
     """The steps of one run."""
@@ -43,18 +43,18 @@ class RunKind:
     seconds: float
     """The time of one run."""
     note: str = ""
-    """What a run of this kind would warn of: a learning rate that does not rise to what was set."""
+    """The warning of a run of this kind, if its learning rate does not rise to what was set."""
 
 
 @dataclass(frozen=True)
 class TrainingEstimate:
-    """What one run or the runs of a sweep will take on this machine."""
+    """The time that one run or the runs of a sweep will take on this machine."""
 
     kinds: Sequence[RunKind]
     runs: int
     """The runs in all."""
     finished: int
-    """Those of them that have finished before."""
+    """The runs that have finished before."""
 
     @property
     def steps(self) -> int:
@@ -68,9 +68,13 @@ class TrainingEstimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON."""
-        kinds = [vars(kind) for kind in self.kinds]
-        totals = {"runs": self.runs, "finished": self.finished, "steps": self.steps, "seconds": self.seconds}
-        return {**totals, "kinds": kinds}
+        return {
+            "runs": self.runs,
+            "finished": self.finished,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "kinds": list(map(vars, self.kinds)),
+        }
 
     def sentence(self) -> str:
         """Say how long all will take."""
@@ -81,12 +85,13 @@ class TrainingEstimate:
     def table(self) -> Table:
         """Return a row for each kind of run."""
         rows = []
-        for kind in self.kinds:
-            rows.append([kind.settings, kind.runs, kind.steps, kind.evaluations, duration(kind.seconds)])
         notes = [
             f"{MEASURED_STEPS} steps and the evaluations of one run of each kind were measured. Nothing was written."
         ]
-        notes += [f"{kind.settings}: {kind.note}." for kind in self.kinds if kind.note]
+        for kind in self.kinds:
+            rows.append([kind.settings, kind.runs, kind.steps, kind.evaluations, duration(kind.seconds)])
+            if kind.note:
+                notes.append(f"{kind.settings}: {kind.note}.")
         if self.finished:
             notes.append(f"{self.finished} more have finished before and will not be made again.")
         busy = busy_note(threads())
@@ -103,17 +108,19 @@ def estimate_training(request: TrainRequest, planned: Sequence[SweepRun]) -> Tra
         request: what the user asked for.
         planned: the runs of a sweep; none for a single run.
     """
-    runs = [(run.point, run.request) for run in planned] or [({}, request)]
+    runs = planned or [SweepRun("", {}, request)]
     requests_by_kind: dict[str, list[TrainRequest]] = {}
-    for point, one in runs:
-        if not _has_finished(one):
-            requests_by_kind.setdefault(_costly_settings(point) or "all", []).append(one)
+    for run in runs:
+        if not _has_finished(run.request):
+            settings = _costly_settings(run.point) or "all"
+            requests_by_kind.setdefault(settings, []).append(run.request)
     kinds = []
     with console.counting("measuring", len(requests_by_kind)) as advance:
-        for words, alike in requests_by_kind.items():
-            kinds.append(_measure(alike[0], words, len(alike)))
+        for settings, alike in requests_by_kind.items():
+            kinds.append(_measure(alike[0], settings, len(alike)))
             advance(1)
-    return TrainingEstimate(kinds, len(runs), len(runs) - sum(kind.runs for kind in kinds))
+    to_make = sum(kind.runs for kind in kinds)
+    return TrainingEstimate(kinds, runs=len(runs), finished=len(runs) - to_make)
 
 
 def _has_finished(request: TrainRequest) -> bool:
@@ -139,18 +146,32 @@ def _measure(request: TrainRequest, settings: str, runs: int) -> RunKind:
         request = replace(request, output=Path(folder) / "run", log=log)
         whole = prepare(request)
         if whole.model is None:
-            result, steps = run(whole), 0
-            return RunKind(settings, runs, 0, 2 * bool(whole.inputs.dev), result.eval_seconds + result.train_seconds)
+            result = train_run(whole)
+            return RunKind(
+                settings=settings,
+                runs=runs,
+                steps=0,
+                evaluations=2 * bool(whole.inputs.dev),
+                seconds=result.eval_seconds + result.train_seconds,
+            )
         evaluation = replace(request.evaluation, sts=False, senteval=None)
         assignments = list(request.assignments)
         for key, value in short.items():
             assignments.append((f"settings.{key}", value))
-        steps, every = whole.steps, whole.method.settings.eval_every
+        steps = whole.steps
+        every = whole.method.settings.eval_every
         note = next((note for note in whole.notes if note.startswith(WARM_UP)), "")
         del whole
-        result = run(prepare(replace(request, evaluation=evaluation, assignments=assignments)))
+        result = train_run(prepare(replace(request, evaluation=evaluation, assignments=assignments)))
     evaluations = 0
     if result.eval_seconds:
         evaluations = 1 + steps // every + bool(steps % every)
-    seconds = steps * result.train_seconds / result.steps + evaluations * result.eval_seconds / 2
-    return RunKind(settings, runs, steps, evaluations, seconds, note)
+    step_seconds = result.train_seconds / result.steps
+    return RunKind(
+        settings=settings,
+        runs=runs,
+        steps=steps,
+        evaluations=evaluations,
+        seconds=steps * step_seconds + evaluations * result.eval_seconds / 2,
+        note=note,
+    )

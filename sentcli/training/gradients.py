@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.devices import device_errors
-from sentcli.model.ahead import Later, runs_ahead
+from sentcli.model.ahead import PendingCopy, runs_ahead
 from sentcli.model.kernels import dense_gradients
 from sentcli.processes import average_gradients, gather
 from sentcli.training.training_model import TrainingModel, in_order, model_inputs
@@ -35,15 +35,15 @@ class StepNumbers:
 
     names: tuple[str, ...]
     """The names of the loss and its terms, in the order of the numbers."""
-    numbers: Later
+    numbers: PendingCopy
     """The loss, its terms and the norm, a row for each process."""
     shares: dict[str, float]
     """Each term's share of the gradient on the encoder, if it was measured."""
 
     def read(self) -> tuple[dict[str, float], float]:
         """Wait for the numbers, and return the loss and its terms and the norm, as means over the processes."""
-        rows = self.numbers.read().tolist()
-        *values, norm = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+        processes = self.numbers.read().tolist()
+        *values, norm = [sum(column) / len(processes) for column in zip(*processes, strict=True)]
         return dict(zip(self.names, values, strict=True)), norm
 
 
@@ -120,7 +120,7 @@ class Gradients:
         if self.behind and not self.scaler.is_enabled():
             # a fused optimiser leaves out its step where this is 1, as it does for a scaler of half precision
             self.optimizer.found_inf = 1 - numbers.isfinite().all().float()  # type: ignore[attr-defined]
-        return StepNumbers(tuple(names), Later(numbers), shares)
+        return StepNumbers(tuple(names), PendingCopy(numbers), shares)
 
     def apply(self, rate: float) -> None:
         """Make the optimiser's step at a learning rate, unless half precision has overflowed.
@@ -288,8 +288,9 @@ def keep_freed_memory() -> None:
     library = _glibc()
     if library is None or "MALLOC_TRIM_THRESHOLD_" in os.environ:
         return
-    mmap_threshold, trim_threshold, largest = -3, -1, 2**28
-    library.mallopt(mmap_threshold, largest)
+    mmap_threshold = -3
+    trim_threshold = -1
+    library.mallopt(mmap_threshold, 2**28)
     library.mallopt(trim_threshold, 2**31 - 1)
 
 
@@ -300,7 +301,8 @@ def keeping_freed_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        if (library := _glibc()) is not None:
+        library = _glibc()
+        if library is not None:
             library.malloc_trim(0)
 
 

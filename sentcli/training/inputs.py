@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
-from sentcli.evaluation.transfer import AVERAGED, TransferTask, load_tasks
+from sentcli.evaluation import sts_pairs
+from sentcli.evaluation.transfer import TransferTask
+from sentcli.evaluation.transfer_data import AVERAGED, load_tasks
 from sentcli.io.atomic import check_kept
 from sentcli.processes import is_first, launched
 from sentcli.training.data import Subset, TrainingSentences, leaked_rows, read_corpus, without_rows
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.training.request import TrainRequest
 
-Tasks: TypeAlias = dict[str, list[sts.Pairs]]
+Tasks: TypeAlias = dict[str, list[sts_pairs.Pairs]]
 """Similarity tasks by name, each with its subsets."""
 
 
@@ -33,8 +34,8 @@ class RunInputs:
 
     corpus: TrainingSentences
     subset: Subset
-    """Which rows of the data the corpus has."""
-    held_out: sts.Pairs | None
+    """The choice of the rows of the data that the corpus has."""
+    held_out: sts_pairs.Pairs | None
     """Pairs that are not trained on and scored at the end."""
     dev: tuple[DevSet, ...]
     """The dev sets, of which the first decides which weights are kept."""
@@ -73,7 +74,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
         method.settings.check(len(corpus.sentences), launched())
     test = None
     if evaluation.sts and evaluation.eval_data:
-        test = sts.load_tasks(evaluation.eval_data, None, "test")
+        test = sts_pairs.load_tasks(evaluation.eval_data, None, "test")
     dev = read_dev(request)
     transfer = read_transfer(request)
     leaked: list[int] = []
@@ -82,7 +83,7 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
         for dev_set in dev:
             tested += dev_set.texts
         for subsets in (test or {}).values():
-            tested += sts.sentences(subsets)
+            tested += sts_pairs.sentences(subsets)
         leaked = leaked_rows(corpus, tested)
     if request.data.no_leak:
         corpus = without_rows(corpus, leaked)
@@ -94,8 +95,14 @@ def read_inputs(request: TrainRequest, method: Method) -> RunInputs:
 def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None]:
     """Return the files and folders that a run reads, which its output must not replace; None stands for no file."""
     evaluation = request.evaluation
-    places: list[str | Path | None] = [*request.files, *(evaluation.dev or []), request.model]
-    places += [evaluation.eval_text, evaluation.eval_data, evaluation.senteval]
+    places: list[str | Path | None] = [
+        *request.files,
+        *(evaluation.dev or []),
+        request.model,
+        evaluation.eval_text,
+        evaluation.eval_data,
+        evaluation.senteval,
+    ]
     for objective in method.objectives.values():
         places += objective.reads()
     return places
@@ -103,12 +110,12 @@ def _files_read(request: TrainRequest, method: Method) -> list[str | Path | None
 
 def read_transfer(request: TrainRequest) -> tuple[TransferTask, ...]:
     """Read the transfer tasks of ``--senteval``: those that are named, else those of ``--text-of``, else the seven."""
-    evaluation, text_of = request.evaluation, request.data.text_of
+    evaluation = request.evaluation
     if evaluation.senteval is None:
         return ()
     names = evaluation.senteval_tasks
-    if not names and text_of != TEXT_OF_PAIRS:
-        names = text_of
+    if not names and request.data.text_of != TEXT_OF_PAIRS:
+        names = request.data.text_of
     tasks = load_tasks(evaluation.senteval, _names(names or ",".join(AVERAGED)))
     return tuple(TransferTask(examples, evaluation.senteval_protocol) for examples in tasks)
 
@@ -122,7 +129,7 @@ NEEDED = {
     "labels": "texts with a class, columns text and label, which --method supcon",
     "classed-pairs": "pairs with a class, which --method sbert-nli",
 }
-"""What objectives need, and what reads it, by `Objective.needs`."""
+"""The data that objectives need, and the method that reads it, by `Objective.needs`."""
 
 
 def _check_objectives(method: Method, corpus: TrainingSentences) -> None:
@@ -169,7 +176,8 @@ def _check_for_different_texts(method: Method) -> None:
 
 def _check_data_options(request: TrainRequest, method: Method) -> None:
     """Refuse options that do not go with what the method reads."""
-    reads, options = method.views.reads, request.data
+    reads = method.views.reads
+    options = request.data
     if not request.files:
         raise InputError("--data is missing: text files with one sentence a line, or tables")
     if options.text_of is not None and reads != "sentences":
@@ -181,15 +189,20 @@ def _check_data_options(request: TrainRequest, method: Method) -> None:
         raise InputError(f"--pair-fields names the columns of pairs, and {method.name} takes single texts here")
 
 
-def _read_data(request: TrainRequest, method: Method, subset: Subset) -> tuple[TrainingSentences, sts.Pairs | None]:
+def _read_data(
+    request: TrainRequest, method: Method, subset: Subset
+) -> tuple[TrainingSentences, sts_pairs.Pairs | None]:
     """Return the training data, and the pairs that are held out."""
     if method.fit is not None and not method.fit.needs_data:
         if request.files:
             raise InputError(f"{method.name} computes nothing from text: leave --data out")
         return TrainingSentences(([],), (), 0), None
     _check_data_options(request, method)
-    files, options, kind = request.files, request.data, request.evaluation.kind
-    fields, hold_out = options.pair_fields, options.hold_out
+    files = request.files
+    options = request.data
+    kind = request.evaluation.kind
+    fields = options.pair_fields
+    hold_out = options.hold_out
     match method.views.reads:
         case "scores":
             scores = options.score_bounds
@@ -244,8 +257,8 @@ def read_task_text(
             for example in task.splits.get("all") or task.splits["train"]:
                 texts += example.texts
         sentences = sorted(_distinct(texts), key=lambda text: hashlib.sha256(text.encode()).digest())
-        rows = (subset or Subset()).rows(len(sentences))
-        chosen = [sentences[row] for row in rows]
+        subset = subset or Subset()
+        chosen = [sentences[row] for row in subset.rows(len(sentences))]
     sha256 = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
     facts = {"file": f"text of {name}", "sha256": sha256, "sentences": len(chosen)}
     return TrainingSentences((chosen,), (facts,), 0)

@@ -85,19 +85,10 @@ def train(
     torch.manual_seed(settings.seed + rank())
     order = run_order(model, settings, len(corpus.sentences))
     total = settings.total_steps(order.per_epoch)
-    maker = BatchMaker(
-        corpus,
-        tokenizer,
-        order,
-        method.views,
-        settings.accumulate,
-        settings.group_by_length,
-        rank(),
-        prompts,
-        second_tokenizer,
-    )
+    maker = _batch_maker(method, corpus, order, tokenizer, second_tokenizer, prompts)
     gradients = Gradients(model, settings)
-    progress, scores = Progress(), Scores()
+    progress = Progress()
+    scores = Scores()
     if folder.checkpoint is not None:
         progress, scores = restore(folder.checkpoint, gradients)
     else:
@@ -139,6 +130,28 @@ def train(
     keeper.restore_best()
     model.eval()
     return result_of(keeper, progress, total)
+
+
+def _batch_maker(
+    method: Method,
+    corpus: TrainingSentences,
+    order: Order,
+    tokenizer: TextTokenizer,
+    second_tokenizer: TextTokenizer | None,
+    prompts: tuple[str, ...],
+) -> BatchMaker:
+    """Return what makes the batches of any step, of this process's rows."""
+    return BatchMaker(
+        corpus=corpus,
+        tokenizer=tokenizer,
+        order=order,
+        views=method.views,
+        accumulate=method.settings.accumulate,
+        group_by_length=method.settings.group_by_length,
+        rank=rank(),
+        prompts=prompts,
+        second_tokenizer=second_tokenizer,
+    )
 
 
 def run_order(model: TrainingModel, settings: Settings, sentences: int) -> Order:
@@ -235,11 +248,19 @@ class BestKeeper:
 
 def result_of(keeper: BestKeeper, progress: Progress, total: int) -> TrainResult:
     """Return the results of a run that was to have `total` steps."""
-    scores, dev = keeper.scores, None
+    scores = keeper.scores
+    dev = None
     best_step = progress.step
     if keeper.dev is not None and scores.best is not None:
         best_step = scores.best_step
-        dev = DevScores(keeper.dev.name, keeper.dev.metric, scores.start, scores.best, best_step, scores.last)
+        dev = DevScores(
+            name=keeper.dev.name,
+            metric=keeper.dev.metric,
+            start=scores.start,
+            best=scores.best,
+            best_step=best_step,
+            final=scores.last,
+        )
     shares = {name: share / progress.measured for name, share in progress.shares.items()}
     return TrainResult(
         dev,

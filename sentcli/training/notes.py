@@ -1,4 +1,4 @@
-"""What a user is told about the data and the settings of a run before its first step."""
+"""Notes for the user about the data and the settings of a run, before its first step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ WARM_UP = "the warm-up"
 
 def data_notes(request: TrainRequest, method: Method, inputs: RunInputs) -> list[str]:
     """Return notes about rows of the test sets, unused labels, the range of the scores, or repeated sentences."""
-    corpus, objectives = inputs.corpus, method.objectives
+    corpus = inputs.corpus
+    objectives = method.objectives
     notes = []
     if inputs.leaked:
         remedy = " and were left out" if request.data.no_leak else "; --no-leak leaves them out"
@@ -33,7 +34,9 @@ def data_notes(request: TrainRequest, method: Method, inputs: RunInputs) -> list
                 become = f"scores from {low:g} to {high:g} become {numbers} from 0 to 1"
                 notes.append(f"{become}; --score-range says another range")
         return notes
-    layout = request.layout(method) if method.views.reads == "sentences" else None
+    layout = None
+    if method.views.reads == "sentences":
+        layout = request.layout(method)
     if layout is not None:
         notes.append(f"{method.name} does not use the column {layout.columns[-1]}; {methods_that_take(layout.kind)}")
     elif not any(getattr(objective, "mask_duplicates", False) for objective in objectives.values()):
@@ -46,7 +49,8 @@ def data_notes(request: TrainRequest, method: Method, inputs: RunInputs) -> list
 
 def batch_notes(method: Method, model: TrainingModel, sentences: int) -> list[str]:
     """Check the batch size, and return notes about the last batch, the steps of an epoch and the warm-up."""
-    settings, least = method.settings, model.least_rows
+    settings = method.settings
+    least = model.least_rows
     notes = []
     order = run_order(model, settings, sentences)
     if settings.batch_size < least:

@@ -34,14 +34,13 @@ class StepInfo:
 
     def line(self) -> dict[str, float]:
         """Return the line of ``metrics.jsonl``."""
-        return {
-            "step": self.step,
-            **self.values,
-            **{f"share_{name}": share for name, share in self.shares.items()},
-            "learning_rate": self.learning_rate,
-            "grad_norm": self.norm,
-            "sentences_per_second": self.sentences_per_second,
-        }
+        line = {"step": self.step, **self.values}
+        for name, share in self.shares.items():
+            line[f"share_{name}"] = share
+        line["learning_rate"] = self.learning_rate
+        line["grad_norm"] = self.norm
+        line["sentences_per_second"] = self.sentences_per_second
+        return line
 
 
 class Observer(Protocol):
@@ -116,8 +115,15 @@ def dev_scores(results: Mapping[str, Any]) -> DevScores | None:
     best = results.get("best_dev_spearman")
     if best is None:
         return None
-    start, final = results.get("start_dev_spearman"), results.get("final_dev_spearman")
-    return DevScores(*STSB_DEV, start, best, results.get("best_step", 0), final)
+    name, metric = STSB_DEV
+    return DevScores(
+        name=name,
+        metric=metric,
+        start=results.get("start_dev_spearman"),
+        best=best,
+        best_step=results.get("best_step", 0),
+        final=results.get("final_dev_spearman"),
+    )
 
 
 def with_dev_scores(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,11 +200,13 @@ class TrainResult:
         Raises:
             InputError: if a result is missing, or has another type.
         """
-        names = {field.name for field in fields(cls)} - {"dev"}
+        values = dict(results)
+        for name in results.keys() - {field.name for field in fields(cls)}:
+            del values[name]
         remedy = "--resume cannot go on; choose another -o, or --overwrite"
         try:
-            values = {name: value for name, value in results.items() if name in names}
-            return checked(cls, {"dev": dev_scores(results), **values}, file)
+            values["dev"] = dev_scores(results)
+            return checked(cls, values, file)
         except TypeError as error:
             raise InputError(f"{file}: results.dev: {one_line(error)}, so {remedy}") from error
         except DataError as error:
@@ -218,12 +226,13 @@ class Tracker:
         """Do nothing: the steps after the checkpoint are sent again."""
 
     def other_start(self, other: OtherStart) -> None:
-        """Do nothing: it is no score of the run."""
+        """Do nothing: the score is not one of the run."""
 
     def step(self, info: StepInfo) -> None:
         """Send the terms of the loss, their shares of the gradient, the learning rate, the norm and the speed."""
         values = {f"train/{name}": value for name, value in info.values.items()}
-        values |= {f"share/{name}": value for name, value in info.shares.items()}
+        for name, share in info.shares.items():
+            values[f"share/{name}"] = share
         values["train/learning_rate"] = info.learning_rate
         values["train/grad_norm"] = info.norm
         values["train/sentences_per_second"] = info.sentences_per_second

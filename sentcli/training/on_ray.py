@@ -19,7 +19,8 @@ from sentcli.cluster.pool import Pool
 from sentcli.errors import DataError, SentcliError
 from sentcli.training import sweep
 from sentcli.training.records import METRICS_FILE, append_record, parsed, read_results
-from sentcli.training.sweep import Asha, SweepObserver, SweepResult, SweepRun
+from sentcli.training.sweep import SweepObserver, SweepResult, SweepRun
+from sentcli.training.sweep_file import Asha
 
 if TYPE_CHECKING:
     from sentcli.training.observer import OtherStart, StepInfo
@@ -137,7 +138,8 @@ class Judge:
 
     def ends(self, run: str, step: int, score: float) -> bool:
         """Take the score of a run, and tell whether the run ends here."""
-        asha, rung = self.asha, -1
+        asha = self.asha
+        rung = -1
         while step >= asha.grace_period * asha.reduction_factor ** (rung + 1):
             rung += 1
         scores = self.rungs.setdefault(rung, {})
@@ -183,7 +185,9 @@ class _Reporting:
             DataError: for a damaged line.
         """
         path = self.run.request.output / METRICS_FILE
-        lines = parsed(path.read_bytes(), path) if path.is_file() else []
+        lines: list[dict[str, Any]] = []
+        if path.is_file():
+            lines = parsed(path.read_bytes(), path)
         scores = []
         for line in lines:
             first_score = next((value for key, value in line.items() if key.startswith("dev_")), None)
@@ -192,10 +196,10 @@ class _Reporting:
         require_ray().get(self.judge.take.remote(self.run.name, scores))
 
     def other_start(self, other: OtherStart) -> None:
-        """Do nothing."""
+        """Do nothing: only scores are reported."""
 
     def step(self, info: StepInfo) -> None:
-        """Do nothing."""
+        """Do nothing: only scores are reported."""
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool:
         """Report a score, and tell whether the run ends here."""

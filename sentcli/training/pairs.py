@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.errors import DataError, InputError, nearest
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.files import STSB_RANGE, is_stsb, read_stsb_layout
 from sentcli.io.labelled import LabelledTable, range_of, read_table
 from sentcli.io.labelled_kinds import Kind, Layout, layouts
@@ -38,7 +38,7 @@ class _Rows:
     rows: list[tuple[Any, ...]]
     """The texts of each row, and its score or class if there is one."""
     reading: str = ""
-    """What the table was taken for, as `LabelledTable.reading` says it."""
+    """A sentence on how the table was read, as `LabelledTable.reading` has it."""
     blank: int = 0
     """The number of rows that were left out for an empty text."""
 
@@ -47,19 +47,32 @@ def _corpus(
     parts: Sequence[_Rows], subset: Subset | None, held_out: npt.ArrayLike = (), *, values: bool = False
 ) -> TrainingSentences:
     """Return the chosen rows of all files as columns, of which the last holds scores or classes with `values`."""
-    rows = _all_rows(parts)
+    rows: list[tuple[Any, ...]] = []
+    files = []
+    row_counts = []
+    blank = 0
+    readings = []
+    for part in parts:
+        rows += part.rows
+        files.append((Path(part.name).name, part.path))
+        row_counts.append(len(part.rows))
+        blank += part.blank
+        if part.reading:
+            readings.append(part.reading)
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(part.name for part in parts)}")
     numbers = np.setdiff1d(np.arange(len(rows)), np.array(held_out, np.int64))
-    chosen = numbers[(subset or Subset()).rows(len(numbers))]
-    chosen_rows = [rows[number] for number in chosen]
-    columns = list(map(list, zip(*chosen_rows, strict=True)))
+    subset = subset or Subset()
+    chosen = numbers[subset.rows(len(numbers))]
+    columns = list(map(list, zip(*[rows[number] for number in chosen], strict=True)))
     scores = columns.pop() if values else None
-    files = [(Path(part.name).name, part.path) for part in parts]
-    facts = file_facts(files, [len(part.rows) for part in parts], chosen)
-    blank = sum(part.blank for part in parts)
-    readings = tuple(part.reading for part in parts if part.reading)
-    return TrainingSentences(tuple(columns), facts, blank, scores, readings=readings)
+    return TrainingSentences(
+        texts=tuple(columns),
+        files=file_facts(files, row_counts, chosen),
+        blank=blank,
+        scores=scores,
+        readings=tuple(readings),
+    )
 
 
 def _all_rows(parts: Sequence[_Rows]) -> list[tuple[Any, ...]]:
@@ -75,7 +88,7 @@ def read_pairs(
     hold_out: str | None = None,
     score_range: tuple[float, float] | None = None,
     kind: Kind | None = None,
-) -> tuple[TrainingSentences, sts.Pairs | None]:
+) -> tuple[TrainingSentences, sts_pairs.Pairs | None]:
     """Read scored pairs of sentences, or pairs with the labels 0 and 1.
 
     Args:
@@ -105,7 +118,7 @@ def read_pairs(
     rows = _all_rows(parts)
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(files)}")
-    low, high = score_range or _told_range(parts)
+    low, high = score_range or _range_of_scores(parts)
     for part in parts:
         part.rows = [(first, second, (score - low) / (high - low)) for first, second, score in part.rows]
     held_out = _held_out(hold_out, parts)
@@ -115,12 +128,12 @@ def read_pairs(
     if hold_out is None:
         return corpus, None
     scaled = _all_rows(parts)
-    return corpus, sts.scored(hold_out, [scaled[i] for i in held_out])
+    return corpus, sts_pairs.pairs_of_rows(hold_out, task_name(hold_out), [scaled[i] for i in held_out])
 
 
-def _told_range(parts: Sequence[_Rows]) -> tuple[float, float]:
-    """Return the range of the scores: that of STS-B for its own files, else the one that the scores tell."""
-    if all(Path(part.name).name == sts.STSB_TRAIN.name for part in parts):
+def _range_of_scores(parts: Sequence[_Rows]) -> tuple[float, float]:
+    """Return the range of the scores: that of STS-B for its own files, else the first usual one that holds them all."""
+    if all(Path(part.name).name == sts_pairs.STSB_TRAIN.name for part in parts):
         return STSB_RANGE
     return range_of([row[-1] for row in _all_rows(parts)])
 
@@ -241,7 +254,7 @@ def _anchor_rows(name: str, table: LabelledTable) -> _Rows:
         if _has_blank(texts):
             part.blank += 1
             continue
-        positive, negatives = texts[1], texts[2:]
+        _, positive, *negatives = texts
         if positive in negatives:
             column = table.columns[2 + negatives.index(positive)]
             raise table.error(number, f"{column} is equal to {table.columns[1]}")
@@ -263,7 +276,9 @@ def read_adjacent(files: Sequence[str], *, text_field: str = "text", subset: Sub
         part = _Rows(name, source.path, [])
         last = ""
         for row in rows(source, ReadOptions(text_field=text_field, on_null="empty")):
-            text = row.text.strip() if row is not None else ""
+            text = ""
+            if row is not None:
+                text = row.text.strip()
             if last and text:
                 part.rows.append((last, text))
             last = text
@@ -275,7 +290,7 @@ def every_hold_out(kind: str, files: Sequence[str]) -> list[str]:
     """Return the names of all files for ``topics``, all N folds for ``N-fold``, and any other value as it is."""
     if kind == TOPICS:
         names = list(map(task_name, _all_tables(files)))
-        _refuse_twins(names)
+        _refuse_equal_names(names)
         if len(names) < 2:
             raise InputError("--hold-out topics: give a folder of tables, one for each topic, or several tables")
         return names
@@ -292,20 +307,24 @@ def _held_out(hold_out: str | None, parts: Sequence[_Rows]) -> npt.NDArray[np.in
     """Return the numbers of the pairs that are held out, counted over all files."""
     if hold_out is None:
         return np.arange(0)
-    row_counts = [len(part.rows) for part in parts]
+    rows_of_file = {}
+    names = []
+    total = 0
+    for part in parts:
+        name = task_name(part.name)
+        names.append(name)
+        rows_of_file[name] = np.arange(total, total + len(part.rows))
+        total += len(part.rows)
     match = re.fullmatch(r"(\d+)/(\d+)", hold_out)
     if match:
-        return _fold(hold_out, int(match[1]), int(match[2]), sum(row_counts))
-    names = [task_name(part.name) for part in parts]
-    _refuse_twins(names)
-    if hold_out not in names:
+        return _fold(hold_out, int(match[1]), int(match[2]), total)
+    _refuse_equal_names(names)
+    if hold_out not in rows_of_file:
         raise InputError(
             f"--hold-out {hold_out}: no such file of pairs{nearest(hold_out, names)}; a fold such as 1/10, or one of: "
             f"{', '.join(names)}"
         )
-    number = names.index(hold_out)
-    start = sum(row_counts[:number])
-    return np.arange(start, start + row_counts[number])
+    return rows_of_file[hold_out]
 
 
 def _fold(hold_out: str, number: int, count: int, total: int) -> npt.NDArray[np.int64]:
@@ -319,7 +338,7 @@ def _fold(hold_out: str, number: int, count: int, total: int) -> npt.NDArray[np.
     return held_out
 
 
-def _refuse_twins(names: Sequence[str]) -> None:
+def _refuse_equal_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InputError(
@@ -331,7 +350,7 @@ def _all_tables(files: Sequence[str]) -> list[str]:
     """Return the tables that names stand for: each of a SentEval folder, a folder of tables, or one table."""
     tables: list[str] = []
     for name in files:
-        stsb = Path(name) / sts.STSB_TRAIN
+        stsb = Path(name) / sts_pairs.STSB_TRAIN
         if stsb.parent.is_dir():
             tables.append(str(stsb))
         else:
@@ -342,14 +361,13 @@ def _all_tables(files: Sequence[str]) -> list[str]:
 def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | None) -> _Rows:
     """Return the first pairs of a table with their scores, or with their labels 0 and 1."""
     source = open_source(name)
-    if source.path.name == sts.STSB_TRAIN.name:
-        table, reading = read_stsb_layout(source), ""
+    reading = ""
+    if source.path.name == sts_pairs.STSB_TRAIN.name:
+        table = read_stsb_layout(source)
     else:
         layout = layout_of([name], fields, kind)
-        if layout is not None and layout.kind == "binary":
-            table = read_table(name, kind="binary", fields=fields)
-        else:
-            table = read_table(name, kind="scored", fields=fields)
+        is_binary = layout is not None and layout.kind == "binary"
+        table = read_table(name, kind="binary" if is_binary else "scored", fields=fields)
         reading = table.reading
-    scores = [float(value) for value in (table.values or [])[:limit]]
+    scores = map(float, (table.values or [])[:limit])
     return _Rows(name, source.path, list(zip(*table.texts, scores, strict=False)), reading)

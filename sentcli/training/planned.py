@@ -1,19 +1,21 @@
-"""Which runs ``train`` makes: what a sweep file, seeds and the parts of the data vary."""
+"""The runs that ``train`` makes, given what a sweep file, seeds and the parts of the data vary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.evaluation.transfer import AVERAGED
+from sentcli.evaluation.transfer_data import AVERAGED
 from sentcli.training import sweep
 from sentcli.training.inputs import EACH
 from sentcli.training.options import DataOptions, SweepOptions
 from sentcli.training.pairs import every_hold_out
 from sentcli.training.request import TrainRequest
-from sentcli.training.sweep import Sweep, SweepRun, read_sweep
+from sentcli.training.sweep import SweepRun
+from sentcli.training.sweep_file import Sweep, read_sweep
 
 
 def sweep_of(options: SweepOptions, data: DataOptions, files: Sequence[str]) -> Sweep:
@@ -27,8 +29,11 @@ def sweep_of(options: SweepOptions, data: DataOptions, files: Sequence[str]) -> 
     Raises:
         InputError: if the seeds are no whole numbers, or one is repeated; as `read_sweep`.
     """
-    varied = Sweep([], []) if options.sweep is None else read_sweep(options.sweep)
-    points, seeds = varied.points, varied.seeds
+    varied = Sweep([], [])
+    if options.sweep is not None:
+        varied = read_sweep(options.sweep)
+    points = varied.points
+    seeds = varied.seeds
     if options.seeds is not None:
         try:
             seeds = [int(seed) for seed in options.seeds.split(",")]
@@ -48,10 +53,7 @@ def _each(points: Sequence[dict[str, Any]], key: str, parts: Sequence[str]) -> l
     """Return every point with each of several parts of the data; a single part makes no sweep."""
     if len(parts) < 2:
         return list(points)
-    combined = []
-    for point in points or [{}]:
-        combined += [{**point, key: part} for part in parts]
-    return combined
+    return [{**point, key: part} for point, part in product(points or [{}], parts)]
 
 
 def planned_runs(request: TrainRequest, varied: Sweep) -> list[SweepRun]:

@@ -1,4 +1,4 @@
-"""Which pooling a run takes: a finished encoder keeps its own, any other start takes its method's."""
+"""The pooling of a run: a finished encoder keeps its own, any other start takes its method's."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from sentcli.model.cross_encoder_files import as_cross_encoder
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text, position_limit
 from sentcli.model.torch_backend import text_tokenizer, tokenizer_in_template
-from sentcli.objectives import PairClasses, Parts, StatefulObjective, Vocabulary
+from sentcli.objectives import ObjectiveContext, PairClasses, StatefulObjective, Vocabulary
 from sentcli.precision import check_precision
 from sentcli.processes import process_count
 from sentcli.training import dev
@@ -159,7 +159,9 @@ def prepare(request: TrainRequest) -> Prepared:
         notes += batch_notes(method, model, len(inputs.corpus.sentences))
         notes += data_notes(request, method, inputs)
         notes += [objective.note for objective in method.objectives.values() if objective.note]
-        notes += [part.note for part in model.stateful.values() if isinstance(part, StatefulObjective) and part.note]
+        for part in model.stateful.values():
+            if isinstance(part, StatefulObjective) and part.note:
+                notes.append(part.note)
     return Prepared(
         request=request,
         method=method,
@@ -256,13 +258,18 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
         first, second = view_tokenizers(method, encoder)
         later_views = second or first
         template_tokens = (first.around, *[later_views.around] * (method.views.count - 1))
-    tokenizer, module = encoder.hf_tokenizer, encoder.torch_module
+    tokenizer = encoder.hf_tokenizer
+    module = encoder.torch_module
     words = min(len(tokenizer), surgery.word_embeddings(module.backbone).num_embeddings)
-    vocabulary = Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id)
-    parts = Parts(
-        module, encoder.local.spec, vocabulary, encoder.dimension, method.settings.max_length, template_tokens
+    context = ObjectiveContext(
+        encoder=module,
+        spec=encoder.local.spec,
+        vocabulary=Vocabulary.of(tokenizer, words, encoder.tokenizer.pad_id),
+        dimension=encoder.dimension,
+        max_length=method.settings.max_length,
+        template_tokens=template_tokens,
     )
-    return TrainingModel(method, parts).to(encoder.backend.device)
+    return TrainingModel(method, context).to(encoder.backend.device)
 
 
 def _with_fitting_length(request: TrainRequest, method: Method, encoder: SentenceEncoder, notes: list[str]) -> Method:

@@ -22,14 +22,18 @@ from sentcli.io.atomic import regular, replacing
 from sentcli.io.forms import Number, Plain, Setting, checked, contents, decode, problem_of
 from sentcli.processes import is_first
 
-METRICS_FILE, CONFIG_FILE, IDENTITY_FILE = "metrics.jsonl", "sentcli.json", "run.json"
-"""The files in the folder of a run: its log, its configuration with the results, and what decides its weights."""
+METRICS_FILE = "metrics.jsonl"
+"""The log in the folder of a run."""
+CONFIG_FILE = "sentcli.json"
+"""The configuration of a run with its results."""
+IDENTITY_FILE = "run.json"
+"""The file with everything that decides the weights of a run."""
 RESULTS_FILE = "results.jsonl"
 """The file of results in the folder of a sweep."""
 
 
 class RunFile(BaseModel, extra="allow"):
-    """What is read of the JSON files of a run, besides comparing them with another run's."""
+    """The parts of the JSON files of a run that are read; all others are only compared with those of another run."""
 
     environment: dict[str, Any] = {}
     results: dict[str, Any] = {}
@@ -52,11 +56,12 @@ def read_run_file(path: Path) -> dict[str, Any]:
 
 def differences_of(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return a sentence for each value that differs between two runs, or between where they ran."""
-    old, new = _flat(old), _flat(new)
-    missing = "nothing"
+    old = _flat(old)
+    new = _flat(new)
     sentences = []
     for key in dict.fromkeys([*old, *new]):
-        before, now = old.get(key, missing), new.get(key, missing)
+        before = old.get(key, "nothing")
+        now = new.get(key, "nothing")
         if before != now:
             sentences.append(f"{key} is {now!r:.200} and was {before!r:.200}")
     return sentences
@@ -104,20 +109,22 @@ def parsed(data: bytes, path: Path) -> list[dict[str, Any]]:
         except ValueError as error:
             if number == len(lines):
                 break
-            problem = problem_of(MetricsLine, error) if isinstance(error, ValidationError) else error
+            problem = str(error)
+            if isinstance(error, ValidationError):
+                problem = problem_of(MetricsLine, error)
             raise DataError(path, f"not a line of a training run: {problem}", line=number) from error
         records.append(record)
     return records
 
 
 class DataFile(BaseModel, extra="allow"):
-    """What is read of a file of the training data."""
+    """The fact that is read of a file of the training data."""
 
     sentences: Annotated[StrictInt, Ge(0), Le(2**53)]
 
 
 class Identity(BaseModel, extra="allow"):
-    """What is read of the identity of a run."""
+    """The parts of the identity of a run that are read."""
 
     data: list[DataFile] = []
     settings: dict[str, Setting] = {}
@@ -294,7 +301,8 @@ def parts_means(summaries: Iterable[Summary], key: str) -> list[PartsMean]:
     groups: dict[str, list[Summary]] = {}
     for summary in summaries:
         if _has_numbers(summary, key):
-            groups.setdefault(json.dumps(_without(summary.point, key), sort_keys=True), []).append(summary)
+            others = json.dumps(_without(summary.point, key), sort_keys=True)
+            groups.setdefault(others, []).append(summary)
     return [_parts_mean(group, key) for group in groups.values() if len(group) > 1]
 
 
@@ -323,10 +331,10 @@ def _parts_mean(summaries: Sequence[Summary], key: str) -> PartsMean:
 def map_numbers(results: Sequence[Any], function: Callable[[list[float]], Any]) -> Any:
     """Apply a function to the values of each number that all results have, also in nested dicts."""
     if all(isinstance(result, dict) for result in results):
-        first, *others = results
+        common = set(results[0]).intersection(*results)
         values = {}
-        for key in first:
-            if all(key in other for other in others):
+        for key in results[0]:
+            if key in common:
                 values[key] = map_numbers([result[key] for result in results], function)
         return values
     if all(isinstance(result, int | float) and not isinstance(result, bool) for result in results):

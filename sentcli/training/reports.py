@@ -1,4 +1,4 @@
-"""What a step says: its numbers are checked, logged and shown, on a GPU while the next step is computed."""
+"""The numbers of a step: checked, logged and shown, on a GPU while the next step is computed."""
 
 from __future__ import annotations
 

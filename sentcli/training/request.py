@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sentcli.io.labelled_kinds import Kind, Layout
     from sentcli.methods.recipes import Recipe
 
-AUTO, OWN = "auto", "own"
+AUTO = "auto"
+OWN = "own"
 """The values of ``--pooling`` in training that name no pooling: that of the model or of the method, and the model's."""
 BEFORE = "before."
 """The beginning of the keys of ``--set`` that are settings of the method of ``--after``."""
@@ -144,8 +145,10 @@ class TrainRequest:
         Raises:
             InputError: for a value that is out of bounds.
         """
-        data, recipe = self.data, self.recipe
-        limit, subset_seed = data.limit, data.subset_seed
+        data = self.data
+        recipe = self.recipe
+        limit = data.limit
+        subset_seed = data.subset_seed
         if recipe is not None:
             if subset_seed is None:
                 subset_seed = seed if recipe.subset_seed == "seed" else recipe.subset_seed

@@ -79,7 +79,9 @@ def _finished(prepared: Prepared, folder: RunFolder, results: dict[str, Any]) ->
 
 def _with_test_scores(prepared: Prepared, encoder: SentenceEncoder, result: TrainResult) -> TrainResult:
     """Return the results with the scores of held-out pairs and of STS and transfer tasks, if the run asks for them."""
-    held_out, test, transfer = prepared.inputs.held_out, prepared.inputs.test, prepared.inputs.transfer
+    held_out = prepared.inputs.held_out
+    test = prepared.inputs.test
+    transfer = prepared.inputs.transfer
     if held_out is not None:
         metrics = _of_first_process(lambda: sts.evaluate(encoder, {"held out": [held_out]})["held out"].metrics)
         result = replace(result, held_out_spearman=metrics["spearman"], held_out_pearson=metrics["pearson"])
@@ -108,7 +110,9 @@ def _of_first_process(measure: Callable[[], T]) -> T:
 
 
 def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer: Observer | None) -> TrainResult:
-    encoder, dev, text = prepared.encoder, prepared.inputs.dev, prepared.held_out_text
+    encoder = prepared.encoder
+    dev = prepared.inputs.dev
+    text = prepared.held_out_text
 
     def score(module: TorchEncoder) -> dict[str, float]:
         values: dict[str, float] = {}
@@ -150,7 +154,8 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
 
 def _other_start(prepared: Prepared, observer: Observer | None) -> OtherStart | None:
     """Score the start model with the pooling that was not taken, on the dev set that decides, and tell the observer."""
-    other, request = prepared.pooling.other, prepared.request
+    other = prepared.pooling.other
+    request = prepared.request
     if other is None or not prepared.inputs.dev or not has_weights(prepared.encoder.local.spec.folder):
         return None
     dev = prepared.inputs.dev[0]
@@ -182,17 +187,23 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
         assert finished.results is not None
         return _finished(prepared, finished, finished.results)
     other = _other_start(prepared, observer)
-    before = _fitted_values(prepared, prepared.encoder, observer)
+    before = _observed_dev_values(prepared, prepared.encoder, observer)
     began = time.perf_counter()
     sentences = list(prepared.corpus.sentences)
     encoder = prepared.method.fit.fit(prepared.encoder, sentences)
     speed = len(sentences) / (time.perf_counter() - began)
-    after = _fitted_values(prepared, encoder, observer)
+    after = _observed_dev_values(prepared, encoder, observer)
     scores = None
     if prepared.inputs.dev:
         dev = prepared.inputs.dev[0]
-        last = after[dev.key]
-        scores = DevScores(dev.name, dev.metric, before[dev.key], last, 0, last)
+        scores = DevScores(
+            name=dev.name,
+            metric=dev.metric,
+            start=before[dev.key],
+            best=after[dev.key],
+            best_step=0,
+            final=after[dev.key],
+        )
     result = _with_test_scores(prepared, encoder, TrainResult(scores, 0, 0, speed, 0, other_start=other))
     folder = _folder(prepared)  # this may replace an older folder: everything that can fail comes before
     if prepared.inputs.dev:
@@ -204,7 +215,7 @@ def _fit(prepared: Prepared, observer: Observer | None) -> TrainResult:
     return result
 
 
-def _fitted_values(prepared: Prepared, encoder: SentenceEncoder, observer: Observer | None) -> dict[str, float]:
+def _observed_dev_values(prepared: Prepared, encoder: SentenceEncoder, observer: Observer | None) -> dict[str, float]:
     """Return the scores of an encoder on the dev sets, and tell the observer; empty without dev sets."""
     if not prepared.inputs.dev:
         return {}
@@ -219,7 +230,8 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
 
     The file may be published, so that paths on this machine are left out of it but for their last part.
     """
-    request, method = prepared.request, prepared.method
+    request = prepared.request
+    method = prepared.method
     settings = method.settings
     facts: dict[str, Any] = {
         "method": {

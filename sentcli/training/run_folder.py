@@ -36,7 +36,8 @@ from sentcli.training.records import CONFIG_FILE, IDENTITY_FILE, METRICS_FILE, d
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
-LOCK_FILE, FAILED_BATCH = ".lock", "failed-batch.json"
+LOCK_FILE = ".lock"
+FAILED_BATCH = "failed-batch.json"
 WEIGHTS_FILE = "model.safetensors"
 ENVIRONMENT_KEY = "environment"
 """The key of ``run.json`` for versions and hardware, which may move the last bits of the weights."""
@@ -214,7 +215,8 @@ class RunFolder:
         if resume and (self.path / IDENTITY_FILE).exists():
             identity = read_run_file(self.path / IDENTITY_FILE)
             environment = identity.pop(ENVIRONMENT_KEY, {})
-            if differences := differences_of(identity, self.identity):
+            differences = differences_of(identity, self.identity)
+            if differences:
                 shown = differences[:MOST_DIFFERENCES]
                 if len(differences) > len(shown):
                     shown.append(f"and {len(differences) - len(shown)} more")
@@ -233,7 +235,7 @@ class RunFolder:
     def _resume(self) -> None:
         if (self.path / WEIGHTS_FILE).exists():
             self.results = read_run_file(self.path / CONFIG_FILE).get("results", {})
-            self._settle()
+            self._put_in_place()
             return
         self.resumed = True
         self._clear(IN_PROGRESS)
@@ -313,7 +315,7 @@ class RunFolder:
         self._write_head(head, kept or {})
         write_model_files(encoder.on_torch().local, self.path)
         add_beside(encoder.model, self.path)
-        self._settle()
+        self._put_in_place()
 
     def _write_head(self, head: nn.Module, parts: Mapping[str, nn.Module]) -> None:
         """Write what was trained beside the encoder: the head, if it has weights, and other parts by their names."""
@@ -333,7 +335,7 @@ class RunFolder:
             config = read_run_file(self.path / CONFIG_FILE)
             write_json(self.path / CONFIG_FILE, {**config, "results": results})
 
-    def _settle(self) -> None:
+    def _put_in_place(self) -> None:
         """Put the finished folder in its place, and remove what only an unfinished run needs."""
         if self.path != self.target:
             promote(self.target)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sentcli.errors import InputError
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, sts_pairs
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.pair_surface import surface
 from sentcli.machine import environment
@@ -38,7 +38,7 @@ class StartCheck:
     after: float
     """After `STEPS` steps, as `before` with the pooling of the training."""
     environment: dict[str, Any]
-    """What `machine.environment` returns."""
+    """The facts of `machine.environment`."""
 
     @property
     def gains(self) -> bool:
@@ -52,7 +52,9 @@ class StartCheck:
     def _scores(self) -> dict[str, float]:
         scores = {f"start, {pooling}": score for pooling, score in self.of_start.items()}
         scores[WORDS] = self.words
-        return {**scores, f"{self.method}, before": self.before, f"{self.method}, after {STEPS} steps": self.after}
+        scores[f"{self.method}, before"] = self.before
+        scores[f"{self.method}, after {STEPS} steps"] = self.after
+        return scores
 
     def table(self) -> Table:
         """Return a row for each score."""
@@ -82,11 +84,12 @@ def check_start(request: TrainRequest) -> StartCheck:
     """
     assert request.evaluation.eval_data is not None  # the flag needs it
     name = STSB_DEV[0]
-    subsets = sts.load_tasks(request.evaluation.eval_data, [name], "dev")[name]
+    subsets = sts_pairs.load_tasks(request.evaluation.eval_data, [name], "dev")[name]
     (pairs,) = subsets
     with tempfile.TemporaryDirectory(prefix="sentcli-check-") as folder:
         prepared = prepare(_few_steps(request, Path(folder) / "run"))
-        method, settings = prepared.method.name, prepared.method.settings
+        method = prepared.method.name
+        settings = prepared.method.settings
         if prepared.model is None:
             raise InputError(f"--check-start trains a few steps, and {method} trains nothing")
         backend = prepared.encoder.backend
@@ -109,12 +112,17 @@ def check_start(request: TrainRequest) -> StartCheck:
 
 def _few_steps(request: TrainRequest, output: Path) -> TrainRequest:
     """Return the request for a few steps, evaluated before and after them on STS-B dev alone."""
-    short = {"max_steps": STEPS, "eval_every": STEPS, "warmup_steps": 0, "warmup_share": 0.0, "keep_start": False}
-    settings = [(f"settings.{key}", value) for key, value in short.items()]
     return replace(
         request,
         output=output,
-        assignments=[*request.assignments, *settings],
+        assignments=[
+            *request.assignments,
+            ("settings.max_steps", STEPS),
+            ("settings.eval_every", STEPS),
+            ("settings.warmup_steps", 0),
+            ("settings.warmup_share", 0.0),
+            ("settings.keep_start", False),
+        ],
         evaluation=replace(request.evaluation, dev=None, dev_limit=None, sts=False, senteval=None),
         log=replace(request.log, save_every=0, resume=False, log_to=None),
     )

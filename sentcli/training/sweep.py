@@ -9,24 +9,19 @@ from __future__ import annotations
 import gc
 import hashlib
 import itertools
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pydantic import BaseModel, Field, StrictInt, field_validator
-
 from sentcli.bounds import check
 from sentcli.encoder.loading import read_model
-from sentcli.errors import DataError, InputError, SentcliError, nearest
-from sentcli.evaluation import cache
+from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import check_output
-from sentcli.io.forms import finite, read_toml
+from sentcli.io.digests import json_digest
+from sentcli.io.forms import finite
 from sentcli.machine import environment
-from sentcli.methods import refuse_file
 from sentcli.methods.recipes import load_recipe
 from sentcli.model.options import ModelOptions
 from sentcli.processes import agree, is_first
@@ -36,150 +31,10 @@ from sentcli.training.prepare import Prepared, prepare
 from sentcli.training.records import IDENTITY_FILE, append_record, read_results
 from sentcli.training.request import AUTO, TrainRequest
 from sentcli.training.run_folder import LockedError
-from sentcli.zoo import models_folder
+from sentcli.training.sweep_file import NUMBERS, OF_DATA, OF_REQUEST
 
 if TYPE_CHECKING:
     from sentcli.methods.recipes import Recipe
-
-MOST_POINTS = 100_000
-OF_REQUEST = ("method", "model", "stage", "pooling", "after")
-"""The keys of a sweep that stand for fields of `TrainRequest`."""
-OF_DATA = ("text_of", "hold_out", "limit", "fraction", "subset_seed")
-"""The keys of a sweep that stand for options of the data."""
-NUMBERS = {"limit": int, "fraction": float, "subset_seed": int}
-"""The options of the data whose values are numbers."""
-
-
-class Asha(BaseModel, extra="forbid", frozen=True):
-    """When runs that are behind end early: asynchronous successive halving (Li et al., MLSys 2020, algorithm 2)."""
-
-    grace_period: StrictInt = Field(ge=1)
-    """The first step at which runs are compared, by their score on the dev set."""
-    reduction_factor: float = Field(default=4, gt=1)
-    """Runs are compared again after this many times as many steps, and each time one run in this many goes on."""
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The points and the seeds whose combinations are the runs."""
-
-    points: list[dict[str, Any]]
-    """The values that vary, for each run of a seed; a single run has no points."""
-    seeds: list[int]
-    asha: Asha | None = None
-    file: Path | None = None
-    """The file that says them, if there is one."""
-
-
-NO_GRID = "it needs [[grid]] tables with settings in them"
-
-
-class SweepFile(BaseModel, extra="forbid"):
-    """The form of a sweep file."""
-
-    seeds: list[StrictInt] = []
-    grid: list[dict[str, Any]] = Field(default=[], validate_default=True)
-    asha: Asha | None = None
-
-    @field_validator("seeds")
-    @classmethod
-    def _different(cls, seeds: list[int]) -> list[int]:
-        if len(set(seeds)) < len(seeds):
-            raise ValueError(f"must be different whole numbers, not {seeds!r}")
-        return seeds
-
-    @field_validator("grid", mode="before")
-    @classmethod
-    def _lists_of_values(cls, grids: Any) -> Any:
-        if not isinstance(grids, list) or not grids:
-            raise ValueError(NO_GRID)
-        for grid in grids:
-            if not isinstance(grid, dict) or not grid:
-                raise ValueError(NO_GRID)
-        for grid in grids:
-            for key, value in grid.items():
-                _check_values(key, value)
-        return grids
-
-
-def _check_values(key: str, value: Any) -> None:
-    """Refuse a value of a grid that is neither a value of the key nor a list of its values."""
-    if isinstance(value, dict):
-        raise ValueError(f'write "{key}.{next(iter(value), "")}" = ... with the quotes')
-    if value == []:
-        raise ValueError(f"{key}: an empty list leaves nothing to run")
-    if key not in (*OF_REQUEST, *OF_DATA, "recipe"):
-        return
-    for item in _as_list(value):
-        if isinstance(item, list | dict):
-            raise ValueError(f"{key}: {item!r} is a list or table, and each run takes one value of the list")
-
-
-def _as_list(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    return [value]
-
-
-def sweep_names() -> list[str]:
-    """Return the names of the sweeps that come with the package: tables of papers."""
-    return sorted(path.stem for path in (models_folder() / "sweeps").glob("*.toml"))
-
-
-def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file, or one that comes with the package by its name; equal points of its grids become one.
-
-    It is TOML. Every ``[[grid]]`` gives the combinations of its lists; keys are the settings of ``--set`` and the
-    options method, model, recipe, stage, pooling, text_of, hold_out, after, limit, fraction and subset_seed:
-
-        seeds = [42, 43]
-        [[grid]]
-        method = ["simcse", "micse"]
-        [[grid]]
-        method = "is-bert"
-        learning_rate = [1e-5, 1e-4]
-
-        [asha]
-        grace_period = 100
-
-    Options of the command line hold for all runs, and the grid takes precedence over them. ``subset_seed = "seed"``
-    draws the sentences of each run by the seed of its training. `Asha` says what the last table means.
-
-    Raises:
-        InputError: if there is no such file or name.
-        DataError: if it is no sweep, or its grids have too many points.
-    """
-    if path.suffix != ".toml" and not path.exists():
-        names = sweep_names()
-        if str(path) not in names:
-            raise InputError(
-                f"unknown sweep {path}{nearest(str(path), names)}; a .toml file, or one of: {', '.join(names)}"
-            )
-        path = models_folder() / "sweeps" / f"{path}.toml"
-    file = read_toml(SweepFile, path)
-    return Sweep(_points(file.grid, path), file.seeds, file.asha, path)
-
-
-def _points(grids: Sequence[Mapping[str, Any]], path: Path) -> list[dict[str, Any]]:
-    """Return the points of some grids without repetitions.
-
-    Raises:
-        DataError: if there are too many of them.
-        InputError: if one has a method of a file.
-    """
-    columns = [list(map(_as_list, grid.values())) for grid in grids]
-    count = sum(math.prod(map(len, values)) for values in columns)
-    if count > MOST_POINTS:
-        raise DataError(path, f"its grids have {count:,} points; a sweep may have {MOST_POINTS:,}")
-    points: dict[str, dict[str, Any]] = {}
-    for grid, values in zip(grids, columns, strict=True):
-        for combination in itertools.product(*values):
-            point = dict(zip(grid, combination, strict=True))
-            points[json.dumps(point, sort_keys=True, default=str)] = point
-    for point in points.values():
-        refuse_file(point.get("method"), path)
-        refuse_file(point.get("after"), path)
-    return list(points.values())
 
 
 @dataclass(frozen=True)
@@ -229,18 +84,17 @@ def plan(request: TrainRequest, points: Sequence[Mapping[str, Any]], seeds: Sequ
     """
     sweep_runs: dict[str, SweepRun] = {}
     seed_settings = [{"seed": seed} for seed in seeds] or [{}]
-    for seed_setting in seed_settings:
-        for point in points:
-            settings = {**point, **seed_setting}
-            name = _name(settings)
-            if name in sweep_runs:  # it has no characters that tell the two apart
-                name += f"-{_short_hash(repr(settings))}"
-            try:
-                run_request = request_at(request, settings, request.output / name)
-                read_model(run_request.model, ModelOptions(), pairs=True)
-            except SentcliError as error:
-                raise InputError(f"{name}: {error}") from error
-            sweep_runs[name] = SweepRun(name, dict(point), run_request)
+    for seed_setting, point in itertools.product(seed_settings, points):
+        settings = {**point, **seed_setting}
+        name = _name(settings)
+        if name in sweep_runs:  # it has no characters that tell the two apart
+            name += f"-{_short_hash(repr(settings))}"
+        try:
+            run_request = request_at(request, settings, request.output / name)
+            read_model(run_request.model, ModelOptions(), pairs=True)
+        except SentcliError as error:
+            raise InputError(f"{name}: {error}") from error
+        sweep_runs[name] = SweepRun(name, dict(point), run_request)
     return list(sweep_runs.values())
 
 
@@ -267,18 +121,23 @@ def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path)
     if "recipe" in settings:
         recipe = load_recipe(str(settings["recipe"]))
         settings = {**_of_recipe(recipe, request.pooling), **settings}
-    of_request: dict[str, Any] = {key: str(settings[key]) for key in OF_REQUEST if key in settings}
-    of_data: dict[str, Any] = {key: settings[key] for key in OF_DATA if key in settings}
-    for key, value in of_data.items():
-        if key not in NUMBERS:
+    of_request: dict[str, Any] = {}
+    of_data: dict[str, Any] = {}
+    assignments = list(request.assignments)
+    for key, value in settings.items():
+        if key in OF_REQUEST:
+            of_request[key] = str(value)
+        elif key in NUMBERS:
+            of_data[key] = value
+            if value != "seed":
+                check(key, value, NUMBERS[key])
+        elif key in OF_DATA:
             of_data[key] = str(value)
-        elif value != "seed":
-            check(key, value, NUMBERS[key])
+        elif key != "recipe":
+            assignments.append((key, value))
     is_drawn_by_seed = of_data.get("subset_seed") == "seed"
     if is_drawn_by_seed:
         of_data["subset_seed"] = None
-    others = (*OF_REQUEST, *OF_DATA, "recipe")
-    assignments = [(key, value) for key, value in settings.items() if key not in others]
     run_request = replace(
         request,
         **of_request,
@@ -286,7 +145,7 @@ def request_at(request: TrainRequest, settings: Mapping[str, Any], output: Path)
         data=replace(request.data, **of_data),
         recipe=recipe,
         log=replace(request.log, resume=request.log.resume or not request.log.overwrite),
-        assignments=[*request.assignments, *assignments],
+        assignments=assignments,
     )
     seed = run_request.configured().settings.seed
     if is_drawn_by_seed:
@@ -303,9 +162,9 @@ def _of_recipe(recipe: Recipe, pooling: str) -> dict[str, str]:
     return {key: value for key, value in options.items() if value is not None}
 
 
-def digest(identity: Mapping[str, Any]) -> str:
+def run_digest(identity: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a run's identity; see `Prepared.identity`, of which defaults are left out."""
-    return cache.digest(finite(dict(identity)))
+    return json_digest(finite(dict(identity)))
 
 
 class StartObserver(Protocol):
@@ -388,7 +247,7 @@ def make_record(run: SweepRun, records: Mapping[str, Any], observer: StartObserv
         runs.run(first, observer.starts(run, first))
         request = runs.after_first_stage(request, first)
     prepared = prepare(request)
-    key = digest(prepared.identity(changed_only=True))
+    key = run_digest(prepared.identity(changed_only=True))
     starts_anew = request.log.overwrite and not request.log.resume
     if key in records and not starts_anew and not prepared.inputs.lacks_scores(records[key]["results"]):
         return records[key], False

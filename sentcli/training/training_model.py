@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sentcli.errors import InputError
 from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
-from sentcli.model.ahead import runs_ahead, sent
+from sentcli.model.ahead import queued_to, runs_ahead
 from sentcli.model.kernels import CpuKernels
 from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.base import CPU_ROWS, by_length
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.model.modules import Features
     from sentcli.model.torch_model import TorchEncoder
-    from sentcli.objectives import Parts
+    from sentcli.objectives import ObjectiveContext
 
 Inputs: TypeAlias = dict[str, Tensor]
 """Tensors of a batch by name, each a row for every view of every sentence."""
@@ -45,27 +45,34 @@ class TrainingModel(nn.Module):
         stateful: the objectives that are modules, with parameters or memory.
     """
 
-    def __init__(self, method: Method, parts: Parts) -> None:
+    def __init__(self, method: Method, context: ObjectiveContext) -> None:
         super().__init__()
         self.method = method
         self.views = method.views.count
-        self.attention_layers = self._install_attention(parts.backbone)
-        self.encoder = parts.encoder
+        self.attention_layers = self._install_attention(context.backbone)
+        self.encoder = context.encoder
         self.second: TorchEncoder | None = None
         if method.twin is not None:
-            self.second = copy.deepcopy(parts.encoder)
-        self.head = method.head.build(parts.dimension, method.settings.batch_size)
+            self.second = copy.deepcopy(context.encoder)
+        self.head = method.head.build(context.dimension, method.settings.batch_size)
         self.single_pass = bool(getattr(self.head, "single_pass", False))
-        self.template_tokens = parts.template_tokens
+        self.template_tokens = context.template_tokens
         self.passes = 1 if self.single_pass or self.second is not None else self.views
         self._check_views()
-        self.objectives = {name: settings.build(parts) for name, settings in method.objectives.items()}
-        stateful = {name: loss for name, loss in self.objectives.items() if isinstance(loss, nn.Module)}
-        self.stateful = nn.ModuleDict(stateful)
-        self.weights = {name: settings.weight for name, settings in method.objectives.items()}
-        self.least_rows = self._least_rows(parts.dimension)
-        self.encodes = any(settings.views > 0 for settings in method.objectives.values())
-        self.requires = {settings.requires for settings in method.objectives.values()}
+        self.objectives = {}
+        self.stateful = nn.ModuleDict()
+        self.weights = {}
+        self.requires = set()
+        self.encodes = False
+        for name, settings in method.objectives.items():
+            loss = settings.build(context)
+            self.objectives[name] = loss
+            if isinstance(loss, nn.Module):
+                self.stateful[name] = loss
+            self.weights[name] = settings.weight
+            self.requires.add(settings.requires)
+            self.encodes |= settings.views > 0
+        self.least_rows = self._least_rows(context.dimension)
         self._check_caching()
 
     def _install_attention(self, backbone: Any) -> list[int]:
@@ -144,12 +151,19 @@ class TrainingModel(nn.Module):
         inputs = model_inputs(batch)
         if not self.encodes:
             return Views(
-                inputs, self.encoder, self.second, self.head, labels=batch.get("labels"), matched=batch.get("matched")
+                inputs,
+                self.encoder,
+                self.second,
+                self.head,
+                labels=batch.get("labels"),
+                matched=batch.get("matched"),
             )
         needs_tokens = "tokens" in self.requires
         on_cpu = inputs["input_ids"].device.type == "cpu"
         if on_cpu and not self.attention_layers and not needs_tokens:
-            encoded = [(self.vectors(encoder, rows), numbers) for encoder, rows, numbers in self.parts(inputs)]
+            encoded = []
+            for encoder, rows, numbers in self.parts(inputs):
+                encoded.append((self.vectors(encoder, rows), numbers))
             return self.views_of(batch, in_order(encoded))
         features = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
         pooled = torch.cat([part.sentence for part in features if part.sentence is not None])
@@ -179,7 +193,8 @@ class TrainingModel(nn.Module):
         Returns:
             For each part: its encoder, its rows ``[P, longest]``, and their numbers ``[P]`` as `by_view` counts them.
         """
-        parts, first = [], 0
+        parts = []
+        first = 0
         for encoder, rows in self.encoders_and_rows(inputs):
             for numbers, part in by_length(rows, sentences * self.passes):
                 parts.append((encoder, part, numbers + first))
@@ -210,7 +225,7 @@ class TrainingModel(nn.Module):
         """
         mask = batch["attention_mask"]
         views = torch.arange(self.views, device=mask.device).repeat_interleave(len(mask) // self.views)
-        before, after = sent(torch.tensor(self.template_tokens), mask.device)[views].T
+        before, after = queued_to(torch.tensor(self.template_tokens), mask.device)[views].T
         lengths = mask.sum(dim=1)
         places = torch.arange(mask.shape[1], device=mask.device)
         hidden = (places >= before[:, None]) & (places < (lengths - after)[:, None])

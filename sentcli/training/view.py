@@ -1,17 +1,14 @@
-"""The output of ``train``: a live table on a terminal, lines in a log file, and tables of results at the end."""
+"""The output of one run of ``train``: a live table on a terminal, lines in a log file, and the results at the end."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
-from sentcli.remaining import Remaining, duration
-from sentcli.table import Table
+from sentcli.remaining import Remaining
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer, OtherStart, StepInfo, TrainResult
     from sentcli.training.prepare import Prepared
-    from sentcli.training.records import Summary
-    from sentcli.training.sweep import SweepRun
 
 MOST_EVALUATION = 0.5
 """The share of the time that evaluations may take before a hint."""
@@ -31,7 +26,7 @@ REMEDY = (
     "Try another --learning-rate; sentcli analyze similarity shows by what the vectors of the start model distinguish "
     "sentences"
 )
-"""What to do where training does not help."""
+"""The advice where training does not help."""
 LOG_EVERY = 100
 """Steps between two lines if there is no live table; slow steps have one every `console.EVERY` seconds."""
 
@@ -49,7 +44,10 @@ class TrainingView:
     def __init__(
         self, trackers: Sequence[Observer], sets: Sequence[DevSet] = (), live: Any = None, progress: Any = None
     ) -> None:
-        self.trackers, self.sets, self.live, self.progress = trackers, sets, live, progress
+        self.trackers = trackers
+        self.sets = sets
+        self.live = live
+        self.progress = progress
         self.values: dict[str, float] = {}
         self.shares: dict[str, float] = {}
         self.dev = ""
@@ -76,7 +74,8 @@ class TrainingView:
 
     def step(self, info: StepInfo) -> None:
         """Show loss, terms, shares and speed."""
-        self.values, self.shares = info.values, info.shares or self.shares
+        self.values = info.values
+        self.shares = info.shares or self.shares
         if self.remaining is None:  # what was done before `--resume` says nothing about the speed
             self.remaining = Remaining(info.total - info.step + 1)
         self.remaining.add(1)
@@ -104,15 +103,17 @@ class TrainingView:
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> None:
         """Print the numbers of an evaluation."""
-        dev_keys = [dev.key for dev in self.sets]
-        parts = [dev.score_text(values[dev.key]) for dev in self.sets if dev.key in values]
+        others = dict(values)
+        parts = []
+        for dev in self.sets:
+            if dev.key in values:
+                parts.append(dev.score_text(others.pop(dev.key)))
         if parts:
             self.dev = f"{parts[0]}, "
             if best and step and self.marks_best:
                 parts[0] += " (best so far)"
-        for key, value in values.items():
-            if key not in dev_keys:
-                parts.append(f"{key.replace('_', '-')} {value:.3f}")
+        for key, value in others.items():
+            parts.append(f"{key.replace('_', '-')} {value:.3f}")
         console.note(f"step {step}: {', '.join(parts)}")
         if self.other is not None:
             self._compare_poolings(self.other, values[self.sets[0].key])
@@ -170,7 +171,9 @@ def _introduce(prepared: Prepared) -> None:
 
     from sentcli.precision import half_precision_supported
 
-    encoder, method, request = prepared.encoder, prepared.method, prepared.request
+    encoder = prepared.encoder
+    method = prepared.method
+    request = prepared.request
     settings = method.settings
     work = "fitted"
     if prepared.model:
@@ -212,71 +215,6 @@ def _title_with_terms(method: Method) -> str:
     return f"{method.name} ({' + '.join(terms)})"
 
 
-class SweepView:
-    """Prints which run of a sweep starts, and shows its steps until the next one starts.
-
-    Args:
-        runs: of the sweep.
-        views: closes the view of the run that is shown.
-    """
-
-    def __init__(self, runs: list[SweepRun], views: ExitStack) -> None:
-        self.runs, self.views = runs, views
-        self.said: dict[str, float] = {}
-        self.began: dict[str, float] = {}
-        """When each run began that this process has made; one with ``--after`` trains twice."""
-
-    def starts(self, run: SweepRun, prepared: Prepared) -> Observer | None:
-        """Print which run starts, and show its steps."""
-        now, number = time.monotonic(), self.runs.index(run)
-        earlier = [began for name, began in self.began.items() if name != run.name]
-        left = ""
-        if earlier:
-            of_one = (now - earlier[0]) / len(earlier)
-            of_others = duration(of_one * (len(self.runs) - number))
-            left = f"; about {of_others} left, if all take as long as so far"
-        self.began.setdefault(run.name, now)
-        console.note(f"{self._title(run)}{left}")
-        return self.views.enter_context(training(prepared))
-
-    def logged(self, run: SweepRun, line: Mapping[str, Any]) -> None:
-        """Print scores and, as often as for one run, the terms of the loss."""
-        now, step = time.monotonic(), line["step"]
-        if "loss" in line and step % LOG_EVERY and now - self.said.setdefault(run.name, now) <= console.EVERY:
-            return
-        self.said[run.name] = now
-        hidden = ("step", "best", "learning_rate", "grad_norm", "sentences_per_second")
-        numbers = []
-        for key, value in line.items():
-            is_shown = key not in hidden and not key.startswith("share_")
-            if is_shown and isinstance(value, int | float):
-                numbers.append(f"{key} {loss_text(value)}")
-        note = f"{self._title(run)}, step {step}: {', '.join(numbers)}"
-        if line.get("best") and step:
-            note += " (best so far)"
-        console.note(note)
-
-    def finished(self, run: SweepRun, record: Mapping[str, Any]) -> None:
-        """Print that another process has made a run."""
-        note = f"{self._title(run)}: finished"
-        if record["results"].get("ended_early"):
-            note += f" early, at step {record['results']['steps']}"
-        console.note(note)
-
-    def skipped(self, run: SweepRun) -> None:
-        """Print that a run has finished before."""
-        console.note(f"{self._title(run)}: finished before")
-
-    def failed(self, run: SweepRun, message: str) -> None:
-        """Print why a run ended."""
-        console.warn(f"{self._title(run)}: {message}")
-
-    def _title(self, run: SweepRun) -> str:
-        """Close the view of the last run, and return the number and the name of this one."""
-        self.views.close()
-        return f"run {self.runs.index(run) + 1} of {len(self.runs)}, {run.name}"
-
-
 def summary(result: TrainResult, output: Path) -> None:
     """Print the results of a run."""
     scores = ""
@@ -308,11 +246,16 @@ def overview(result: TrainResult, output: Path) -> dict[str, Any]:
     dev = result.dev
     if dev is not None:
         title = dev_title(dev.name, dev.metric)
-        for when, score in {"at the start": dev.start, "best": dev.best, "at the end": dev.final}.items():
-            facts[f"{title}, {when}"] = score_text(dev.metric, score)
+        facts[f"{title}, at the start"] = score_text(dev.metric, dev.start)
+        facts[f"{title}, best"] = score_text(dev.metric, dev.best)
+        facts[f"{title}, at the end"] = score_text(dev.metric, dev.final)
         facts["step of the best"] = result.best_step
-    averages = {"STS average": result.sts_average, "transfer average": result.senteval_average}
-    averages |= {"held out, Spearman": result.held_out_spearman, "held-out perplexity": result.held_out_perplexity}
+    averages = {
+        "STS average": result.sts_average,
+        "transfer average": result.senteval_average,
+        "held out, Spearman": result.held_out_spearman,
+        "held-out perplexity": result.held_out_perplexity,
+    }
     for name, value in averages.items():
         if value is not None:
             facts[name] = f"{value:.2f}"
@@ -333,73 +276,3 @@ def loss_text(value: float) -> str:
 def kept_start(results: Mapping[str, Any]) -> bool:
     """Tell by its results whether a run has trained, and no step was better than its start."""
     return results.get("best_step") == 0 < (results.get("steps") or 0)
-
-
-def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
-    """Return a table with mean and standard deviation of each point, and the step of each run's best weights."""
-    from sentcli.training.records import AVERAGED_OVER, parts_means
-
-    points = [summary.point for summary in summaries]
-    points_with = Counter(chain.from_iterable(points))
-    keys = [key for key, count in points_with.items() if count == len(points)]
-    others = [key for key in points_with if key not in keys]  # these share a column, since a run has few of them
-    head = list(keys)
-    if others:
-        head.append("settings")
-
-    def settings(point: Mapping[str, Any]) -> list[Any]:
-        cells = []
-        for key in keys:
-            value = point[key]
-            cells.append(f"{value:g}" if isinstance(value, float) else value)
-        if others:
-            cells.append(", ".join(f"{key} {point[key]}" for key in others if key in point))
-        return cells or ["all"]
-
-    columns = {"start": "start", "best": "best dev", "best_step": "at step", "final": "last dev"}
-    more = {"sts_average": "STS avg", "senteval_average": "transfer avg"}
-    more |= {"held_out_pearson": "held-out Pearson", "held_out_spearman": "held-out Spearman"}
-    for key, name in more.items():
-        if any(summary.mean.get(key) is not None for summary in summaries):
-            columns[key] = name
-    rows = []
-    for summary in summaries:
-        seeds = zip(summary.seeds, summary.runs, strict=True)
-        seeds_text = ", ".join(f"{seed}{_mark(result)}" for seed, result in seeds)
-        numbers = [_mean_and_sd(summary, key) for key in columns]
-        rows.append([*settings(summary.point), seeds_text, *numbers])
-    for part in AVERAGED_OVER:
-        for mean in parts_means(summaries, part):
-            means = {key: f"{value:.2f}" for key, value in mean.numbers.items()}
-            numbers = [means.get(key, "") for key in columns]
-            rows.append([*settings({**mean.point, part: "mean"}), "", *numbers])
-    return Table(title, [*(head or ["run"]), "seeds", *columns.values()], rows, notes=list(notes))
-
-
-def _mark(results: Mapping[str, Any]) -> str:
-    """Return what a table of runs says behind the seed of a run that did not end as others do."""
-    if kept_start(results):
-        return " (start kept)"
-    if results.get("ended_early"):
-        return " (ended early)"
-    return ""
-
-
-def _mean_and_sd(summary: Summary, key: str) -> str:
-    """Return ``84.02 ± 0.13``; a dash where there is no number."""
-    from sentcli.training.observer import STSB_DEV, dev_scores, score_text, with_dev_scores
-
-    mean = with_dev_scores(summary.mean).get(key)
-    if mean is None:
-        return "-"
-    if key == "best_step":
-        return ", ".join(str(with_dev_scores(run)["best_step"]) for run in summary.runs)
-    dev = dev_scores(summary.runs[0])
-    metric = STSB_DEV[1]
-    if dev is not None and key in vars(dev):
-        metric = dev.metric
-    text = score_text(metric, mean)
-    spread = with_dev_scores(summary.sd).get(key)
-    if spread is not None and key != "start":
-        text += f" ± {score_text(metric, spread)}"
-    return text

@@ -37,7 +37,7 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     for task in tasks:
         adapted: Any = for_model(task, model.spec)
         by_kind[str(task.kind.table)] |= adapted.protocol
-    protocol = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.DRAWS}
+    protocol = {"kinds": by_kind, **model.spec.role_prompts, "interval_draws": significance.RESAMPLES}
     if pair_fields:
         protocol["pair_fields"] = pair_fields
     return protocol
@@ -98,7 +98,7 @@ def evaluate(
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
     from sentcli.evaluation import labelled_data
-    from sentcli.evaluation.score_draws import check_draws_file, write_draws
+    from sentcli.evaluation.score_replicates import check_replicates_file, write_replicates
     from sentcli.evaluation.slices import query_columns
     from sentcli.pages.gate import compare_with_baseline, save_baseline
     from sentcli.pages.own_data import compare_systems, tables_of
@@ -112,23 +112,23 @@ def evaluate(
     if repeated:
         raise InputError(f"-m {repeated[0]} is given twice")
     if draws is not None:
-        check_draws_file(draws, overwrite=overwrite)
+        check_replicates_file(draws, overwrite=overwrite)
     page = Choices(groups=read_groups(group or [], model))
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
     reranker = reranking.load(options, rerun=scoring.rerun)
     reranked = _reranked_tasks(tasks, reranker)
-    baseline = gate.read(model, files, tasks, overwrite=overwrite)
+    baseline = gate.read_baseline(model, files, tasks, overwrite=overwrite)
     columns = {} if by is None else query_columns(tasks, by)
     grid = None if variants is None else read_grid(variants, tasks)
     for task in tasks:
         console.note(f"{task.name}: {task.kind.table}, {task.description}")
 
     # scores, and what is found beside them
-    models = scoring.models(model, options, kept=files)
+    models = scoring.models(model, options, reused=files)
     scores = score_models(models, tasks, pair_fields, reranker, reranked)
     if draws is not None:
-        write_draws(draws, scores)
-        scores = [replace(of_model, draws_file=str(draws)) for of_model in scores]
+        write_replicates(draws, scores)
+        scores = [replace(of_model, replicates_file=str(draws)) for of_model in scores]
     parts: list[Part] = [compare_systems(scores, page), Caveats({task.name: task.caveats for task in tasks})]
     if by is not None:
         parts.append(Slices.of(scores, columns, by, baseline))
@@ -176,7 +176,7 @@ def score_models(
 ) -> list[ModelScores]:
     """Score models on tasks and measure what they cost; behind each model comes the same with reranked hits."""
     from sentcli.evaluation import costs
-    from sentcli.evaluation.evaluated import score_model
+    from sentcli.evaluation.measuring import score_model
 
     sample = costs.sample([task.all_texts for task in tasks])
     with scores_if_interrupted() as done:

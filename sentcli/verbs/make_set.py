@@ -169,7 +169,7 @@ def _query_set(
     Raises:
         InputError: if there are fewer queries than people are to judge.
     """
-    from sentcli.evaluation.retrieval import beir_file
+    from sentcli.evaluation.beir_files import beir_file
     from sentcli.testset.judging import judged_queries, read_queries
     from sentcli.testset.queries import QuerySet, random_sample, structural_queries
     from sentcli.testset.written import written_queries

@@ -93,7 +93,7 @@ def report(
         rows = read_rows(texts, text_field)
     models = []
     if has_data:
-        models = named_models(inputs.models, options, rerun=scoring.rerun, kept=[texts])
+        models = named_models(inputs.models, options, rerun=scoring.rerun, reused=[texts])
     if data is not None and models:
         scores += _sts_scores(models, data, scoring)
     sweeps = read_sweeps(inputs.sweeps)
@@ -121,7 +121,7 @@ def _result(
     clock: Clock,
 ) -> Result:
     """Write the page of scores and of more sections, and return it with the scores and the points of sweeps."""
-    from sentcli.evaluation.score_files import model_json
+    from sentcli.evaluation.score_json import model_json
     from sentcli.evaluation.scores import long_rows
     from sentcli.pages.score_page import score_page, write_score_page
 

@@ -11,11 +11,11 @@ from sentcli.command.result import Result
 from sentcli.command.scoring import scores_if_interrupted, scores_result
 from sentcli.errors import InputError
 from sentcli.evaluation import positives, searched_sets
-from sentcli.evaluation.evaluated import score_model
 from sentcli.evaluation.files import is_stsb, read_pair_table
-from sentcli.evaluation.retrieval_tasks import TOP_K
+from sentcli.evaluation.measuring import score_model
 from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL
 from sentcli.evaluation.searched_sets import SearchedSets
+from sentcli.evaluation.set_search import TOP_K
 from sentcli.io.atomic import check_output
 from sentcli.io.sources import open_source
 from sentcli.model.options import LoadOptions

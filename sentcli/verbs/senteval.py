@@ -44,14 +44,17 @@ def senteval(
       sentcli senteval -m my-model --data downstream --json senteval.json --against infocse-bert-base
     """  # noqa: D301
     from sentcli.data import dataset_path
-    from sentcli.evaluation import probe, relatedness, significance, sts, transfer
-    from sentcli.evaluation.evaluated import Task, score_model
+    from sentcli.evaluation import probe, relatedness, significance, sts_pairs, transfer, transfer_data
+    from sentcli.evaluation.evaluated import Task
+    from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import TRANSFER
 
     data = dataset_path(data)
-    task_names = names(tasks) or list(transfer.AVERAGED)
-    examples = transfer.load_tasks(data, [name for name in task_names if name not in sts.SPLITS])
-    graded = relatedness.load_tasks(data, [name for name in task_names if name in sts.SPLITS], draws=significance.DRAWS)
+    task_names = names(tasks) or list(transfer_data.AVERAGED)
+    examples = transfer_data.load_tasks(data, [name for name in task_names if name not in sts_pairs.SPLITS])
+    graded = relatedness.load_tasks(
+        data, [name for name in task_names if name in sts_pairs.SPLITS], resamples=significance.RESAMPLES
+    )
     published = scoring.published(TRANSFER, [task.name for task in examples])
     if published is not None and protocol != "full":
         raise InputError("--against: papers print the protocol full, so leave that as it is")

@@ -18,7 +18,7 @@ from sentcli.model.options import LoadOptions, Models
 if TYPE_CHECKING:
     from sentcli.evaluation.evaluated import EvaluatedModel, Task
     from sentcli.evaluation.scores import ModelScores
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.sts_pairs import Pairs
 
 Aggregation = Literal["all", "mean", "wmean"]
 Split = Literal["test", "dev", "train"]
@@ -69,14 +69,14 @@ def sts_eval(
       sentcli sts-eval -m seed1 -m seed2 -m seed3 --data downstream --against micse-bert-base
     """  # noqa: D301
     from sentcli.data import dataset_path
-    from sentcli.evaluation import relatedness, significance, sts
-    from sentcli.evaluation.evaluated import score_model
+    from sentcli.evaluation import relatedness, significance, sts, sts_pairs
+    from sentcli.evaluation.measuring import score_model
     from sentcli.evaluation.score_kinds import SIMILARITY
 
-    draws = significance.DRAWS if intervals else 0
+    resamples = significance.RESAMPLES if intervals else 0
     own_subsets: dict[str, list[Pairs]] = {}
     for file in pairs or []:
-        _add_tasks(own_subsets, sts.read_pairs(file, pair_fields), str(file))
+        _add_tasks(own_subsets, sts_pairs.read_pairs(file, pair_fields), str(file))
     task_names = names(tasks)
     if data is None and not own_subsets:
         raise InputError("give --data, a SentEval data/downstream folder, or --pairs, a table of your own")
@@ -84,21 +84,21 @@ def sts_eval(
     scored_tasks: list[Task]
     if regression and folder is not None:
         scored_tasks = list(
-            relatedness.load_tasks(folder, task_names or list(sts.SPLITS), draws=draws, kind=SIMILARITY)
+            relatedness.load_tasks(folder, task_names or list(sts_pairs.SPLITS), resamples=resamples, kind=SIMILARITY)
         )
         options = replace(options, normalize=False)  # the toolkit's head sees the pooled vectors
     else:
         by_task: dict[str, list[Pairs]] = {}
         if folder is not None:
-            by_task |= sts.load_tasks(folder, task_names, split)
+            by_task |= sts_pairs.load_tasks(folder, task_names, split)
         _add_tasks(by_task, own_subsets, "--pairs")
-        scored_tasks = [sts.SimilarityTask(name, subsets, draws, aggregation) for name, subsets in by_task.items()]
+        scored_tasks = [sts.SimilarityTask(name, subsets, resamples, aggregation) for name, subsets in by_task.items()]
     published = scoring.published(SIMILARITY, [task.name for task in scored_tasks])
     if published is not None and (split, aggregation, regression) != ("test", "all", False):
         raise InputError(
             "--against: papers print cosines on the test split with subsets concatenated, so leave those as they are"
         )
-    protocol = _protocol(aggregation, split if data is not None else None, draws, regression=regression)
+    protocol = _protocol(aggregation, split if data is not None else None, resamples, regression=regression)
     if pair_fields is not None:
         protocol["pair_fields"] = pair_fields
     models = scoring.models(model, options, pairs=not regression)
@@ -123,13 +123,15 @@ def _add_tasks(subsets_by_task: dict[str, list[Pairs]], more: Mapping[str, list[
 def score_similarity(model: EvaluatedModel, tasks: Mapping[str, Sequence[Pairs]]) -> ModelScores:
     """Score a model on the test split of STS tasks by the usual protocol, as ``sts-eval -m M --data DIR`` does."""
     from sentcli.evaluation import significance, sts
-    from sentcli.evaluation.evaluated import score_model
+    from sentcli.evaluation.measuring import score_model
 
-    test_tasks = [sts.SimilarityTask(name, subsets, significance.DRAWS) for name, subsets in tasks.items()]
-    return score_model(model, test_tasks, "sts-eval", _protocol("all", "test", significance.DRAWS))
+    test_tasks = [sts.SimilarityTask(name, subsets, significance.RESAMPLES) for name, subsets in tasks.items()]
+    return score_model(model, test_tasks, "sts-eval", _protocol("all", "test", significance.RESAMPLES))
 
 
-def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regression: bool = False) -> dict[str, Any]:
+def _protocol(
+    aggregation: Aggregation, split: Split | None, resamples: int, *, regression: bool = False
+) -> dict[str, Any]:
     from sentcli.evaluation import relatedness
     from sentcli.evaluation.score_kinds import AGGREGATIONS
 
@@ -137,4 +139,4 @@ def _protocol(aggregation: Aggregation, split: Split | None, draws: int, *, regr
     protocol["similarity"] = "regression" if regression else "cosine"
     if regression:
         protocol["regression"] = relatedness.HEAD_PROTOCOL
-    return protocol | {"split": split, "interval_draws": draws}
+    return protocol | {"split": split, "interval_draws": resamples}

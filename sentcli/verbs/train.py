@@ -26,7 +26,7 @@ from sentcli.training.options import (
 )
 
 if TYPE_CHECKING:
-    from sentcli.training.sweep import Sweep
+    from sentcli.training.sweep_file import Sweep
 
 METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-method.md)."
 

@@ -14,14 +14,15 @@ from sentcli.cluster.pool import open_cluster
 from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
 from sentcli.machine import environment
 from sentcli.training import view as training_view
-from sentcli.training.view import SweepView
+from sentcli.training.sweep_view import SweepView, sweep_table
 
 if TYPE_CHECKING:
     from sentcli.cluster.options import ClusterOptions
     from sentcli.training.prepare import Prepared
     from sentcli.training.records import Summary
     from sentcli.training.request import TrainRequest
-    from sentcli.training.sweep import Asha, Sweep, SweepResult, SweepRun
+    from sentcli.training.sweep import SweepResult, SweepRun
+    from sentcli.training.sweep_file import Asha, Sweep
 
 
 def check_start(request: TrainRequest) -> Result:
@@ -155,7 +156,7 @@ def run_many(request: TrainRequest, varied: Sweep, results: Path, cluster: Clust
     tables = []
     if summaries:
         title = "runs" if len(points) > 1 else "seeds"
-        tables.append(training_view.sweep_table(title, summaries, warmup_notes(ran.records)))
+        tables.append(sweep_table(title, summaries, warmup_notes(ran.records)))
     record = replace(
         begun,
         protocol={"seeds": seeds, "points": points, "runs": [record["identity"] for record in ran.records]},

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from sentcli.evaluation.retrieval import facts_of
+from sentcli.evaluation.known_sets import facts_of
 from sentcli.search.options import SearchOptions
 from tests.evaluation.conftest import CORPUS, QRELS, write_set
 
@@ -149,7 +149,7 @@ def test_an_encoder_of_another_length_has_the_same_weights(tiny_bert):
 
 
 def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
-    from sentcli.evaluation import retrieval, retrieval_tasks
+    from sentcli.evaluation import retrieval, set_search
     from sentcli.search import fusion
 
     folder, runs = make_random(), tmp_path / "runs"
@@ -173,7 +173,7 @@ def test_ways_stand_side_by_side(make_random, invoke, tiny_bert, tmp_path):
     ]
     data = retrieval.load_set(folder)
     parts = [_neighbours(runs / f"words.{way}.trec", data) for way in ("dense", "bm25")]
-    expected = retrieval_tasks.SetSearch(data, SearchOptions(search="rrf")).run(fusion.reciprocal_rank(parts, 1000))
+    expected = set_search.SetSearch(data, SearchOptions(search="rrf")).run(fusion.reciprocal_rank(parts, 1000))
     fused = _neighbours(runs / "words.rrf.trec", data)
     assert [data.ids[p] for p in fused.positions[0] if p >= 0] == list(expected["q0"])
 
@@ -387,7 +387,7 @@ def test_a_factory_string_is_refused_only_if_it_suits_no_model(factory, known):
 
 def test_the_depth_of_a_search_by_index_is_part_of_what_is_kept(tiny_bert):
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.retrieval_tasks import protocol
+    from sentcli.evaluation.set_search import protocol
 
     model = EvaluatedModel(str(tiny_bert))
     alone, fused, exact = (
@@ -517,11 +517,11 @@ def test_a_run_against_print(make_set, make_random, invoke, tiny_bert):
 
 
 def test_a_printed_average_is_of_the_fourteen_sets():
-    from sentcli.evaluation import published, retrieval
+    from sentcli.evaluation import known_sets, published
     from sentcli.evaluation.score_kinds import IN_DOMAIN, RETRIEVAL, SIMILARITY
 
     system = published.find("infocse-bert-base")
-    scores = {name: [0.5] for name in retrieval.averaged()}
+    scores = {name: [0.5] for name in known_sets.averaged()}
     found = published.compare_with_published(system, RETRIEVAL, {**scores, "average": [0.5]}, {})["tasks"]
     assert len(found) == 15 and found["average"]["published"] == pytest.approx(0.2509)
     scores["dbpedia"] = scores.pop("dbpedia-entity")

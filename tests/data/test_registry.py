@@ -91,11 +91,11 @@ def test_the_checksums_of_senteval_are_those_of_the_files(data):
 
 def test_the_evaluations_find_all_their_files(data, tmp_path):
     """Exactly the registered files are enough for every task that can be read from the copy at hand."""
-    from sentcli.evaluation import sts, transfer
+    from sentcli.evaluation import sts_pairs, transfer_data
 
     for file in find("senteval").files:
         if (data / "senteval" / file.path).exists():
             (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file.path).symlink_to(data / "senteval" / file.path)
-    assert len(sts.load_tasks(tmp_path, None, "test")) == 7
-    assert len(transfer.load_tasks(tmp_path, None)) == 7
+    assert len(sts_pairs.load_tasks(tmp_path, None, "test")) == 7
+    assert len(transfer_data.load_tasks(tmp_path, None)) == 7

@@ -7,8 +7,7 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.encoder.loading import read_model
-from sentcli.evaluation.cache import model_key
-from sentcli.model.identity import NOT_IN_DIGEST, encoder_digest
+from sentcli.model.identity import NOT_IN_DIGEST, cache_key, encoder_digest
 from sentcli.model.options import LoadOptions, ModelOptions
 from sentcli.model.spec import EncoderSpec
 from tests.encoder import folders
@@ -78,7 +77,7 @@ def test_keys_of_kept_scores_and_fingerprints_differ_where_vectors_do(name, tmp_
         return
     assert encoder_digest(specs[0]) != encoder_digest(specs[1])
     options = LoadOptions(device="cpu")
-    assert model_key(specs[0], options) != model_key(specs[1], options)
+    assert cache_key(specs[0], options) != cache_key(specs[1], options)
     prints = [SentenceEncoder.load(folder, backend="torch", device="cpu").fingerprint() for folder in two]
     if "prompt" not in name:  # a prompt is recorded beside the fingerprint
         assert prints[0] != prints[1]
@@ -97,14 +96,12 @@ def test_a_directory_of_an_earlier_version_is_still_searched(tmp_path, invoke):
     """Its fingerprint did not know the configuration."""
     import json
 
-    from sentcli.model import identity
-
     folder = folders.make(tmp_path / "st")
     (tmp_path / "a.txt").write_text("the cat\na dog\n")
     model = ("-m", folder, "--backend", "torch")
     invoke("encode", tmp_path / "a.txt", "-o", tmp_path / "v", *model, check=0)
     encoder = SentenceEncoder.load(folder, backend="torch", device="cpu")
-    earlier = identity.earlier_fingerprint(encoder.spec, encoder.tokenizer, identity.weight_digests(encoder.spec))
+    earlier = encoder.identity.earlier_fingerprint
     path = tmp_path / "v" / "manifest.json"
     manifest = json.loads(path.read_text())
     assert manifest["settings"]["model_fingerprint"] == encoder.fingerprint()

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import sentcli
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation.cache import model_key
+from sentcli.model.identity import cache_key
 from sentcli.model.options import LoadOptions
 from tests.encoder import folders
 from tests.encoder.folders import TEXTS
@@ -185,10 +185,10 @@ def test_each_graph_of_a_folder_counts_for_what_is_kept(stripped, tmp_path):
     folder = tmp_path / "folder"
     shutil.copytree(stripped, folder)
     spec = SentenceEncoder.load(str(folder)).local.spec
-    keys = {model_key(spec, LoadOptions(device="cpu"))}
+    keys = {cache_key(spec, LoadOptions(device="cpu"))}
     for content in (b"DynamicQuantizeLinear", b"DynamicQuantizeLinear of other weights"):
         (folder / "onnx" / "model_quantized.onnx").write_bytes(content)
-        keys.add(model_key(spec, LoadOptions(device="cpu")))
+        keys.add(cache_key(spec, LoadOptions(device="cpu")))
     assert len(keys) == 3
 
 

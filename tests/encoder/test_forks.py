@@ -103,7 +103,7 @@ def test_what_runs_on_a_gpu_names_spawn_in_a_child(backend, tiny_bert, monkeypat
 def test_a_process_that_lost_no_threads_keeps_its_own(monkeypatch):
     monkeypatch.setattr(forking, "_process", forking._Process(threads=1))
     forking._note_loss()
-    assert forking._process.healed and not forking._process.lost
+    assert forking._process.adapted and not forking._process.lost
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

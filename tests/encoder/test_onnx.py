@@ -558,7 +558,7 @@ def test_what_own_texts_and_openvino_do_not_go_with(tiny_bert, tmp_path, invoke,
 
 
 def test_two_exports_of_one_model_for_openvino_are_two_in_the_cache_of_scores(openvino, tiny_bert, tmp_path):
-    from sentcli.evaluation.cache import model_key
+    from sentcli.model.identity import cache_key
     from sentcli.model.options import LoadOptions
     from sentcli.model.spec_files import read_spec
 
@@ -570,7 +570,7 @@ def test_two_exports_of_one_model_for_openvino_are_two_in_the_cache_of_scores(op
     keys = []
     for name, own in (("a", ()), ("b", texts)):
         publish.export_model(model, tmp_path / name, "int8", runtime="openvino", texts=own, verify=False)
-        keys.append(model_key(read_spec(tmp_path / name), LoadOptions(device="cpu")))
+        keys.append(cache_key(read_spec(tmp_path / name), LoadOptions(device="cpu")))
     assert len({*keys}) == 2
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sentcli.evaluation import transfer
+from sentcli.evaluation import transfer_data
 
 CORPUS = [
     {"_id": "d1", "title": "Cat", "text": "the cat sat on the mat"},
@@ -57,7 +57,7 @@ def write_downstream(folder):
     }.items():
         write(f"{name}/{positive}", "\n".join([*good, "caf\xe9 \x85 au lait", ""]) + "\n", "latin-1")
         write(f"{name}/{negative}", "\n".join(bad) + "\n", "latin-1")
-    classes = transfer.LAYOUTS["TREC"].classes
+    classes = transfer_data.LAYOUTS["TREC"].classes
     questions = "".join(f"{c}:x what is the {c.lower()} of {n} ?\n" for n in range(12) for c in classes)
     write("TREC/train_5500.label", questions, "latin-1")
     write("TREC/TREC_10.label", questions[: questions.index("\n", 900) + 1], "latin-1")
@@ -70,7 +70,7 @@ def write_downstream(folder):
     for split in ("train", "test"):
         write(f"MRPC/msr_paraphrase_{split}.txt", "\ufeff" + pairs)
     sick = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + "".join(
-        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer.LAYOUTS['SICKEntailment'].classes[n % 3]}\n" for n in range(40)
+        f"{n}\t{good[n]}\t{bad[n]}\t3.2\t{transfer_data.LAYOUTS['SICKEntailment'].classes[n % 3]}\n" for n in range(40)
     )
     for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
         write(f"SICK/{name}", sick)

@@ -11,7 +11,7 @@ import pytest
 
 from sentcli.evaluation import significance
 from sentcli.evaluation.baseline import Baseline, TaskBaseline
-from sentcli.evaluation.score_files import pack
+from sentcli.evaluation.score_json import pack
 from sentcli.evaluation.scores import TaskScore
 
 NOUNS = "cat dog bird fish man woman child river house tree mat stone".split()
@@ -197,12 +197,14 @@ def gate(before, after, allow=0.01):
     items, stream = tuple(f"q{n}" for n in range(len(before))), zlib.crc32(b"cranfield")
 
     def score(values):
-        draws = significance.mean_draws(values, stream=stream)
-        return TaskScore("cranfield", "retrieval", {"ndcg@10": values.mean()}, ("ndcg@10",), draws={"ndcg@10": draws},
+        replicates = {"ndcg@10": significance.mean_replicates(values, stream=stream)}
+        return TaskScore("cranfield", "retrieval", {"ndcg@10": values.mean()}, ("ndcg@10",), replicates=replicates,
                          items=items, item_values={"ndcg@10": values})  # fmt: skip
 
     kept = score(before)
-    entry = TaskBaseline("ndcg@10", kept.value, pack(kept.draws["ndcg@10"]), "", {}, list(items), before.tolist(), {})
+    entry = TaskBaseline(
+        "ndcg@10", kept.value, pack(kept.replicates["ndcg@10"]), "", {}, list(items), before.tolist(), {}
+    )
     return Baseline("m", {}, {"cranfield": entry}).compare(score(after), allow, Path("b.json"))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm, spearmanr
 
-from sentcli.evaluation import labelled_tasks, significance
+from sentcli.evaluation import average_precision, significance
 
 EQUAL = [(2, 2), (3, 3), (5, 5), (10, 10)]
 UNEQUAL = [(2, 3), (2, 5), (2, 10), (3, 5), (3, 10), (5, 10)]
@@ -119,8 +119,8 @@ def covered_precision(pairs, share, strength, cases, draws=400):
     truth = true_average_precision(share, strength)
     for _ in range(cases):
         predicted, positive = binormal(random, pairs, share, strength)
-        samples = labelled_tasks.average_precision_draws(predicted, positive, draws)
-        ends = labelled_tasks.average_precision_interval(predicted, positive, samples)
+        samples = average_precision.precision_replicates(predicted, positive, draws)
+        ends = average_precision.precision_interval(predicted, positive, samples)
         held += [] if ends is None else [ends[0] <= truth <= ends[1]]
     return float(np.mean(held or [np.nan])), len(held) / cases
 
@@ -146,8 +146,8 @@ def test_samples_of_average_precision_lie_around_it():
     while len(over) < 300:
         predicted, positive = binormal(random, 50, 0.1, 1.5)
         if positive.sum() == 5:
-            value, _ = labelled_tasks._average_precisions(predicted, positive)
-            samples = labelled_tasks.average_precision_draws(predicted, positive, 300)
+            value, _ = average_precision._average_precisions(predicted, positive)
+            samples = average_precision.precision_replicates(predicted, positive, 300)
             over.append(samples[samples > 0].mean() - value)
     assert abs(np.mean(over)) < 0.01
 
@@ -167,7 +167,7 @@ def test_intervals_of_spearmans_correlation_hold_it(pairs, correlation, gold):
 
     truth, held = 100 * spearmanr(*drawn(1_000_000)).statistic, 0
     for _ in range(1000):
-        low, high = significance.interval(significance.spearman_draws(*drawn(pairs), 400))
+        low, high = significance.interval(significance.spearman_replicates(*drawn(pairs), 400))
         held += low <= truth <= high
     assert 0.93 <= held / 1000 <= (0.975 if pairs == 50 else 0.97)
 

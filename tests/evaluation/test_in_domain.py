@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.evaluation import positives
-from sentcli.evaluation.evaluated import TextVectors
 from sentcli.evaluation.files import is_stsb, read_pair_table
 from sentcli.evaluation.positives import positive_choice, positive_pairs
-from sentcli.evaluation.score_files import record_of, score_of, task_json
+from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.scores import ModelScores
+from sentcli.evaluation.text_vectors import TextVectors
 from sentcli.io.labelled import LabelledTable
 from sentcli.io.sources import open_source
 
@@ -327,10 +327,10 @@ RECALLS = {
 @pytest.mark.slow
 def test_recalls_of_minilm(minilm, sts_b):
     from sentcli import SentenceEncoder
-    from sentcli.evaluation.evaluated import encode
+    from sentcli.evaluation.evaluated import EvaluatedModel
 
     table = read_pair_table(str(sts_b))
-    encoded = encode(SentenceEncoder.load(minilm), [*table.texts[0], *table.texts[1]])
+    encoded = EvaluatedModel.of(SentenceEncoder.load(minilm)).encode([*table.texts[0], *table.texts[1]])
     for exclude, (recalls, bounds) in RECALLS.items():
         score = positives.InDomainTask(table, exclude).score(None, encoded)
         assert [round(score.metrics[f"recall@{k}"], 2) for k in (1, 5, 10)] == recalls

@@ -8,14 +8,15 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import InputError, SentcliError
-from sentcli.evaluation import labelled_tasks, significance
-from sentcli.evaluation.evaluated import EvaluatedModel, TextVectors
+from sentcli.evaluation import average_precision, significance
+from sentcli.evaluation.average_precision import best_f1
+from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_data import load_tasks
-from sentcli.evaluation.labelled_tasks import best_f1
 from sentcli.evaluation.positives import positive_ranks
 from sentcli.evaluation.retrieval_metrics import ranked
-from sentcli.evaluation.score_files import record_of, score_of, task_json
+from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.sts import cosine
+from sentcli.evaluation.text_vectors import TextVectors
 
 NOUNS = "cat dog bird fish man woman child river house tree mat".split()
 VERBS = "sat ran flew swam plays eats sees finds".split()
@@ -135,13 +136,13 @@ def test_samples_of_average_precision_take_a_pair_once_at_its_own_place(ties):
     predicted, positive = random.random(40), random.random(40) < 0.4
     predicted = np.round(predicted, 1) if ties else predicted
     expected = average_precision_score(positive, predicted)
-    value, without = labelled_tasks._average_precisions(predicted, positive)
+    value, without = average_precision._average_precisions(predicted, positive)
     assert value == pytest.approx(expected, abs=1e-12)
     for i in range(40):
         rest = np.arange(40) != i
         assert without[i] == pytest.approx(average_precision_score(positive[rest], predicted[rest]), abs=1e-12)
-    draws = labelled_tasks.average_precision_draws(predicted, positive, 20)
-    for draw, counts in zip(draws, np.concatenate(list(significance.drawn_counts(40, 20, 0))), strict=True):
+    draws = average_precision.precision_replicates(predicted, positive, 20)
+    for draw, counts in zip(draws, np.concatenate(list(significance.resampled_counts(40, 20, 0))), strict=True):
         precisions = []
         for i in np.flatnonzero(positive & (counts > 0)):
             taken = (predicted >= predicted[i]) * np.where(np.arange(40) == i, 1, counts)
@@ -154,7 +155,7 @@ def test_few_positive_pairs_have_no_interval(tmp_path):
     (task,) = load_tasks([write(tmp_path / "p.tsv", ["sentence1", "sentence2", "label"], rows)])
     texts = [text for a, b, _ in rows for text in (a, b)]
     score = task.score(None, of_vectors(texts, np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)))
-    assert task_json(score)["interval"] is None and not score.intervals and not score.draws
+    assert task_json(score)["interval"] is None and not score.intervals and not score.replicates
     assert 0 < task_json(score)["average_precision"] < 1
 
 
@@ -168,8 +169,8 @@ def test_numbers_that_are_not_finite_have_no_score(bad):
         lambda: positive_ranks(vectors, vectors[::-1], [[0], [1], [2]], [-1, -1, -1]),
         lambda: cosine(vectors, vectors),
         lambda: of_vectors(["a", "b", "c"], vectors),
-        lambda: labelled_tasks.average_precision_draws(scores, labels, 5),
-        lambda: significance.spearman_draws(scores, labels.astype(float), 5),
+        lambda: average_precision.precision_replicates(scores, labels, 5),
+        lambda: significance.spearman_replicates(scores, labels.astype(float), 5),
         lambda: ranked({"q": {"a": bad, "b": 0.5}}, {"q": {"a": 1}}),
     ):
         with pytest.raises(SentcliError):
@@ -287,7 +288,7 @@ def test_live_weights_are_scored_each_time_and_never_kept(tiny_bert, tmp_path):
     scored = write(
         tmp_path / "s.tsv", ["sentence1", "sentence2", "score"], [(TEXTS[i], TEXTS[80 + i], i % 5) for i in range(30)]
     )
-    tasks = load_tasks([str(folder), pairs, scored], draws=0)
+    tasks = load_tasks([str(folder), pairs, scored], resamples=0)
     model = EvaluatedModel.of(SentenceEncoder.load(tiny_bert, backend="torch"))
     before = [score.value for score in model.measure(tasks)]
     assert before == [score.value for score in model.measure(tasks)]
@@ -297,7 +298,7 @@ def test_live_weights_are_scored_each_time_and_never_kept(tiny_bert, tmp_path):
     scores = model.measure(tasks)
     assert all(old != new.value for old, new in zip(before, scores, strict=True))
     assert model.cached == []
-    assert all(not score.draws and not score.intervals for score in scores)
+    assert all(not score.replicates and not score.intervals for score in scores)
 
 
 def beir(folder, *splits, relevant=1):

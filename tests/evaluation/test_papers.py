@@ -10,7 +10,8 @@ import pytest
 from sentcli.errors import DataError
 from sentcli.evaluation import papers
 from sentcli.training.request import TrainRequest
-from sentcli.training.sweep import read_sweep, request_at, sweep_names
+from sentcli.training.sweep import request_at
+from sentcli.training.sweep_file import read_sweep, sweep_names
 
 ROOT = Path(__file__).parent.parent.parent
 NAMES = ["infocse", "informin-cl", "is-bert", "micse", "whitenedcse"]

@@ -9,7 +9,7 @@ import pytest
 from sentcli.errors import InputError
 from sentcli.evaluation import published
 from sentcli.evaluation.score_kinds import SIMILARITY
-from sentcli.evaluation.sts import TASKS
+from sentcli.evaluation.sts_pairs import TASKS
 
 
 @pytest.mark.parametrize("found", published.published().values(), ids=lambda found: found.name)

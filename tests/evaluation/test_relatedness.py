@@ -10,8 +10,8 @@ import torch
 from scipy.stats import pearsonr
 
 from sentcli.errors import InputError, SentcliError
-from sentcli.evaluation import relatedness, sts
-from sentcli.evaluation.evaluated import TextVectors
+from sentcli.evaluation import relatedness, sts_pairs
+from sentcli.evaluation.text_vectors import TextVectors
 
 
 def examples(count, seed=0, width=8):
@@ -76,7 +76,7 @@ def test_scores_as_distributions():
 
 def test_vectors_that_are_all_equal_are_said():
     gold = np.linspace(0, 5, 40)
-    pairs = sts.Pairs("same", ["cat"] * 40, ["dog"] * 40, gold)
+    pairs = sts_pairs.Pairs("same", ["cat"] * 40, ["dog"] * 40, gold)
     task = relatedness.GradedTask("same", dict.fromkeys(("train", "dev", "test"), pairs))
     found = TextVectors({"cat": 0, "dog": 1}, np.ones((2, 4), np.float32), np.zeros(2, int))
     with pytest.raises(SentcliError, match=r"^same same: .*similarities"):
@@ -87,7 +87,7 @@ def test_zero_vectors_of_the_test_pairs_are_counted():
     words = ["cat", "dog", "bird"]
     vectors = TextVectors({word: i for i, word in enumerate(words)}, np.eye(3, dtype=np.float32), np.zeros(3, int))
     vectors.vectors[2] = 0
-    pairs = sts.Pairs("zeros", words * 14, ["bird", *["cat"] * 41], np.linspace(0, 5, 42))
+    pairs = sts_pairs.Pairs("zeros", words * 14, ["bird", *["cat"] * 41], np.linspace(0, 5, 42))
     scores = relatedness.GradedTask("zeros", dict.fromkeys(("train", "dev", "test"), pairs)).score(None, vectors)
     assert scores.details["zero_vectors"] == 14 + 1
 

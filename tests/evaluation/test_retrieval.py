@@ -9,7 +9,7 @@ import pytest
 
 from sentcli.data.registry import registry
 from sentcli.errors import InputError
-from sentcli.evaluation import retrieval
+from sentcli.evaluation import known_sets, retrieval
 from tests.evaluation.conftest import CORPUS, QRELS, QUERIES
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
@@ -151,18 +151,18 @@ def test_the_name_says_which_facts_hold(make_set):
     assert found.protocol() == {"split": "dev", "own_document": "kept"}
     assert retrieval.load_collection(make_set("msmarco"), "test").split == "test"
     assert retrieval.load_collection(make_set("ArguAna")).protocol()["own_document"] == "left out"
-    assert retrieval.canonical("touche2020") == retrieval.canonical("Webis-Touche2020") == "webis-touche2020"
-    assert retrieval.facts_of("my-own") == retrieval.SetFacts("my-own", title="my-own")
-    assert len(retrieval.averaged()) == 14
+    assert known_sets.canonical("touche2020") == known_sets.canonical("Webis-Touche2020") == "webis-touche2020"
+    assert known_sets.facts_of("my-own") == known_sets.SetFacts("my-own", title="my-own")
+    assert len(known_sets.averaged()) == 14
 
 
 def test_facts_are_of_sets_that_can_be_had():
     fetched = {name for name, found in registry().items() if found.kind == "beir"}
     ours = {"cranfield", "npl", "cacm", "time", "lisa", "negconstraint"}
-    assert set(retrieval.known_sets()) - fetched <= ours
+    assert set(known_sets.known_sets()) - fetched <= ours
     forums = {file.path.partition("/")[0] for file in registry()["cqadupstack"].files}
-    assert set(retrieval.facts_of("cqadupstack").forums) == forums
-    for facts in retrieval.known_sets().values():
+    assert set(known_sets.facts_of("cqadupstack").forums) == forums
+    for facts in known_sets.known_sets().values():
         assert facts.self_hits in ("kept", "removed") and facts.split in ("test", "dev")
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sentcli.errors import InputError
 from sentcli.evaluation import retrieval, retrieval_metrics, retrieval_tasks, significance
 from sentcli.evaluation.retrieval_metrics import read_run, write_run
-from sentcli.evaluation.score_files import record_of, score_of, task_json
+from sentcli.evaluation.score_json import record_of, score_of, task_json
 from sentcli.evaluation.score_kinds import RETRIEVAL
-from sentcli.evaluation.scores import ModelScores, average, average_draws
+from sentcli.evaluation.scores import ModelScores, average, average_replicates
 
 CUTOFFS = (1, 3, 5, 10, 100, 1000)
 
@@ -106,11 +106,11 @@ def test_cutoffs_do_not_go_beyond_top_k(top_k, cutoffs, main):
 
 def test_a_draw_is_the_mean_of_the_values_that_were_drawn():
     values = np.random.default_rng(0).random(30)
-    found = significance.mean_draws(values, 20)
-    counts = np.concatenate(list(significance.drawn_counts(30, 20, 0))).astype(int)
+    found = significance.mean_replicates(values, 20)
+    counts = np.concatenate(list(significance.resampled_counts(30, 20, 0))).astype(int)
     assert found == pytest.approx([np.repeat(values, count).mean() for count in counts])
-    assert np.array_equal(found, significance.spearman_draws(values, values, 20) * 0 + found), "as many draws"
-    low, high = significance.interval(significance.mean_draws(values))
+    assert np.array_equal(found, significance.spearman_replicates(values, values, 20) * 0 + found), "as many draws"
+    low, high = significance.interval(significance.mean_replicates(values))
     error = values.std(ddof=1) / math.sqrt(30)
     assert (low, high) == pytest.approx((values.mean() - 1.96 * error, values.mean() + 1.96 * error), abs=0.02)
 
@@ -138,7 +138,7 @@ def test_an_average_is_of_sets_and_one_of_forums_counts_once():
     both = [mean, parts[2]]
     main = [part.metrics["ndcg@10"] for part in parts]
     assert average(both, RETRIEVAL) == pytest.approx(((main[0] + main[1]) / 2 + main[2]) / 2)
-    low, high = significance.interval(average_draws(both))
+    low, high = significance.interval(average_replicates(both))
     assert low < average(both, RETRIEVAL) < high
     assert task_json(mean)["queries"] == 21 and set(task_json(mean)["forums"]) == {"a", "b"}
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, spearmanr
 
-from sentcli.evaluation import score_files, significance
+from sentcli.evaluation import score_json, significance
 
 
 @settings(deadline=None, max_examples=50)
@@ -16,8 +16,8 @@ def test_a_draw_is_the_correlation_of_the_pairs_that_were_drawn(n, seed, ties):
     predicted, gold = random.normal(size=n), random.normal(size=n)
     if ties:
         predicted, gold = np.round(predicted, 1), np.round(gold)
-    found = significance.spearman_draws(predicted, gold, 5)
-    counts = np.concatenate(list(significance.drawn_counts(n, 5, 0))).astype(int)
+    found = significance.spearman_replicates(predicted, gold, 5)
+    counts = np.concatenate(list(significance.resampled_counts(n, 5, 0))).astype(int)
     for value, count in zip(found, counts, strict=True):
         rows = np.repeat(np.arange(n), count)
         assert count.sum() == n
@@ -35,7 +35,7 @@ def test_the_interval_covers_what_it_says():
     held = 0
     for _ in range(200):
         pairs = random.multivariate_normal([0, 0], [[1, rho], [rho, 1]], 150)
-        low, high = significance.interval(significance.spearman_draws(pairs[:, 0], pairs[:, 1], 300))
+        low, high = significance.interval(significance.spearman_replicates(pairs[:, 0], pairs[:, 1], 300))
         held += low <= truth <= high
     assert 0.90 <= held / 200 <= 0.99
 
@@ -45,14 +45,14 @@ def test_a_model_is_compared_on_the_same_draws():
     gold = random.normal(size=400)
     good, bad = gold + random.normal(size=400), gold + random.normal(0, 2, size=400)
     scores = [100 * spearmanr(p, gold).statistic for p in (good, bad)]
-    draws = [significance.spearman_draws(p, gold) for p in (good, bad)]
-    found = significance.compare_draws(*scores, *draws)
+    draws = [significance.spearman_replicates(p, gold) for p in (good, bad)]
+    found = significance.paired_bootstrap(*scores, *draws)
     assert found.difference == pytest.approx(scores[0] - scores[1])
     assert 0 < found.low < found.difference < found.high
     assert found.p < 0.01
-    same = significance.compare_draws(scores[0], scores[0], draws[0], draws[0])
+    same = significance.paired_bootstrap(scores[0], scores[0], draws[0], draws[0])
     assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1)
-    back = significance.compare_draws(*scores[::-1], *draws[::-1])
+    back = significance.paired_bootstrap(*scores[::-1], *draws[::-1])
     assert back.p == found.p and back.low == pytest.approx(-found.high)
 
 
@@ -98,8 +98,8 @@ def test_two_fixed_models_are_compared_over_the_items():
     for spread in (1, 1.2):
         predicted = gold + random.normal(0, spread, size=300)
         scores.append(100 * spearmanr(predicted, gold).statistic)
-        draws.append(significance.spearman_draws(predicted, gold))
-    pair = significance.compare_draws(*scores, *draws)
+        draws.append(significance.spearman_replicates(predicted, gold))
+    pair = significance.paired_bootstrap(*scores, *draws)
     group = significance.compare_seeds(scores[:1], scores[1:], draws[0][None], draws[1][None], (True, True))
     assert group.difference == pair.difference
     width = pair.high - pair.low
@@ -111,7 +111,7 @@ def test_two_fixed_models_are_compared_over_the_items():
 def test_an_interval_without_0_goes_with_a_small_p(above):
     """The quantiles were interpolated, so that 0 could lie outside of the interval with a p value above 0.05."""
     differences = np.concatenate([np.full(above, -1.0), np.full(1000 - above, 1e-6)])
-    found = significance.compare_draws(1.0, 0.0, differences, np.zeros(1000))
+    found = significance.paired_bootstrap(1.0, 0.0, differences, np.zeros(1000))
     assert (found.low > 0) == (found.p < 0.05)
 
 
@@ -126,7 +126,7 @@ def test_holm():
 
 def test_samples_are_a_line_of_json():
     draws = np.linspace(-3, 80, 1000)
-    np.testing.assert_allclose(score_files.unpack(score_files.pack(draws)), draws, rtol=1e-6)
-    for wrong in ("", "AAAA", "no base64!", score_files.pack(np.array([1.0, np.nan]))):
+    np.testing.assert_allclose(score_json.unpack(score_json.pack(draws)), draws, rtol=1e-6)
+    for wrong in ("", "AAAA", "no base64!", score_json.pack(np.array([1.0, np.nan]))):
         with pytest.raises(ValueError):
-            score_files.unpack(wrong)
+            score_json.unpack(wrong)

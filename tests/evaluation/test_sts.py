@@ -8,7 +8,7 @@ import pytest
 
 from sentcli import SentenceEncoder
 from sentcli.errors import DataError, InputError, SentcliError
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts, sts_pairs
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def folder(tmp_path, sentences):
     """A SentEval folder with every task's files, three or four pairs each."""
     words = [s for s in sentences if s.strip() and "\t" not in s]
     scores = ["5.0", "1.5", "0.0", "3.2"]
-    for task, subsets in sts.SUBSETS.items():
+    for task, subsets in sts_pairs.SUBSETS.items():
         place = tmp_path / "STS" / f"{task}-en-test"
         place.mkdir(parents=True)
         for i, name in enumerate(subsets):
@@ -28,11 +28,11 @@ def folder(tmp_path, sentences):
             (place / f"STS.gs.{name}.txt").write_text("\n".join(gold) + "\n")
     bench = tmp_path / "STS" / "STSBenchmark"
     bench.mkdir()
-    for name in sts.SPLITS["STSBenchmark"].values():
+    for name in sts_pairs.SPLITS["STSBenchmark"].values():
         rows = [f"g\tf\t2012\t{j}\t{scores[j]}\t{words[j]}\t{words[j + 5]}\n" for j in range(4)]
         (bench / name).write_text("".join(rows))
     (tmp_path / "SICK").mkdir()
-    for name in sts.SPLITS["SICKRelatedness"].values():
+    for name in sts_pairs.SPLITS["SICKRelatedness"].values():
         rows = [f"{j}\t{words[j]}\t{words[j + 7]}\t{scores[j]}\tNEUTRAL\n" for j in range(4)]
         (tmp_path / "SICK" / name).write_text("pair_ID\tsentence_A\tsentence_B\trelatedness_score\tx\n" + "".join(rows))
     return tmp_path
@@ -46,7 +46,7 @@ def test_all_tasks_and_json(folder, tiny_bert, invoke, tmp_path):
         "elapsed_seconds", "command_line",
         "scores",
     }  # fmt: skip
-    assert list(report["results"]) == list(sts.TASKS)
+    assert list(report["results"]) == list(sts_pairs.TASKS)
     assert report["results"]["STS16"]["pairs"] == 3 * 5
     assert report["average"] == round(np.mean([round(r["spearman"], 2) for r in report["results"].values()]), 2)
     assert report["protocol"]["aggregation"].startswith("all")
@@ -69,13 +69,14 @@ def test_other_splits(folder, tiny_bert, invoke, split, tmp_path):
 
 def test_each_distinct_sentence_is_encoded_once(folder, tiny_bert):
     encoder = SentenceEncoder.load(tiny_bert)
-    tasks = sts.load_tasks(folder, None, "test")
+    tasks = sts_pairs.load_tasks(folder, None, "test")
     seen = []
     real = encoder.tokenizer
     spy = {"pad_id": 0, "max_length": 32, "__call__": lambda self, t, p, **kinds: seen.extend(t) or real(t, p, **kinds)}
     encoder = SentenceEncoder(replace(encoder.loaded, tokenizer=type("Spy", (), spy)()))
     sts.evaluate(encoder, tasks)
-    assert len(seen) == len(set(seen)) == len({text for subsets in tasks.values() for text in sts.sentences(subsets)})
+    distinct = {text for subsets in tasks.values() for text in sts_pairs.sentences(subsets)}
+    assert len(seen) == len(set(seen)) == len(distinct)
 
 
 def spoil(path, old, new):
@@ -112,11 +113,11 @@ def test_damaged_files(folder, tiny_bert, invoke, damage, message):
 
 def test_unknown_names(folder, tiny_bert, tmp_path):
     with pytest.raises(InputError, match=r"'STS121'.*'STS12'"):
-        sts.load_tasks(folder, ["STS121"], "test")
+        sts_pairs.load_tasks(folder, ["STS121"], "test")
     with pytest.raises(InputError, match=r"/nowhere .*STS/.*SICK/"):
-        sts.load_tasks(tmp_path / "nowhere", None, "test")
+        sts_pairs.load_tasks(tmp_path / "nowhere", None, "test")
     with pytest.raises(InputError, match=r"'tests'.*'test'"):
-        sts.load_tasks(folder, None, "tests")
+        sts_pairs.load_tasks(folder, None, "tests")
 
 
 def test_undefined_correlation_is_said():
@@ -134,14 +135,14 @@ def test_zero_vectors_have_cosine_zero():
 def test_line_separators_inside_a_sentence_do_not_split_it(folder):
     path = folder / BENCH
     path.write_text(path.read_text().replace("\t5.0\t", "\t5.0\tone\u2028\x85two ", 1), "utf-8")
-    (pairs,) = sts.load_task(folder, "STSBenchmark")
+    (pairs,) = sts_pairs.load_task(folder, "STSBenchmark")
     assert len(pairs) == 4
     assert pairs.first[0].startswith("one two")  # white space becomes one blank, as SentEval feeds it
 
 
 @pytest.mark.slow
 def test_published_scores_of_minilm(minilm, data):
-    result = sts.evaluate(SentenceEncoder.load(minilm), sts.load_tasks(data / "senteval", None, "test"))
+    result = sts.evaluate(SentenceEncoder.load(minilm), sts_pairs.load_tasks(data / "senteval", None, "test"))
     scores = {task: score.value for task, score in result.items()}
     assert scores["STSBenchmark"] == pytest.approx(82.03, abs=0.03)
     assert scores["STS12"] == pytest.approx(72.37, abs=0.03)
@@ -156,7 +157,7 @@ def test_sts_benchmark_equals_sentence_transformers_evaluator(minilm, data):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
-    (pairs,) = sts.load_task(data / "senteval", "STSBenchmark", "dev")
+    (pairs,) = sts_pairs.load_task(data / "senteval", "STSBenchmark", "dev")
     encoder = SentenceEncoder.load(minilm)
     ours = sts.evaluate(encoder, {"STSBenchmark": [pairs]})["STSBenchmark"].metrics
     evaluator = EmbeddingSimilarityEvaluator(pairs.first, pairs.second, pairs.gold.tolist(), main_similarity="cosine")
@@ -173,7 +174,7 @@ def test_repeated_lines_of_the_real_folder(data, tmp_path):
     gold.chmod(0o644)
     gold.write_text("".join(gold.read_text().splitlines(keepends=True)[:-3]))
     with pytest.raises(DataError, match=r"2000.*1997"):
-        sts.load_task(copy, "STS15")
+        sts_pairs.load_task(copy, "STS15")
 
 
 # Tasks of one's own, several models, intervals
@@ -232,7 +233,7 @@ def test_names_of_tasks_of_ones_own(own, tiny_bert, tmp_path, invoke):
         (folder / name).write_text(own.read_text())
     failed = invoke("sts-eval", "-m", tiny_bert, "--pairs", own, "--pairs", folder, check=2)
     assert re.search(rf"{folder}: .*\bmine\b", " ".join(failed.stderr.split()))
-    assert list(sts.read_pairs(str(own.rename(tmp_path / "sts.dev.tsv")))) == ["sts.dev"]
+    assert list(sts_pairs.read_pairs(str(own.rename(tmp_path / "sts.dev.tsv")))) == ["sts.dev"]
 
 
 def test_every_model_is_found_before_one_is_scored(folder, tiny_bert, invoke):
@@ -288,7 +289,7 @@ def test_the_average_is_of_the_aggregation_that_is_asked_for(folder, tiny_bert, 
 
 def test_zero_vectors_are_counted(folder, tiny_bert, monkeypatch):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
-    tasks = sts.load_tasks(folder, ["STS12"], "test")
+    tasks = sts_pairs.load_tasks(folder, ["STS12"], "test")
     whole = encoder.encode_distinct
     first = tasks["STS12"][0].first[0]
 

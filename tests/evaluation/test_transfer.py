@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.evaluation import transfer
-from sentcli.evaluation.evaluated import TextVectors, encode
-from sentcli.evaluation.transfer import AVERAGED, Example, load_tasks
+from sentcli.evaluation import transfer, transfer_data
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.text_vectors import TextVectors
+from sentcli.evaluation.transfer_data import AVERAGED, Example, load_tasks
 from tests.evaluation.conftest import write_downstream
 
-JUDGEMENTS = transfer.LAYOUTS["SICKEntailment"].classes
+JUDGEMENTS = transfer_data.LAYOUTS["SICKEntailment"].classes
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_each_task_has_its_splits_classes_and_pairs(folder):
 
 def test_pairs_are_differences_and_products():
     pairs = [Example(("a", "b"), 0), Example(("b", "b"), 1)]
-    task = transfer.Examples("t", 2, "test", {"train": pairs, "test": pairs[:1]})
+    task = transfer_data.Examples("t", 2, "test", {"train": pairs, "test": pairs[:1]})
     both = TextVectors({"a": 0, "b": 1}, np.array([[1, -2], [3, 4]], np.float32), np.zeros(2, int))
     found = transfer.features(task, both)
     assert found["train"].tolist() == [[2, 6, 3, -8], [0, 0, 9, 16]]
@@ -172,7 +173,7 @@ def test_a_text_is_encoded_once(folder, tiny_bert):
     given = []
     encoder = SentenceEncoder.load(tiny_bert, backend="torch")
     texts = [text for task in tasks for text in task.texts]
-    encoded = encode(encoder, texts, progress=lambda added: given.append(added.texts))
+    encoded = EvaluatedModel.of(encoder).encode(texts, progress=lambda added: given.append(added.texts))
     assert sum(given) == len(encoded.rows) == len(encoded.vectors) == 82
 
 

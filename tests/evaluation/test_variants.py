@@ -13,7 +13,7 @@ import pytest
 import pytrec_eval
 
 from sentcli.compression import Compression
-from sentcli.evaluation import variants
+from sentcli.evaluation import variant_grid, variants
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import load_set
 from tests.evaluation.conftest import write_set
@@ -54,7 +54,7 @@ def test_every_way_finds_what_its_commands_find(notes, grid, tiny_bert, tmp_path
     entry = json.loads(Path("out.json").read_text())["results"]["notes"]
     rows = {row["name"]: row for row in entry["variants"]}
     compared = variants.score_variants(
-        EvaluatedModel(str(tiny_bert)), load_set(notes), "notes", variants.VariantGrid.read(str(grid)), 0.05
+        EvaluatedModel(str(tiny_bert)), load_set(notes), "notes", variant_grid.VariantGrid.read(str(grid)), 0.05
     )
     assert [variant.name for variant in compared.variants] == list(rows)
     first = compared.variants[0]
@@ -160,7 +160,7 @@ def test_the_interval_of_the_chosen_way_holds_its_loss(allow, queries):
     values = np.array(list(REAL.values()))
     ways = [
         variants.Variant(
-            variants.Encoding(), variants.Storage(Compression(), name.endswith("d")), name, row, size, 1, 1, 1
+            variant_grid.Encoding(), variant_grid.Storage(Compression(), name.endswith("d")), name, row, size, 1, 1, 1
         )
         for name, row, size in zip(REAL, values, (1536, 768, 384, 48, 816, 256, 800, 128, 784), strict=True)
     ]
@@ -179,7 +179,7 @@ def test_nothing_is_chosen_that_loses_more_on_the_half_by_which_it_is_chosen():
     values = np.random.default_rng(0).random(200)
     worse = np.clip(values - 0.05, 0, 1)
     ways = [
-        variants.Variant(variants.Encoding(), variants.Storage(), name, row, size, 1, 1, 1)
+        variants.Variant(variant_grid.Encoding(), variant_grid.Storage(), name, row, size, 1, 1, 1)
         for name, row, size in (("whole", values, 100), ("half", values, 50), ("worse", worse, 10))
     ]
     assert variants.VariantComparison("set", "ndcg@10", ways, 0.01).chosen.name == "half"

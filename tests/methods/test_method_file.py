@@ -16,7 +16,7 @@ from sentcli.errors import InputError
 from sentcli.methods import METHODS, get_method
 from sentcli.methods.method_file import load_method_file
 from sentcli.objectives import OBJECTIVES
-from sentcli.training import sweep
+from sentcli.training import sweep_file
 from tests.training.test_resume import digests, interrupted, without_times
 
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-method.md"
@@ -108,7 +108,7 @@ def test_a_recipe_a_sweep_and_after_never_name_a_file(invoke, tiny_bert, text, t
     for key in ("method", "after"):
         grid.write_text(f'[[grid]]\n{key} = ["simcse", "{barlow}"]\n')
         with pytest.raises(InputError, match=words):
-            sweep.read_sweep(grid)
+            sweep_file.read_sweep(grid)
         result = invoke("train", "--sweep", grid, "-m", tiny_bert, "--data", text, "-o", tmp_path / "m", check=2)
         assert re.search(words, " ".join(result.stderr.split()))
     result = invoke(

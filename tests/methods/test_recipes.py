@@ -7,15 +7,16 @@ import pytest
 
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.retrieval import averaged
-from sentcli.evaluation.transfer import AVERAGED
+from sentcli.evaluation.known_sets import averaged
+from sentcli.evaluation.transfer_data import AVERAGED
 from sentcli.methods import configure, get_method
 from sentcli.methods.method import changed
 from sentcli.methods.recipes import load_recipe, recipe_names
 from sentcli.training.batches import Order
 from sentcli.training.pooling import choose_pooling
 from sentcli.training.request import TrainRequest
-from sentcli.training.sweep import read_sweep, request_at, sweep_names
+from sentcli.training.sweep import request_at
+from sentcli.training.sweep_file import read_sweep, sweep_names
 from sentcli.zoo import models_folder, zoo
 
 ROOT = Path(__file__).parent.parent.parent

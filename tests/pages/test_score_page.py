@@ -8,7 +8,8 @@ import pytest
 from sentcli.command.scoring import tables_of
 from sentcli.errors import DataError, InputError
 from sentcli.evaluation.published import with_titles
-from sentcli.evaluation.score_files import model_json, pack, read_object, read_scores
+from sentcli.evaluation.score_files import read_object, read_scores
+from sentcli.evaluation.score_json import model_json, pack
 from sentcli.evaluation.score_kinds import IN_DOMAIN, SIMILARITY, TRAINED_HEAD, TRANSFER
 from sentcli.evaluation.scores import ModelScores, TaskScore
 from sentcli.pages import style
@@ -239,8 +240,8 @@ def test_accuracies_keep_samples_of_their_answers():
     task = TaskScore("MR", TRANSFER.name, {"accuracy": 100 * float(answers.mean())}, ("accuracy",), correct=answers)
     written = model_json(ModelScores("senteval", "m", {}, [task]))
     (read,) = read_object(json.loads(json.dumps(written))).tasks
-    samples = read.samples("accuracy")
-    np.testing.assert_allclose(samples, task.samples("accuracy"), rtol=1e-6)
+    samples = read.replicates_of("accuracy")
+    np.testing.assert_allclose(samples, task.replicates_of("accuracy"), rtol=1e-6)
     assert (samples.mean(), samples.std()) == pytest.approx((task.value, 100 * (0.7 * 0.3 / 400) ** 0.5), rel=0.1)
 
 
@@ -503,11 +504,11 @@ def test_kind_and_metrics_are_written_and_files_without_them_are_read_as_before(
         TaskScore("mine", IN_DOMAIN.name, {"recall@1": 70.0, "recall@3": 71.0}, ("recall@1", "recall@3")),
     ]
     value = json.loads(json.dumps(model_json(ModelScores("sts-eval", "m", {}, tasks))))
-    assert [(t.kind, t.headline) for t in read_object(value).tasks] == [(t.kind, t.headline) for t in tasks]
+    assert [(t.kind, t.shown_metrics) for t in read_object(value).tasks] == [(t.kind, t.shown_metrics) for t in tasks]
     value["protocol"]["aggregation"] = "mean of the subsets, weighted by size"
     older = {key: entry for key, entry in value.items() if key != "scores"}
     del older["results"]["mine"]
-    assert [(t.kind, t.headline) for t in read_object(older).tasks] == [(tasks[0].kind, tasks[0].headline)]
+    assert [(t.kind, t.shown_metrics) for t in read_object(older).tasks] == [(tasks[0].kind, tasks[0].shown_metrics)]
     for wrong in ({"kind": "x", "metrics": ["a"]}, {"kind": "similarity", "metrics": []}, 3):
         with pytest.raises(DataError, match="scores"):
             read_object({**value, "scores": {"STS12": wrong}})

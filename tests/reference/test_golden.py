@@ -16,7 +16,7 @@ from sentcli.methods.heads import TanhLayer, WhiteningHead
 from sentcli.model.modules import Features
 from sentcli.objectives import (
     Contrastive,
-    Parts,
+    ObjectiveContext,
     Views,
     Vocabulary,
     attention_mutual_information,
@@ -229,7 +229,7 @@ def tiny_memory(size):
         def features(self, batch, **options):
             return Features(torch.zeros(0), torch.zeros(0), sentence=batch["number"][:, None].float())
 
-    parts = Parts(Encoder(), None, Vocabulary(1, None, frozenset(), 0), 1)
+    parts = ObjectiveContext(Encoder(), None, Vocabulary(1, None, frozenset(), 0), 1)
     return MomentumContrastive(Contrastive(queue_size=size), parts)
 
 

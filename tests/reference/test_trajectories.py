@@ -16,7 +16,7 @@ from sentcli.methods import METHODS, configure
 from sentcli.model.modules import CNNSpec, PoolingSpec
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.torch_model import BuiltModule, TorchEncoder
-from sentcli.objectives import Parts, Vocabulary
+from sentcli.objectives import ObjectiveContext, Vocabulary
 from sentcli.training.training_model import TrainingModel
 
 FOLDER = Path(os.environ.get("SENTCLI_GOLDEN") or Path(__file__).parent / "golden")
@@ -50,7 +50,7 @@ def build(z, method, *settings, modules=None):
     vocabulary = Vocabulary(int(z["vocab"]), 4, frozenset({0, 2, 3, 4}), 0)
     dimension = specs[0].out_channels * len(specs[0].kernel_sizes) if modules else int(z["hidden"])
     changed = configure(METHODS[method], [("batch_size", z["input_ids"].shape[1]), *settings])
-    model = TrainingModel(changed, Parts(encoder, spec, vocabulary, dimension)).double()
+    model = TrainingModel(changed, ObjectiveContext(encoder, spec, vocabulary, dimension)).double()
     model.encoder.backbone.load_state_dict(start(z, "init.bert."))
     return model.train()
 

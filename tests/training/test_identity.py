@@ -12,7 +12,7 @@ import pytest
 
 from sentcli.io.forms import finite
 from sentcli.methods import configure, get_method
-from sentcli.training import sweep
+from sentcli.training import sweep, sweep_file
 from sentcli.training.prepare import method_identity
 
 STUDY = Path(__file__).parents[2] / "docs" / "results" / "study"
@@ -55,7 +55,7 @@ def without_newer(values, kept):
 
 @pytest.mark.parametrize("step", sorted(path.stem for path in STUDY.glob("*.jsonl")))
 def test_kept_lines_count_as_finished(step):
-    read = sweep.read_sweep(STUDY / f"{step}.toml")
+    read = sweep_file.read_sweep(STUDY / f"{step}.toml")
     seeds, points = read.seeds, read.points
     records = [json.loads(line) for line in (STUDY / f"{step}.jsonl").read_text("utf-8").splitlines()]
     assert records
@@ -69,4 +69,4 @@ def test_kept_lines_count_as_finished(step):
         kept = {key: record["identity"][key] for key in whole}
         assert without_newer(whole, kept) == kept, record["run"]
         identity = {**record["identity"], **method_identity(method, None, changed_only=True)}
-        assert sweep.digest(identity) == record["digest"], record["run"]
+        assert sweep.run_digest(identity) == record["digest"], record["run"]

@@ -262,7 +262,7 @@ def test_a_dev_set_of_ones_own_chooses_the_weights(invoke, tiny_bert, triplets, 
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.labelled_data import load_tasks
 
-    (again,) = EvaluatedModel.of(SentenceEncoder.load(out)).measure(load_tasks([str(dev_pairs)], draws=0))
+    (again,) = EvaluatedModel.of(SentenceEncoder.load(out)).measure(load_tasks([str(dev_pairs)], resamples=0))
     assert again.value == pytest.approx(results["dev"]["best"], abs=1e-6)
     assert "mrr@10" in (out / "README.md").read_text()
 
@@ -294,7 +294,7 @@ def test_a_sample_of_a_retrieval_set_is_fixed_and_has_what_is_relevant(invoke, t
     queries = [{"_id": f"q{i}", "text": f"a {n}"} for i, n in enumerate(NOUNS * 2)]
     qrels = "query-id\tcorpus-id\tscore\n" + "".join(f"q{i}\td{i + 36}\t1\n" for i in range(24))
     folder = write_set(tmp_path / "set", corpus=corpus, queries=queries, qrels=qrels, split="dev")
-    (task,) = load_tasks([str(folder)], draws=0)
+    (task,) = load_tasks([str(folder)], resamples=0)
     samples = [limited([DevSet("set", "ndcg@10", "dev_ndcg@10", task)], 12, str(tiny_bert))[0].task for _ in range(2)]
     first, second = (sample.data for sample in samples)
     assert (first.ids, list(first.queries)) == (second.ids, list(second.queries))
@@ -321,7 +321,7 @@ def test_a_sample_of_rows_is_as_large_as_asked_for(invoke, tiny_bert, tmp_path):
     texts = [(f"{'good' if i % 3 else 'bad'} {i}", "good" if i % 3 else "bad") for i in range(90)]
     data["labels.csv"] = (("text", "label"), texts)
     files = [str(table(tmp_path / name, *content)) for name, content in data.items()]
-    sets = [DevSet(task.name, "", "", task) for task in load_tasks(files, draws=0)]
+    sets = [DevSet(task.name, "", "", task) for task in load_tasks(files, resamples=0)]
     samples = {dev.name: dev.task.description.split()[0] for dev in limited(sets, 30, str(tiny_bert))}
     assert samples == dict.fromkeys(("scored.csv", "binary.csv", "pairs.csv", "triplets.csv"), "30") | {
         "labels.csv": "32"

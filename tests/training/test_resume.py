@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 from filelock import FileLock
 
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts_pairs
 from sentcli.model import saving
 from tests.conftest import save_backbone
 from tests.forked import Forked
@@ -285,7 +285,7 @@ def test_a_finished_run_without_its_configuration_is_said(invoke, tiny_bert, tex
 
 
 def test_a_fitted_model_gets_missing_scores(invoke, tiny_bert, tmp_path, dev, monkeypatch):
-    monkeypatch.setattr(sts, "TASKS", ("STSBenchmark",))
+    monkeypatch.setattr(sts_pairs, "TASKS", ("STSBenchmark",))
     folder = dev / "STS" / "STSBenchmark"
     (folder / "sts-test.csv").write_bytes((folder / "sts-dev.csv").read_bytes())
     call = ["train", "--method", "first-last-avg", "-m", tiny_bert, "-o", tmp_path / "m", "--eval-data", dev]

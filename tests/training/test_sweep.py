@@ -9,12 +9,12 @@ import pytest
 from filelock import FileLock
 
 from sentcli.errors import DataError, InputError
-from sentcli.evaluation.transfer import AVERAGED
-from sentcli.training import sweep
-from sentcli.training import view as training_view
+from sentcli.evaluation.transfer_data import AVERAGED
+from sentcli.training import sweep, sweep_file
 from sentcli.training.data import Subset, read_corpus
 from sentcli.training.records import append_record, map_numbers, read_results, summarize
 from sentcli.training.request import TrainRequest
+from sentcli.training.sweep_view import sweep_table
 from tests.evaluation.conftest import write_downstream
 
 
@@ -173,7 +173,7 @@ def test_a_run_that_another_process_finishes_meanwhile_has_one_line(invoke, tiny
 def test_broken_sweeps(tmp_path, content, message):
     (tmp_path / "s.toml").write_text(content)
     with pytest.raises(DataError, match=rf"s\.toml: .*{message}"):
-        sweep.read_sweep(tmp_path / "s.toml")
+        sweep_file.read_sweep(tmp_path / "s.toml")
 
 
 def test_results_are_never_lost(tmp_path):
@@ -213,7 +213,7 @@ def test_all_of_a_sweep_is_checked_before_its_first_run(invoke, tiny_bert, text,
 
 def test_wrong_usage_of_sweeps(invoke, tiny_bert, text, tmp_path):
     with pytest.raises(InputError, match=str(tmp_path / "none.toml")):
-        sweep.read_sweep(tmp_path / "none.toml")
+        sweep_file.read_sweep(tmp_path / "none.toml")
     (tmp_path / "mine.json").write_text('{"mine": 1}')
     for options, message in (
         (["--seeds", "1,x"], "--seeds"),
@@ -401,7 +401,7 @@ def test_tensorboard(invoke, tiny_bert, text, dev, tmp_path):
 def test_settings_of_some_runs_share_a_column():
     points = {"method": "simcse", "dropout": 0.2}, {"method": "micse", "ami.weight": 0.0, "warmup_steps": 0}
     records = [{"point": point, "seed": 42, "results": {"best_dev_spearman": 81.5}} for point in points]
-    table = training_view.sweep_table("runs", summarize(records))
+    table = sweep_table("runs", summarize(records))
     assert table.columns[:2] == ["method", "settings"]
     assert [row[:2] for row in table.rows] == [["simcse", "dropout 0.2"], ["micse", "ami.weight 0.0, warmup_steps 0"]]
 
@@ -411,7 +411,7 @@ def test_the_table_shows_small_numbers_and_runs_that_ended_early():
         {"point": {"learning_rate": 3e-5}, "seed": 1, "results": {"best_dev_spearman": 81.5, "ended_early": True}},
         {"point": {"learning_rate": 3e-5}, "seed": 2, "results": {"best_dev_spearman": 82.5}},
     ]
-    table = training_view.sweep_table("runs", summarize(records))
+    table = sweep_table("runs", summarize(records))
     assert table.rows[0][:2] == ["3e-05", "1 (ended early), 2"]
 
 
@@ -484,7 +484,7 @@ def test_tasks_of_another_folder_are_refused_before_anything_is_trained(invoke, 
 def test_a_value_of_a_run_is_no_list_and_no_other_type(tmp_path, tiny_bert, text, line, words):
     (tmp_path / "s.toml").write_text(f"[[grid]]\n{line}\n")
     with pytest.raises(InputError, match=words):
-        points = sweep.read_sweep(tmp_path / "s.toml").points
+        points = sweep_file.read_sweep(tmp_path / "s.toml").points
         sweep.plan(TrainRequest("simcse", str(tiny_bert), [str(text)], tmp_path / "out"), points, [1])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sentcli
-from sentcli.evaluation.score_files import unpack
+from sentcli.evaluation.score_json import unpack
 from tests.conftest import save_backbone
 from tests.evaluation.test_labelled import TEXTS, beir, write
 

@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 from transformers import AutoTokenizer, BertModel
 
-from sentcli.evaluation import sts
+from sentcli.evaluation import sts_pairs
 from sentcli.evaluation.pair_surface import followed, surface
 
 MODEL = Path(__file__).parents[3] / "models" / "sentcli-bert-mini"
@@ -37,7 +37,7 @@ def main() -> None:
     data = Path(os.environ["SENTCLI_DATA"])
     lines = (data / "corpus" / "wiki.txt").read_text("utf-8").splitlines()
     random.shuffle(lines)
-    pairs = sts.load_task(data / "senteval", "STSBenchmark", "dev")[0]
+    pairs = sts_pairs.load_task(data / "senteval", "STSBenchmark", "dev")[0]
     features = {"gold": pairs.gold, **surface(pairs.first, pairs.second)}
 
     tokenizer = AutoTokenizer.from_pretrained(MODEL)

@@ -8,11 +8,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sentcli import SentenceEncoder
-from sentcli.evaluation.transfer import labels, load_tasks
+from sentcli.evaluation.transfer_data import load_tasks
 
 folder, *models = sys.argv[1:]
 (task,) = load_tasks(Path(folder), ["TREC"])
-classes = labels(task)
+classes = task.labels
 texts = {split: [example.texts[0] for example in examples] for split, examples in task.splits.items()}
 for model in models:
     encoder = SentenceEncoder.load(model)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from sentcli.analysis.attention.views import DropoutViews, EncodedTwice, by_head
-from sentcli.objectives.mutual_information import (
-    attention_mutual_information,
-)
-
-if TYPE_CHECKING:
-    pass
+from sentcli.objectives.mutual_information import attention_mutual_information
 
 Doubles = npt.NDArray[np.float64]
 Pair = tuple[int, int]
@@ -62,7 +57,7 @@ class AttentionPairs:
     correlation: Doubles
     """Rho of the two views of a text for each layer and head, averaged over texts ``[L, H]``."""
     information: Doubles
-    """Their mutual information in nats, averaged over texts ``[L, H]``."""
+    """The mutual information of the two views in nats, averaged over texts ``[L, H]``."""
     pairs: pd.DataFrame
     """A row for each pair: kind, cosine of the sentence vectors, and attention mutual information in nats.
 
@@ -158,13 +153,15 @@ def attention_pairs(
         tick: is called with 1 after each pair of different texts.
     """
     rng = np.random.default_rng(seed)
-    partners = [(i, int(i + rng.integers(1, texts)) % texts) for i in range(texts)]
+    partners = [int(i + rng.integers(1, texts)) % texts for i in range(texts)]
     compared = []
 
-    def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> None:
+    def compare(kind: str, one: EncodedTwice, two: EncodedTwice) -> ComparedViews:
         """Compare view 1 of one text with view 2 of another, or of the same."""
         cosine = float(cosine_similarity(one.vectors[0].double(), two.vectors[1].double(), dim=0))
-        compared.append(ComparedViews(kind, cosine, pair_information(one.weights[0], two.weights[1], layers, slicing)))
+        information = pair_information(one.weights[0], two.weights[1], layers, slicing)
+        compared.append(ComparedViews(kind, cosine, information))
+        return compared[-1]
 
     def compare_some(kind: str, pairs: Sequence[Pair], most: int) -> None:
         """Compare pairs of texts, or a sample of so many."""
@@ -174,31 +171,37 @@ def attention_pairs(
             compare(kind, views.of(first), views.of(second))
             tick(1)
 
-    rho, information = [], []
-    for i, j in partners:
+    of_texts = []
+    unequal = []
+    for i, j in enumerate(partners):
         one = views.of(i)
-        rho_of_heads, information_of_heads = by_head(one.weights)
-        rho.append(rho_of_heads)
-        information.append(information_of_heads)
+        of_texts.append(by_head(one.weights))
         compare("positives", one, one)
-        compare("negatives", one, views.of(j))
+        negative = compare("negatives", one, views.of(j))
+        if trees is not None and trees[i] != trees[j]:
+            unequal.append(negative._replace(kind="unequal"))
         tick(1)
     equal = []
     sharing = None
     if trees is not None:
         equal = equal_pairs(trees)
         sharing = len(set(chain.from_iterable(equal)))
-        negatives = [views_of_two for views_of_two in compared if views_of_two.kind == "negatives"]
-        unequal = [negative for negative, (i, j) in zip(negatives, partners, strict=True) if trees[i] != trees[j]]
-        compared += [negative._replace(kind="unequal") for negative in unequal]
+        compared += unequal
         if not unequal:
-            compare_some("unequal", [(i, j) for i, j in combinations(range(texts), 2) if trees[i] != trees[j]], texts)
+            all_pairs = combinations(range(texts), 2)
+            compare_some("unequal", [(i, j) for i, j in all_pairs if trees[i] != trees[j]], texts)
         as_long = equally_long_pairs(trees, views.lengths[:texts])
         if as_long:
             compare_some("unequal_as_long", as_long, texts)
         compare_some("equal", equal, MOST_TREE_PAIRS)
-    frame = pd.DataFrame(compared)
-    return AttentionPairs(np.mean(rho, axis=0), np.mean(information, axis=0), frame, sharing, len(equal))
+    correlation, information = np.mean(of_texts, axis=0)
+    return AttentionPairs(
+        correlation=correlation,
+        information=information,
+        pairs=pd.DataFrame(compared),
+        sharing=sharing,
+        equal_trees=len(equal),
+    )
 
 
 def equal_pairs(trees: Sequence[str]) -> list[Pair]:
@@ -220,5 +223,6 @@ def equally_long_pairs(trees: Sequence[str], lengths: Sequence[int]) -> list[Pai
 
 def tree_pairs(trees: Sequence[str], lengths: Sequence[int]) -> int:
     """Return the number of pairs of texts that `attention_pairs` compares because of their trees."""
-    equal, as_long = len(equal_pairs(trees)), len(equally_long_pairs(trees, lengths))
+    equal = len(equal_pairs(trees))
+    as_long = len(equally_long_pairs(trees, lengths))
     return min(equal, MOST_TREE_PAIRS) + min(as_long, len(trees))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,11 +33,16 @@ def sections(pairs: dict[str, AttentionPairs], description: str, *, trees: bool)
             f"{other_cosine:.2f} and {other_information:.2f}; cosine tells them apart with AUC "
             f"{model_pairs.auc('cosine'):.3f}, mutual information with {model_pairs.auc('information'):.3f}"
         )
-    note = ": their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat"
     labels = ("cosine of the sentence vectors", "attention mutual information (nats)")
     data, panels = _clouds(pairs, {"positives": "positives", "negatives": "negatives"}, 0, labels)
-    title = "Cosine against attention mutual information"
-    figure = Figure("cosine-mi", title, panels, data, "; ".join(about), CENTROIDS + note)
+    figure = Figure(
+        name="cosine-mi",
+        title="Cosine against attention mutual information",
+        panels=panels,
+        data=data,
+        alt="; ".join(about),
+        note=f"{CENTROIDS}: their distance stands in the titles, in a plane where a unit is 1 of the cosine or 1 nat",
+    )
     page_sections = [
         Section("Positives and negatives", (description,), _pairs_table(pairs), file="pairs"),
         Section("Cosine against mutual information", figure=figure),
@@ -51,16 +57,22 @@ def _trees_figure(pairs: dict[str, AttentionPairs]) -> Figure:
     about = []
     for name, model_pairs in pairs.items():
         cosine, information = model_pairs.centroid("equal") - model_pairs.centroid("unequal")
+        more = "more" if information > 0 else "less"
+        greater = "greater" if cosine > 0 else "smaller"
         about.append(
-            f"{name}: pairs with equal trees have {'more' if information > 0 else 'less'} mutual information than "
-            f"others by {abs(information):.2f} nats, and a cosine that is {'greater' if cosine > 0 else 'smaller'} by "
-            f"{abs(cosine):.2f}"
+            f"{name}: pairs with equal trees have {more} mutual information than others by {abs(information):.2f} "
+            f"nats, and a cosine that is {greater} by {abs(cosine):.2f}"
         )
     labels = (f"cosine {MINUS} the other group's mean", f"MI (nats) {MINUS} the other group's mean")
-    note = ". Each group is drawn relative to the centroid of the other, so that they mirror each other"
     data, panels = _clouds(pairs, {"equal": "equal trees", "unequal": "unequal trees"}, 2, labels, mirrored=True)
-    title = "Pairs of different texts, by whether their dependency trees are equal"
-    return Figure("trees", title, panels, data, "; ".join(about), CENTROIDS + note)
+    return Figure(
+        name="trees",
+        title="Pairs of different texts, by whether their dependency trees are equal",
+        panels=panels,
+        data=data,
+        alt="; ".join(about),
+        note=f"{CENTROIDS}. Each group is drawn relative to the centroid of the other, so that they mirror each other",
+    )
 
 
 def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
@@ -101,10 +113,9 @@ def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
                 normalised = centroid - model_pairs.centroid(other)
                 words = kind.replace("_", ", ", 1).replace("_", " ")
                 rows.append([name, words, count, *centroid.tolist(), *normalised.tolist()])
-    last = list(pairs.values())[-1]
     notes = (
-        f"{last.sharing:,} texts share their tree with another one, in {last.equal_trees:,} pairs. Trees are equal if "
-        "part of speech, head and relation of every word are.",
+        f"{model_pairs.sharing:,} texts share their tree with another one, in {model_pairs.equal_trees:,} pairs. "
+        "Trees are equal if part of speech, head and relation of every word are.",
         "Normalised: minus the centroid of the other group. As long: pairs of texts with as many tokens, since those "
         "with equal trees have that, too, and it raises the mutual information.",
     )
@@ -129,11 +140,10 @@ def _clouds(
         labels: of the two axes.
         mirrored: draw each kind relative to the centroid of the other.
     """
-    first_kind, second_kind = kinds
     parts = []
     for name, model_pairs in pairs.items():
-        panel = f"{name}: {model_pairs.distance(first_kind, second_kind):.2f} apart"
-        for kind, other in ((first_kind, second_kind), (second_kind, first_kind)):
+        panel = f"{name}: {model_pairs.distance(*kinds):.2f} apart"
+        for kind, other in permutations(kinds):
             points = model_pairs.of(kind)[["cosine", "information"]].set_axis(["x", "y"], axis=1)
             if mirrored:
                 points = points - model_pairs.centroid(other)
@@ -158,7 +168,8 @@ def _clouds(
 
 def _head_sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
     """Return the sections on the layers and heads of models."""
-    grids, about = {}, []
+    grids = {}
+    about = []
     for name, model_pairs in pairs.items():
         grids[f"{name}: mutual information"] = ("nats", model_pairs.information)
         grids[f"{name}: rho"] = ("rho of the log weights", model_pairs.correlation)
@@ -179,20 +190,20 @@ def _changes(pairs: dict[str, AttentionPairs]) -> Figure | None:
     """Return how far models differ from the first one; None if no other one has as many layers and heads."""
     first, *others = pairs
     base = pairs[first].information
-    grids, about = {}, []
+    grids = {}
+    about = []
     for name in others:
-        if pairs[name].information.shape != base.shape:
-            continue
-        change = pairs[name].information - base
-        grids[name] = (f"nats more than {first}", change)
-        layer, head = np.unravel_index(np.abs(change).argmax(), change.shape)
-        place = f"layer {layer + 1}, head {head + 1} ({change[layer, head]:+.3f})"
-        about.append(f"{name}: {change.mean():+.3f} nats on average, most in {place}")
+        information = pairs[name].information
+        if information.shape == base.shape:
+            change = information - base
+            grids[name] = (f"nats more than {first}", change)
+            layer, head = np.unravel_index(np.abs(change).argmax(), change.shape)
+            place = f"layer {layer + 1}, head {head + 1} ({change[layer, head]:+.3f})"
+            about.append(f"{name}: {change.mean():+.3f} nats on average, most in {place}")
     if not grids:
         return None
-    return _grids_figure(
-        "heads-change", f"Mutual information of two views in each head, minus that of {first}", grids, about
-    )
+    title = f"Mutual information of two views in each head, minus that of {first}"
+    return _grids_figure("heads-change", title, grids, about)
 
 
 def _heads_table(pairs: dict[str, AttentionPairs]) -> Table:
@@ -201,14 +212,21 @@ def _heads_table(pairs: dict[str, AttentionPairs]) -> Table:
     for name, model_pairs in pairs.items():
         information = model_pairs.information
         layers, heads = information.shape
-        row = {"model": name, "layers": layers, "heads": heads}
-        row |= {"mean MI": float(information.mean()), "mean rho": float(model_pairs.correlation.mean())}
-        places = {"least": ("least", information.argmin()), "most": ("greatest", information.argmax())}
-        for alike, (value, place) in places.items():
-            layer, head = divmod(int(place), heads)
-            row[f"{alike} alike head"] = f"layer {layer + 1}, head {head + 1}"
-            row[f"{value} MI"] = float(information[layer, head])
-        rows.append(row)
+        least_layer, least_head = divmod(int(information.argmin()), heads)
+        most_layer, most_head = divmod(int(information.argmax()), heads)
+        rows.append(
+            {
+                "model": name,
+                "layers": layers,
+                "heads": heads,
+                "mean MI": float(information.mean()),
+                "mean rho": float(model_pairs.correlation.mean()),
+                "least alike head": f"layer {least_layer + 1}, head {least_head + 1}",
+                "least MI": float(information.min()),
+                "most alike head": f"layer {most_layer + 1}, head {most_head + 1}",
+                "greatest MI": float(information.max()),
+            }
+        )
     note = "Of two dropout views of a text, the mean over texts; layers and heads count from 1."
     return Table.of_rows("Agreement of two views in every head", rows, number=".4f", notes=(note,))
 
@@ -226,8 +244,16 @@ def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], 
     parts = []
     for panel, (unit, values) in grids.items():
         layer, head = np.indices(values.shape).reshape(2, -1) + 1
-        place = {"panel": panel, "series": unit, "layer": layer, "head": head}
-        parts.append(pd.DataFrame({**place, "value": values.ravel(), "x": head, "y": layer}))
+        part = {
+            "panel": panel,
+            "series": unit,
+            "layer": layer,
+            "head": head,
+            "value": values.ravel(),
+            "x": head,
+            "y": layer,
+        }
+        parts.append(pd.DataFrame(part))
     data = pd.concat(parts)
     ends = data.groupby("series")["value"].agg(["min", "max"])
 
@@ -249,8 +275,11 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     """Return the joint histograms of the log weights of two views of a sentence, a panel for each slice."""
     from matplotlib.colors import LogNorm
 
-    logarithms = np.concatenate([np.concatenate([part.first, part.second]) for part in slices])
-    edges = np.linspace(logarithms.min(), logarithms.max(), 25)  # 24 bins in each direction
+    logarithms: list[Doubles] = []
+    for part in slices:
+        logarithms += (part.first, part.second)
+    ends = np.concatenate(logarithms)
+    edges = np.linspace(ends.min(), ends.max(), 25)  # 24 bins in each direction
     centres = (edges[1:] + edges[:-1]) / 2
     counts = [np.histogram2d(part.second, part.first, bins=(edges, edges))[0] for part in slices]
     most = max(2.0, float(np.max(counts)))
@@ -263,12 +292,20 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
         axes.set(title=title, xlabel="ln attention, view 1", ylabel="ln attention, view 2")
         style.colour_bar(axes, cells, "positions", log=True)
 
-    parts, panels = [], {}
+    parts = []
+    panels = {}
     for part, count in zip(slices, counts, strict=True):
         rows, columns = np.nonzero(count)
-        place = {"panel": part.place, "series": "positions", "layer": part.layer + 1, "head": part.head + 1}
-        values = {"x": centres[columns], "y": centres[rows], "value": count[rows, columns]}
-        parts.append(pd.DataFrame({**place, **values}))
+        bins = {
+            "panel": part.place,
+            "series": "positions",
+            "layer": part.layer + 1,
+            "head": part.head + 1,
+            "x": centres[columns],
+            "y": centres[rows],
+            "value": count[rows, columns],
+        }
+        parts.append(pd.DataFrame(bins))
         panels[part.place] = partial(draw, part, count)
     closest = max(slices, key=lambda part: part.information)
     farthest = min(slices, key=lambda part: part.information)
@@ -276,11 +313,16 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
         f"{name}, {len(slices)} joint histograms: the points lie closest to the diagonal in {_in_words(closest)}, "
         f"and spread most in {_in_words(farthest)}"
     )
-    title = f"{name}: attention of two dropout views of one sentence of {sentence['tokens']} tokens"
     quoted = f"\N{LEFT DOUBLE QUOTATION MARK}{sentence['text']}\N{RIGHT DOUBLE QUOTATION MARK}"
-    note = f"Weights that dropout removed in either view are left out. The sentence: {quoted}"
-    heads = len({part.head for part in slices})
-    return Figure(file, title, panels, pd.concat(parts), about, note, columns=heads)
+    return Figure(
+        name=file,
+        title=f"{name}: attention of two dropout views of one sentence of {sentence['tokens']} tokens",
+        panels=panels,
+        data=pd.concat(parts),
+        alt=about,
+        note=f"Weights that dropout removed in either view are left out. The sentence: {quoted}",
+        columns=len({part.head for part in slices}),
+    )
 
 
 def _in_words(part: Slice) -> str:

@@ -12,7 +12,8 @@ from sentcli.io.sampling import DistinctTexts
 if TYPE_CHECKING:
     Word = tuple[str, int, str]
 
-SPACY, SPACY_MODEL = "spacy", "en_core_web_sm"
+SPACY = "spacy"
+SPACY_MODEL = "en_core_web_sm"
 
 
 def linearised(words: Iterable[Word]) -> str:
@@ -62,9 +63,9 @@ def read_conllu(path: Path, limit: int | None = None, seed: int = 0) -> Distinct
 
 def _sentences(conllu: Any, handle: Any, path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the sentences with their numbers, from 1."""
-    sentences, number = conllu.parse_incr(handle), 1
+    number = 1
     try:
-        for sentence in sentences:
+        for sentence in conllu.parse_incr(handle):
             yield number, sentence
             number += 1
     except conllu.exceptions.ParseException as error:
@@ -76,7 +77,9 @@ def _words(sentence: Any, path: Path, number: int) -> Iterator[Word]:
     if not words:
         raise DataError(path, "it has no words", line=number, unit="sentence")
     for token in words:
-        part, head, relation = token.get("upos"), token.get("head"), token.get("deprel")
+        part = token.get("upos")
+        head = token.get("head")
+        relation = token.get("deprel")
         if part in (None, "_") or relation in (None, "_") or not isinstance(head, int):
             problem = f"word {token['id']} lacks part of speech, head or relation (columns 4, 7 and 8)"
             raise DataError(path, problem, line=number, unit="sentence")

@@ -92,14 +92,18 @@ def attention(
         raise InputError("give models: -m")
     inputs = AttentionInputs(*_texts_and_trees(texts, trees, text_field, limit, options.seed), trees, options)
     short = short_names(model).shown
-    pairs, figures, reports = {}, [], []
+    pairs = {}
+    figures = []
+    reports = []
     for number, evaluated in enumerate(named_models(model, load), 1):
         name = short[evaluated.name]
         pairs[name], slices, report = inputs.measure(evaluated)
         reports.append(report)
-        title, file = "One sentence", "attention-views"
+        title = "One sentence"
+        file = "attention-views"
         if len(model) > 1:
-            title, file = f"{title}: {name}", f"{file}-{number}"
+            title += f": {name}"
+            file += f"-{number}"
         figure = histograms(name, slices, file, report.results["sentence"])
         figures.append(Section(title, figure=figure))
     page_sections = sections(pairs, inputs.description, trees=trees is not None)
@@ -120,7 +124,8 @@ def _texts_and_trees(
         if texts is None:
             raise InputError("give a file of texts, or --trees FILE.conllu, whose texts are taken")
         rows = read_rows(texts, text_field, limit, seed=seed)
-        lines, sample = rows.texts, rows.sample
+        lines = rows.texts
+        sample = rows.sample
         if trees is None:
             return lines, None, sample
         with console.working(f"parsing {len(lines):,} texts"):
@@ -129,11 +134,14 @@ def _texts_and_trees(
         if texts is not None:
             raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
         distinct = read_conllu(Path(trees), limit, seed)
-        lines, parsed, sample = list(distinct.texts), list(distinct.texts.values()), distinct.sample
+        lines = list(distinct.texts)
+        parsed = list(distinct.texts.values())
+        sample = distinct.sample
         check_sample(sample, trees, sample.of)
-    if len(set(parsed)) == len(parsed):
+    different = len(set(parsed))
+    if different == len(parsed):
         raise InputError(f"no two of the {len(lines):,} texts share a tree: take more (--limit), or shorter ones")
-    if len(set(parsed)) == 1:
+    if different == 1:
         raise InputError(f"all {len(lines):,} texts have the same tree: there are no others to compare with")
     return lines, parsed, sample
 
@@ -156,9 +164,12 @@ class AttentionInputs:
     def description(self) -> str:
         """The choices in words."""
         slices = {"layer-pairs": "one head in every second layer", "head-pairs": "two adjacent heads of a layer"}
-        dropout = self.options.dropout
-        rate = "the models' own dropout" if dropout is None else f"dropout {dropout:g}"
-        layers = "the layers before the last" if self.options.layers == "auto" else f"layers {self.options.layers}"
+        rate = "the models' own dropout"
+        if self.options.dropout is not None:
+            rate = f"dropout {self.options.dropout:g}"
+        layers = "the layers before the last"
+        if self.options.layers != "auto":
+            layers = f"layers {self.options.layers}"
         return (
             f"{self.sample.words}, two views each with {rate}, seed {self.options.seed}. Mutual information of a "
             f"pair: {layers}, slices of {slices[self.options.slicing]}, all positions, the mean "
@@ -171,7 +182,9 @@ class AttentionInputs:
         from sentcli.analysis.attention.views import DropoutViews, slices_of
         from sentcli.io.weights import has_weights
 
-        clock, options, count = Clock(), self.options, len(self.texts)
+        clock = Clock()
+        options = self.options
+        count = len(self.texts)
         encoder = model.load()
         if encoder.backend.name != "torch" and not has_weights(encoder.local.spec.folder):
             raise InputError(f"{model.name} is an export, which gives no attention weights: name its source")
@@ -193,7 +206,15 @@ class AttentionInputs:
             pairs = attention_pairs(views, count, layers, options.slicing, options.seed, self.trees, tick)
         views.close()
         model.release()
-        sentence = {"text": self.shown, "tokens": weights.shape[-1], "slices": [part.to_dict() for part in slices]}
+        results = {
+            "texts": count,
+            **pairs.to_dict(),
+            "sentence": {
+                "text": self.shown,
+                "tokens": weights.shape[-1],
+                "slices": [part.to_dict() for part in slices],
+            },
+        }
         protocol = {
             "kind": "attention",
             **asdict(self.sample),
@@ -205,7 +226,6 @@ class AttentionInputs:
             "dropout": "the model's own" if options.dropout is None else options.dropout,
             "trees": self.parser,
         }
-        results = {"texts": count, **pairs.to_dict(), "sentence": sentence}
         return pairs, slices, analysis_record(model.name, protocol, results, clock, model, options.seed)
 
     def _layers(self, views: DropoutViews) -> tuple[int, ...]:
@@ -216,27 +236,28 @@ class AttentionInputs:
         """
         from sentcli.objectives.mutual_information import chosen_layers
 
-        layers_option, slicing = self.options.layers, self.options.slicing
+        options = self.options
         try:
-            layers = chosen_layers(layers_option, views.depth)
+            layers = chosen_layers(options.layers, views.depth)
         except InputError as error:
             raise InputError(f"{views.name}: --layers: {error}") from error
         heads = views.check()
-        if slicing == "layer-pairs" and len(layers) % 2:
-            raise InputError(f"--layers {layers_option} are {len(layers)}; layer-pairs needs an even number of them")
-        if slicing == "head-pairs" and heads % 2:
+        if options.slicing == "layer-pairs" and len(layers) % 2:
+            raise InputError(f"--layers {options.layers} are {len(layers)}; layer-pairs needs an even number of them")
+        if options.slicing == "head-pairs" and heads % 2:
             raise InputError(f"{views.name} has {heads} heads; head-pairs needs an even number of them")
-        if self.options.first_head > heads:
-            raise InputError(f"--first-head {self.options.first_head}: {views.name} has {heads} heads")
+        if options.first_head > heads:
+            raise InputError(f"--first-head {options.first_head}: {views.name} has {heads} heads")
         return layers
 
     def _sentence_number(self, texts: list[str], lengths: list[int]) -> int:
         """Return the number of the sentence of the histograms, from 0."""
         sentence = self.options.sentence
         if sentence is None:
-            # the first with so many tokens, special ones included
-            long_enough = [i for i, length in enumerate(lengths) if length >= 8]
-            return long_enough[0] if long_enough else lengths.index(max(lengths))
+            for i, length in enumerate(lengths):
+                if length >= 8:  # special tokens included
+                    return i
+            return lengths.index(max(lengths))
         number = whole_number(sentence)
         if number is None:
             return texts.index(sentence)

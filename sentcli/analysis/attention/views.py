@@ -53,12 +53,15 @@ class DropoutViews:
     def __init__(
         self, encoder: SentenceEncoder, texts: Sequence[str], seed: int = 0, dropout: float | None = None
     ) -> None:
-        self.name, self.seed = encoder.model, seed
+        self.name = encoder.model
+        self.seed = seed
         self.module = encoder.torch_module
         self.tokenizer = encoder.tokenizer
         self.device = next(self.module.parameters()).device
         prompt = encoder.prompt_text()
-        self.prompt_length = self.tokenizer.prompt_length(prompt) if prompt else 0
+        self.prompt_length = 0
+        if prompt:
+            self.prompt_length = self.tokenizer.prompt_length(prompt)
         self.tokens = self.tokenizer(texts, prompt)
         self.depth = surgery.depth(self.module.backbone)
         attention.install(self.module.backbone)
@@ -152,7 +155,9 @@ def by_head(weights: Tensor) -> tuple[Doubles, Doubles]:
     """
     one, two = weights.double().flatten(3).flatten(1, 2)
     mask = (one > SMALLEST) & (two > SMALLEST)
-    rho = correlation(one.where(mask, 1).log(), two.where(mask, 1).log(), mask)
+    log_one = one.where(mask, 1).log()
+    log_two = two.where(mask, 1).log()
+    rho = correlation(log_one, log_two, mask)
     information = mutual_information(one, two, mask)
     heads = tuple(weights.shape[1:3])
     return rho.view(heads).numpy(), information.view(heads).numpy()
@@ -172,5 +177,14 @@ def slices_of(weights: Tensor, layers: Sequence[int], heads: Sequence[int]) -> l
         both = weights[:, layer, head].double().flatten(1)
         has_weight = (both > SMALLEST).all(dim=0)
         first, second = both[:, has_weight].log().numpy()
-        slices.append(Slice(layer, head, first, second, float(rho[layer, head]), float(information[layer, head])))
+        slices.append(
+            Slice(
+                layer=layer,
+                head=head,
+                first=first,
+                second=second,
+                correlation=float(rho[layer, head]),
+                information=float(information[layer, head]),
+            )
+        )
     return slices

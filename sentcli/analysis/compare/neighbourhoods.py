@@ -26,10 +26,10 @@ def sureness(cosines: Floats) -> npt.NDArray[np.float64]:
     """
     weights = SURE ** np.arange(cosines.shape[1])
     means = np.asarray(cosines, np.float64) @ weights / weights.sum()
-    spread = means.std()
-    if not spread > 0:
+    deviation = means.std()
+    if not deviation > 0:
         return np.zeros(len(means))
-    return np.asarray((means - means.mean()) / spread)
+    return np.asarray((means - means.mean()) / deviation)
 
 
 @dataclass(frozen=True)
@@ -106,5 +106,10 @@ def compare(first: Floats, second: Floats, k: int = 10) -> NeighbourComparison:
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} vectors: not those of the same texts")
-    one, two = all_pairs(first, k), all_pairs(second, k)
-    return NeighbourComparison(one.k, (one.neighbours, two.neighbours), (one.cosines, two.cosines))
+    one = all_pairs(first, k)
+    two = all_pairs(second, k)
+    return NeighbourComparison(
+        k=one.k,
+        neighbours=(one.neighbours, two.neighbours),
+        cosines=(one.cosines, two.cosines),
+    )

@@ -59,7 +59,8 @@ class ComparedNeighbours:
 
     def sections(self, note: str) -> list[Section]:
         """Return figure and tables under a note on the texts."""
-        most, least = self.compared.most_changed(self.top), self.compared.least_changed(self.top)
+        most = self.compared.most_changed(self.top)
+        least = self.compared.least_changed(self.top)
         return [
             Section("Shared neighbours", (note,), self._numbers(), file="overlap"),
             Section("How many neighbours texts share", figure=self._figure()),
@@ -89,15 +90,24 @@ class ComparedNeighbours:
         return Table.of_rows("Neighbours that both models find", [row], number=".1f", notes=(note,))
 
     def _figure(self) -> Figure:
-
-        compared, k = self.compared, self.compared.k
-        counts, cosines = "Texts by shared neighbours", "Mean cosine of the neighbours"
+        compared = self.compared
+        k = compared.k
+        counts = "Texts by shared neighbours"
+        cosines = "Mean cosine of the neighbours"
         shares = 100 * compared.histogram / len(self.texts)
-        first, second = (of_model.mean(axis=1) for of_model in compared.cosines)
         line = pd.DataFrame({"panel": counts, "series": "texts", "x": range(k + 1), "y": shares})
-        place = {"x": first, "y": second, "value": compared.shared, "label": self.texts}
-        groups = [f"{count} of {k} shared" for count in compared.shared]
-        dots = pd.DataFrame({"panel": cosines, "series": "texts", **place, "group": groups})
+        first, second = [of_model.mean(axis=1) for of_model in compared.cosines]
+        dots = pd.DataFrame(
+            {
+                "panel": cosines,
+                "series": "texts",
+                "x": first,
+                "y": second,
+                "value": compared.shared,
+                "label": self.texts,
+                "group": [f"{count} of {k} shared" for count in compared.shared],
+            }
+        )
 
         def draw_counts(axes: Axes) -> None:
             axes.plot(line["x"], line["y"], **style.line(0))
@@ -108,8 +118,8 @@ class ComparedNeighbours:
         def draw_cosines(axes: Axes) -> None:
             size = 14 if len(dots) <= 500 else 7
             points = axes.scatter(dots["x"], dots["y"], c=dots["value"], vmin=0, vmax=k, s=size, linewidths=0)
-            x, y = (f"cosine in {short_text(name, 36)}" for name in self.names)
-            axes.set(title=cosines, xlabel=x, ylabel=y)
+            xlabel, ylabel = [f"cosine in {short_text(name, 36)}" for name in self.names]
+            axes.set(title=cosines, xlabel=xlabel, ylabel=ylabel)
             style.colour_bar(axes, points, "shared neighbours")
 
         about = (
@@ -118,42 +128,48 @@ class ComparedNeighbours:
         )
         few = compared.shared <= k // 3
         if few.any() and not few.all():
-            near = []
+            means = []
             for mean, name in zip((first, second), self.names, strict=True):
-                near.append(f"{mean[few].mean():.2f} against {mean[~few].mean():.2f} in {name}")
+                means.append(f"{mean[few].mean():.2f} against {mean[~few].mean():.2f} in {name}")
             about += (
-                f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {', '.join(near)}"
+                f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {', '.join(means)}"
             )
-        panels = {counts: draw_counts, cosines: draw_cosines}
-        return Figure("compare", "Neighbours shared by two models", panels, pd.concat([line, dots]), about)
+        return Figure(
+            name="compare",
+            title="Neighbours shared by two models",
+            panels={counts: draw_counts, cosines: draw_cosines},
+            data=pd.concat([line, dots]),
+            alt=about,
+        )
 
     def _listed(self, title: str, rows: Sequence[int]) -> Table:
         """Return some texts with their nearest neighbours in both models."""
-        compared = self.compared
         lines = []
         for row in rows:
-            near = [self._near(row, side)[0] for side in (0, 1)]
-            texts = [short_text(self.texts[number]) for number in (row, near[0][0], near[1][0])]
-            lines.append([*texts, int(compared.shared[row]), near[0][1], near[1][1]])
-        wide = ["text", *(f"nearest in {name}" for name in self.names)]
-        columns = [*wide, "shared", *(f"cosine in {name}" for name in self.names)]
+            nearest, cosine = self._near(row, 0)[0]
+            other_nearest, other_cosine = self._near(row, 1)[0]
+            texts = [short_text(self.texts[number]) for number in (row, nearest, other_nearest)]
+            lines.append([*texts, int(self.compared.shared[row]), cosine, other_cosine])
+        first, second = self.names
+        wide = ["text", f"nearest in {first}", f"nearest in {second}"]
+        columns = [*wide, "shared", f"cosine in {first}", f"cosine in {second}"]
         note = (
-            f"Shared: of {compared.k} neighbours. Of texts that share as many, those come first whose neighbours are "
-            "nearest in both models: mean cosine, where each rank weighs 0.8 of the one before, in standard deviations "
-            "over texts."
+            f"Shared: of {self.compared.k} neighbours. Of texts that share as many, those come first whose neighbours "
+            "are nearest in both models: mean cosine, where each rank weighs 0.8 of the one before, in standard "
+            "deviations over texts."
         )
         return Table(title, columns, lines, notes=(note,), wide=wide)
 
     def _neighbours(self, row: int) -> Section:
         """Return both lists of neighbours of one text, side by side; those in both are marked."""
-        sides = self._near(row, 0), self._near(row, 1)
-        in_both = {number for number, _ in sides[0]} & {number for number, _ in sides[1]}
+        neighbours = dict(self._near(row, 0))
+        other_neighbours = dict(self._near(row, 1))
         lines = []
-        for rank, pair in enumerate(zip(*sides, strict=True), 1):
+        for rank, pair in enumerate(zip(neighbours.items(), other_neighbours.items(), strict=True), 1):
             line: list[Any] = [rank]
             for number, cosine in pair:
                 text = short_text(self.texts[number])
-                if number in in_both:
+                if number in neighbours and number in other_neighbours:
                     text += " (in both)"
                 line += [text, cosine]
             lines.append(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from annotated_types import Ge
 
@@ -21,9 +21,6 @@ from sentcli.io.options import Overwrite
 from sentcli.io.sources import title_of
 from sentcli.model.options import LoadOptions
 from sentcli.pages.names import short_names
-
-if TYPE_CHECKING:
-    pass
 
 
 @verb("compare")
@@ -70,16 +67,22 @@ def compare(
     if len(names) != 2:
         raise InputError(f"compare needs two models or vectors, and {len(names)} were given: A B, or -m A -m B")
     check_distinct(names)
-    on_disk = [name for name in names if (Path(name) / "manifest.json").is_file() or holds_vectors(name)]
-    model_names = [name for name in names if name not in on_disk]
-    models = {evaluated.name: evaluated for evaluated in named_models(model_names, load, rerun=rerun, kept=[texts])}
+    on_disk = []
+    model_names = []
+    for name in names:
+        if (Path(name) / "manifest.json").is_file() or holds_vectors(name):
+            on_disk.append(name)
+        else:
+            model_names.append(name)
+    models = {evaluated.name: evaluated for evaluated in named_models(model_names, load, rerun=rerun, reused=[texts])}
     stored = {name: stored_vectors(Path(name)) for name in on_disk}
     rows = read_rows(texts, text_field, limit, seed=seed)
     for name, vectors in stored.items():
         if len(vectors) != rows.total:
             counts = f"{len(vectors):,} vectors, {title_of(texts)} has {rows.total:,} texts"
             raise InputError(f"{name} has {counts}: not the same texts")
-    lines, positions = rows.texts, [row.position for row in rows.first.values()]
+    lines = rows.texts
+    positions = [row.position for row in rows.first.values()]
     clock = Clock()
     both = []
     for name in names:

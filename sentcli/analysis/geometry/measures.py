@@ -62,7 +62,8 @@ def isotropy(vectors: Floats) -> float:
         unit = unit_rows(block)
         second += unit.T @ unit
     directions = np.linalg.eigh(second)[1]
-    positive, negative = np.zeros(dimension), np.zeros(dimension)
+    positive = np.zeros(dimension)
+    negative = np.zeros(dimension)
     for block in blocks_of(vectors):
         along = unit_rows(block) @ directions
         positive += np.exp(along).sum(axis=0)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-LABEL_WIDTH, LABEL_HEIGHT = 0.4, 0.07
+LABEL_WIDTH = 0.4
+LABEL_HEIGHT = 0.07
 """Width and height of a name beside a point, as shares of the axes."""
 POINTS_OF_AXES = 3.5 * 72 * 0.6
 """The height of the axes in points; they take about 0.6 of a panel of 3.5 inches."""
@@ -37,19 +38,19 @@ def sections(rows: dict[str, dict[str, Any]], description: str) -> list[Section]
     if len(aligned):
         page_sections.append(Section("Alignment against uniformity", figure=_scatter(aligned)))
     page_sections.append(Section("Spectrum", figure=_spectrum(frame)))
-    hubs = _hubs({name: results["hubness"] for name, results in rows.items()})
-    page_sections.append(Section("Hubs", table=hubs, file="hubs"))
+    page_sections.append(Section("Hubs", table=_hubs(rows), file="hubs"))
     return page_sections
 
 
-def _hubs(hubness: dict[str, dict[str, Any]]) -> Table:
-    """Return the table of hubs, given what is said of them in each model."""
+def _hubs(results: dict[str, dict[str, Any]]) -> Table:
+    """Return the table of hubs, given the results of each model."""
     rows = []
-    for name, hubs in hubness.items():
+    for name, of_model in results.items():
+        hubs = of_model["hubness"]
         rows.append([name, hubs["skewness"], 100 * hubs["antihubs"], hubs["largest"]])
-    first = next(iter(hubness.values()))
+    k = next(iter(results.values()))["hubness"]["k"]
     note = (
-        f"Of how many others a text is one of the {first['k']} nearest: skewness of the counts, "
+        f"Of how many others a text is one of the {k} nearest: skewness of the counts, "
         "share of texts that are no neighbour of any other, and the largest count."
     )
     return Table("Hubs", ["model", "skewness", "antihubs %", "greatest hub"], rows, notes=(note,))
@@ -67,7 +68,9 @@ def _table(frame: pd.DataFrame) -> Table:
         "effective_rank": "effective rank",
         "first_direction": "first direction %",
     }
-    absent = [heads[name] for name in ("sts_average", "alignment") if frame[name].isna().all()]
+    for name in ("sts_average", "alignment"):
+        if frame[name].isna().all():
+            del heads[name]
     columns = frame.assign(first_direction=100 * frame["first_direction"])[list(heads)].rename(columns=heads)
     dimensions = ", ".join(dict.fromkeys(map(str, frame["dimension"])))
     note = (
@@ -75,26 +78,29 @@ def _table(frame: pd.DataFrame) -> Table:
         f"Effective rank: of {dimensions} dimensions (Roy and Vetterli). First direction: its share of the variance."
     )
     formats = {"STS average": ".2f", "effective rank": ".1f", "first direction %": ".1f"}
-    title = "Geometry of the vectors"
-    return Table.of_frame(title, columns.drop(columns=absent), formats=formats, number=".4f", notes=(note,))
+    return Table.of_frame("Geometry of the vectors", columns, formats=formats, number=".4f", notes=(note,))
 
 
 def _scatter(frame: pd.DataFrame) -> Figure:
     title = "Alignment against uniformity"
     data = frame[["model", "uniformity", "alignment", "sts_average"]]
-    place = {"panel": title, "series": data["model"], "x": data["uniformity"], "y": data["alignment"]}
-    data = data.assign(**place, value=data["sts_average"])
-    scored = data["sts_average"].notna()
+    data = data.assign(
+        panel=title,
+        series=data["model"],
+        x=data["uniformity"],
+        y=data["alignment"],
+        value=data["sts_average"],
+    )
     about = []
-    for row, has_score in zip(data.itertuples(), scored, strict=True):
+    for row in data.itertuples():
         words = f"{row.model}: alignment {row.alignment:.3f}, uniformity {row.uniformity:.3f}"
-        if has_score:
+        if pd.notna(row.sts_average):
             words += f", STS {row.sts_average:.2f}"
         about.append(words)
 
     def draw(axes: Axes) -> None:
         look: dict[str, Any] = {"s": 60, "edgecolors": style.INK, "linewidths": 0.6}
-        if scored.all():
+        if data["sts_average"].notna().all():
             dots = axes.scatter(data["x"], data["y"], c=data["sts_average"].astype(float), **look)
             style.colour_bar(axes, dots, "STS average (Spearman × 100)")
         else:
@@ -107,23 +113,24 @@ def _scatter(frame: pd.DataFrame) -> Figure:
 
 def _names(axes: Axes, x: list[float], y: list[float], names: list[str]) -> None:
     """Write a name beside each point, on the side with more room, and raised above names that it would overlap."""
-    across, up = _shares(x), _shares(y)
+    across = _shares(x)
+    up = _shares(y)
     placed: list[tuple[float, float]] = []
     for i in np.argsort(up, kind="stable"):
         height = up[i]
-        for other_x, other_height in sorted(placed, key=lambda place: place[1]):
-            beside = abs(other_x - across[i]) < LABEL_WIDTH
-            if beside and height - other_height < LABEL_HEIGHT:
+        for other_height, other_x in sorted(placed):
+            is_close = abs(other_x - across[i]) < LABEL_WIDTH
+            if is_close and height - other_height < LABEL_HEIGHT:
                 height = other_height + LABEL_HEIGHT
-        placed.append((across[i], height))
+        placed.append((height, across[i]))
         raised = 4 + (height - up[i]) * POINTS_OF_AXES
-        right, side = (7.0, "left") if across[i] <= 0.5 else (-7.0, "right")
+        is_left = across[i] <= 0.5
         name = axes.annotate(
             style.short(names[i], 32),
             (x[i], y[i]),
-            xytext=(right, raised),
+            xytext=(7.0 if is_left else -7.0, raised),
             textcoords="offset points",
-            ha=side,
+            ha="left" if is_left else "right",
             fontsize=8,
         )
         name.set_in_layout(False)
@@ -139,17 +146,17 @@ def _shares(values: list[float]) -> Any:
 
 
 def _spectrum(frame: pd.DataFrame) -> Figure:
-
-    parts, words = [], []
+    parts = []
+    about = []
     for row in frame.itertuples():
         shares = pd.Series(row.singular_values)
         if shares[0] > 0:
             shares = shares / shares[0]
         part = pd.DataFrame({"series": row.model, "x": shares.index + 1, "y": shares})
         parts.append(part[shares > 1e-4])
-        words.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(shares)}")
+        about.append(f"{row.model} has an effective rank of {row.effective_rank:.0f} of {len(shares)}")
     title = "Singular values of the centred vectors"
     data = pd.concat(parts).assign(panel=title)
     axes = {"xlabel": "direction, largest first", "ylabel": "singular value / largest", "yscale": "log"}
     panels = style.line_panels(data, {title: axes}, list(frame["model"]))
-    return Figure("spectrum", title, panels, data, "; ".join(words))
+    return Figure("spectrum", title, panels, data, "; ".join(about))

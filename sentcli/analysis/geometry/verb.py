@@ -36,8 +36,9 @@ from sentcli.pages.names import short_names
 from sentcli.pages.page import Section
 
 if TYPE_CHECKING:
+    from sentcli.analysis.runs import RunMetrics
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.sts_pairs import Pairs
 
 
 @verb("geometry", common="paths output model positives_above sts pooling data pairs split texts limit overwrite json")
@@ -86,9 +87,8 @@ def geometry(
 
     check_folder(output, overwrite=overwrite)
     above = _least_gold(positives_above)
-    run_paths = [path for path in paths or [] if is_run(path)]
-    runs = {str(path): read_metrics(path) for path in run_paths}
-    stored = {str(path): stored_vectors(path) for path in paths or [] if path not in run_paths}
+    runs = {str(path): read_metrics(path) for path in paths or [] if is_run(path)}
+    stored = {str(path): stored_vectors(path) for path in paths or [] if str(path) not in runs}
     names = list(model or [])
     if data or pairs or texts:
         names += [run for run in runs if is_model_folder(Path(run))]
@@ -98,25 +98,31 @@ def geometry(
         raise InputError("give --data or --pairs for alignment and uniformity, or --texts to measure texts of yours")
     if not (names or runs or stored):
         raise InputError("give models (-m), folders of training runs, or vectors")
-    models = named_models(names, load, rerun=rerun, kept=[texts])
+    models = named_models(names, load, rerun=rerun, reused=[texts])
     of_average = sts_tasks(data) if data and sts and names else {}
     inputs = GeometryInputs(tasks, rows, above, neighbours, of_average)
     records = [inputs.of_model(evaluated) for evaluated in models]
-    records += [inputs.of_vectors(name, Clock(), vectors) for name, vectors in stored.items()]
+    for name, vectors in stored.items():
+        records.append(inputs.of_vectors(name, Clock(), vectors))
     labels = short_names(list(dict.fromkeys([*names, *stored, *runs]))).shown
     page_sections = sections({labels[record.model]: record.results for record in records}, inputs.description)
     for name, run in runs.items():
+        _warn_of_missing_curves(run)
         if name not in names:
             evaluations = {"evaluations": list(run.evaluations)}
             records.append(analysis_record(name, {"kind": "geometry"}, evaluations, Clock()))
-        if not run.evaluations:
-            console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
-        elif not run.column("uniformity")[0]:
-            console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
-    evaluated = {labels[name]: run for name, run in runs.items() if run.evaluations}
-    if evaluated:
-        page_sections.append(Section("While training", figure=training_curves(evaluated)))
+    evaluated_runs = {labels[name]: run for name, run in runs.items() if run.evaluations}
+    if evaluated_runs:
+        page_sections.append(Section("While training", figure=training_curves(evaluated_runs)))
     return write_folder("geometry", output, page_sections, records)
+
+
+def _warn_of_missing_curves(run: RunMetrics) -> None:
+    """Warn if a run logged no evaluations, or no alignment and uniformity."""
+    if not run.evaluations:
+        console.warn(f"{run.name} has no evaluation: train with --eval-data for curves")
+    elif not run.column("uniformity")[0]:
+        console.warn(f"{run.name} logged no alignment and uniformity: train with --log-geometry for those curves")
 
 
 def _least_gold(positives_above: str) -> float | None:
@@ -155,11 +161,13 @@ class GeometryInputs:
     @property
     def description(self) -> str:
         """The choices in words."""
-        which = "every pair" if self.above is None else f"the pairs with a gold score above {self.above:g}"
+        positives = "every pair"
+        if self.above is not None:
+            positives = f"the pairs with a gold score above {self.above:g}"
         parts = []
         for name, subsets in self.pairs.items():
             count = sum(map(len, subsets))
-            parts.append(f"Alignment: {which} of {name} ({count:,} pairs). Uniformity: its distinct sentences.")
+            parts.append(f"Alignment: {positives} of {name} ({count:,} pairs). Uniformity: its distinct sentences.")
         measured = "Everything else" if self.pairs else "Everything"
         if self.rows is not None:
             parts.append(f"{measured}: {self.rows.sample.words}.")
@@ -169,19 +177,28 @@ class GeometryInputs:
 
     def of_model(self, model: EvaluatedModel) -> Record:
         """Measure a model."""
-        from sentcli.evaluation import sts
+        from sentcli.evaluation import sts_pairs
         from sentcli.evaluation.pair_geometry import pair_geometry
 
         clock = Clock()
         subsets = list(chain.from_iterable(self.pairs.values()))
-        sentences = sts.sentences(subsets)
+        sentences = sts_pairs.sentences(subsets)
         texts = [*sentences, *self.texts]
         with console.encoding("encoding", len(set(texts))) as progress:
             vectors = model.encode(texts, progress)
         average = sts_average(model, self.sts)
         model.release()
-        aligned = asdict(pair_geometry(vectors, subsets, self.above)) if subsets else {}
-        return self.of_vectors(model.name, clock, vectors.of(self.texts or sentences), model, aligned, average)
+        aligned = {}
+        if subsets:
+            aligned = asdict(pair_geometry(vectors, subsets, self.above))
+        return self.of_vectors(
+            name=model.name,
+            clock=clock,
+            vectors=vectors.of(self.texts or sentences),
+            model=model,
+            aligned=aligned,
+            average=average,
+        )
 
     def of_vectors(
         self,

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation.pair_geometry import Floats, unit_rows
-
-if TYPE_CHECKING:
-    pass
 
 Groups = npt.NDArray[np.int64]
 SILHOUETTE_TEXTS = 10_000
@@ -41,10 +37,11 @@ def k_means(vectors: Floats, clusters: int, seed: int = 0) -> tuple[Groups, Floa
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct vectors than clusters
-        fitted = KMeans(clusters, n_init=10, random_state=seed).fit(unit_rows(vectors))
-    present, numbers, sizes = np.unique(fitted.labels_, return_inverse=True, return_counts=True)
-    order = np.argsort(-sizes, kind="stable")
-    return np.argsort(order)[numbers], fitted.cluster_centers_[present[order]]
+        result = KMeans(clusters, n_init=10, random_state=seed).fit(unit_rows(vectors))
+    present, numbers, sizes = np.unique(result.labels_, return_inverse=True, return_counts=True)
+    largest_first = np.argsort(-sizes, kind="stable")
+    place = np.argsort(largest_first)
+    return place[numbers], result.cluster_centers_[present[largest_first]]
 
 
 def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
@@ -59,7 +56,9 @@ def silhouette(vectors: Floats, groups: Groups, seed: int = 0) -> float | None:
 
     if not 1 < len(np.unique(groups)) < len(groups):
         return None
-    size = SILHOUETTE_TEXTS if len(groups) > SILHOUETTE_TEXTS else None
+    size = None
+    if len(groups) > SILHOUETTE_TEXTS:
+        size = SILHOUETTE_TEXTS
     return float(silhouette_score(vectors, groups, metric="cosine", sample_size=size, random_state=seed))
 
 
@@ -82,7 +81,9 @@ def words_apart(texts: Sequence[str], groups: Groups) -> list[list[str]]:
     except ValueError:  # no text has a word that is counted
         return [[] for _ in range(total)]
     terms = vectorizer.get_feature_names_out()
-    counts = np.stack([np.asarray(matrix[groups == group].sum(axis=0)).ravel() for group in range(total)])
+    counts = np.empty((total, len(terms)), matrix.dtype)
+    for group in range(total):
+        counts[group] = matrix[groups == group].sum(axis=0)
     words = []
     for weights in class_based_tf_idf(counts):
         best = np.argsort(-weights, kind="stable")[:WORDS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,6 @@ from sentcli.analysis.map.clusters import (
 from sentcli.analysis.neighbours import Rows, overlap
 from sentcli.errors import InputError
 from sentcli.evaluation.pair_geometry import Floats, all_pairs, check_rows, unit_rows
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,13 @@ def tsne(vectors: Floats, perplexity: float = 30, seed: int = 0) -> MapLayout:
     unit = unit_rows(vectors)
     perplexity = fitting_perplexity(len(unit), perplexity)
     started = time.perf_counter()
-    fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit(unit)
-    seconds = time.perf_counter() - started
-    return MapLayout(np.asarray(fitted.embedding_, np.float64), perplexity, float(fitted.kl_divergence_), seconds)
+    result = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit(unit)
+    return MapLayout(
+        positions=np.asarray(result.embedding_, np.float64),
+        perplexity=perplexity,
+        divergence=float(result.kl_divergence_),
+        seconds=time.perf_counter() - started,
+    )
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,9 @@ def mapped(
     near = all_pairs(vectors, settings.neighbours)
     layout = tsne(vectors, settings.perplexity, settings.seed)
     on_map = nearest_on_map(layout.positions, near.k)
-    groups = own if reference is None else match(reference, own, free)
+    groups = own
+    if reference is not None:
+        groups = match(reference, own, free)
     measures: dict[str, Any] = {
         "dimension": vectors.shape[1],
         "map_purity": same_group(on_map, own),

@@ -30,7 +30,9 @@ class Maps:
     """
 
     def __init__(self, inputs: MapTexts, settings: MapSettings, whitening: Whitening | None = None) -> None:
-        self.inputs, self.settings, self.whitening = inputs, settings, whitening
+        self.inputs = inputs
+        self.settings = settings
+        self.whitening = whitening
         self.maps: dict[str, Map] = {}
 
     @property
@@ -41,10 +43,12 @@ class Maps:
     def add(self, name: str, model: EvaluatedModel | None = None) -> Record:
         """Map the texts by the vectors of a model, or by their stored ones, and by these whitened."""
         clock = Clock()
-        inputs, settings = self.inputs, self.settings
+        inputs = self.inputs
+        settings = self.settings
         made_by = name
         if model is not None:
-            made_by, vectors = model.name, self._encoded(model)
+            made_by = model.name
+            vectors = self._encoded(model)
         else:
             assert inputs.vectors is not None
             vectors = inputs.vectors
@@ -55,7 +59,8 @@ class Maps:
         results = {"texts": inputs.count, **self._map(name, vectors).to_dict()}
         if self.whitening is not None:
             whitened = self.whitening.apply_to_positives(self._by_text(vectors), settings.seed)
-            results["whitened"] = self._map(f"{name}, whitened", whitened.reshape(vectors.shape)).to_dict()
+            whitened_map = self._map(f"{name}, whitened", whitened.reshape(vectors.shape))
+            results["whitened"] = whitened_map.to_dict()
         protocol = {
             "kind": "map",
             **asdict(inputs.sample),
@@ -71,7 +76,8 @@ class Maps:
 
     def _encoded(self, model: EvaluatedModel) -> npt.NDArray[Any]:
         """Return the vectors of the texts ``[n, d]``, or of the positives of each, one text after the other."""
-        texts, positives = self.inputs.texts, self.inputs.positives
+        texts = self.inputs.texts
+        positives = self.inputs.positives
         if positives == 1:
             return vectors_of(model, texts).of(texts)
         distinct = texts[::positives]
@@ -85,7 +91,7 @@ class Maps:
         return vectors.reshape(self.inputs.count, self.inputs.positives, -1)
 
     def _map(self, name: str, vectors: Any) -> Map:
-
+        """Map vectors ``[n, d]`` under a name, and keep the map."""
         reference = None  # the clusters of the first map, whose numbers similar clusters take
         free = 0
         for earlier in self.maps.values():
@@ -110,7 +116,11 @@ class Maps:
     def shared_with(self, name: str) -> dict[str, float]:
         """Return the mean share of neighbours by cosine that a model has in common with each other one, 0 to 1."""
         own = self.maps[name].neighbours
-        return {other: overlap(own, map_.neighbours) for other, map_ in self.maps.items() if other != name}
+        shares = {}
+        for other, map_ in self.maps.items():
+            if other != name:
+                shares[other] = overlap(own, map_.neighbours)
+        return shares
 
     def placed(self, rows: pd.DataFrame, index: pd.Index | None = None) -> pd.DataFrame:
         """Return rows with their place and cluster on the map of each model, which they have by their text.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from sentcli.analysis.map.maps import Maps, points_of
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 LARGE = (5.8, 4.9)
 """Width and height in inches of the only map of many texts."""
-AROUND = 0.08
+CLUSTER_NOTE = (
+    "Colour and marker: cluster of the vectors (k-means), the same in all panels where they share texts enough; words: "
+    "what sets a cluster apart"
+)
+"""The note of a figure of maps that are coloured by clusters."""
+NEAR = 0.08
 """The radius in which the points around another one are counted, as a share of the map's width."""
 
 
@@ -45,18 +51,15 @@ def sections(maps: Maps, note: str) -> list[Section]:
 
 
 def _figure(maps: Maps) -> Figure:
-
+    """Return a panel for each map, coloured by labels if there are few enough of them, else by clusters."""
     labels = maps.inputs.labels
     if labels is not None and len(labels.cat.categories) > MOST_COLOURS:
         labels = None
-    if labels is None:
-        note = (
-            "Colour and marker: cluster of the vectors (k-means), the same in all panels where they share texts enough"
-        )
-        note += "; words: what sets a cluster apart"
-    else:
-        note = f"Colour and marker: {labels.name}"
-    dots, numbers, panels, about = [], [], {}, []
+    note = CLUSTER_NOTE if labels is None else f"Colour and marker: {labels.name}"
+    dots = []
+    numbers = []
+    panels = {}
+    about = []
     for name, map_ in maps.maps.items():
         points = points_of(map_, maps.inputs, labels).assign(panel=name)
         dots.append(points)
@@ -65,29 +68,35 @@ def _figure(maps: Maps) -> Figure:
             places = _places(points).assign(panel=name)
             numbers.append(places)
         panels[name] = partial(_draw, name, points, places)
-        purity, overlap = map_.measures["map_purity"], map_.measures["neighbour_overlap"]
+        same_cluster = 10 * map_.measures["map_purity"]
+        also_near = 10 * map_.measures["neighbour_overlap"]
         about.append(
-            f"{name}: of 10 nearest points, {10 * purity:.1f} are in the same cluster, and of 10 "
-            f"nearest texts by cosine {10 * overlap:.1f} are among the nearest points"
+            f"{name}: of 10 nearest points, {same_cluster:.1f} are in the same cluster, and of 10 "
+            f"nearest texts by cosine {also_near:.1f} are among the nearest points"
         )
     columns = ["panel", "series", "x", "y", "label", "id", "text", "cluster", "cluster_name"]
-    data = pd.concat([*dots, *numbers]).reindex(columns=columns).astype({"cluster": "Int64"})
-    size = (4.6, 4.375)
-    if len(panels) == 1 and maps.inputs.count > MANY:
-        size = LARGE
-    return Figure("map", "Maps of the texts (t-SNE)", panels, data, "; ".join(about), note, size=size)
+    is_large = len(panels) == 1 and maps.inputs.count > MANY
+    return Figure(
+        name="map",
+        title="Maps of the texts (t-SNE)",
+        panels=panels,
+        data=pd.concat([*dots, *numbers]).reindex(columns=columns).astype({"cluster": "Int64"}),
+        alt="; ".join(about),
+        note=note,
+        size=LARGE if is_large else (4.6, 4.375),
+    )
 
 
 def _places(dots: pd.DataFrame) -> pd.DataFrame:
     """Return the place of the number of each cluster: its point with the most others of the cluster around it."""
     from scipy.spatial import KDTree
 
-    width = max(dots["x"].max() - dots["x"].min(), dots["y"].max() - dots["y"].min())
+    width = max(np.ptp(dots["x"]), np.ptp(dots["y"]))
     rows = []
     for group, part in dots.groupby("group"):
         points = part[["x", "y"]].to_numpy()
-        around = KDTree(points).query_ball_point(points, AROUND * width, return_length=True)
-        x, y = points[around.argmax()]
+        counts = KDTree(points).query_ball_point(points, NEAR * width, return_length=True)
+        x, y = points[counts.argmax()]
         rows.append({"series": "clusters", "x": x, "y": y, "label": str(group + 1)})
     return pd.DataFrame(rows)
 
@@ -107,7 +116,7 @@ def _draw(name: str, dots: pd.DataFrame, places: pd.DataFrame | None, axes: Axes
 
 
 def _numbers(maps: Maps) -> Table:
-
+    """Return a row for each map with its measures."""
     frame = pd.DataFrame([{"model": name, **map_.measures} for name, map_ in maps.maps.items()])
     shares = {"map_purity": "map purity %", "neighbour_overlap": "neighbours kept %", "label_purity": "label purity %"}
     for key in shares.keys() & set(frame):
@@ -143,7 +152,7 @@ def _shared(maps: Maps) -> Table:
     names = list(maps.maps)
     rows = []
     for name in names:
-        percent = dict.fromkeys(names)
+        percent: dict[str, float | None] = dict.fromkeys(names)
         for other, share in maps.shared_with(name).items():
             percent[other] = 100 * share
         rows.append([name, *percent.values()])

@@ -51,7 +51,7 @@ class MapTexts:
 
     @property
     def repeated(self) -> str:
-        """What is said behind the number of texts."""
+        """The words about positives behind the number of texts; empty for one point a text."""
         return "" if self.positives == 1 else f" {self.positives} positives of each."
 
     def every_row(self) -> pd.DataFrame:

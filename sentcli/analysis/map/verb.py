@@ -79,8 +79,10 @@ def map_(
 
     check_folder(output, overwrite=overwrite)
     settings = MapSettings(clusters, perplexity, seed, neighbours)
-    whitening = Whitening.parse(whiten) if whiten is not None else None
-    models = named_models(model or [], load, rerun=rerun, kept=[texts])
+    whitening = None
+    if whiten is not None:
+        whitening = Whitening.parse(whiten)
+    models = named_models(model or [], load, rerun=rerun, reused=[texts])
     inputs = read_map_texts(texts, text_field, id_field, label_field, limit, seed)
     if not models and inputs.vectors is None:
         raise InputError("give models (-m) to map the texts with, or vectors that encode wrote instead of texts")
@@ -94,7 +96,7 @@ def map_(
     maps = Maps(inputs, settings, whitening)
     names = short_names(model or []).shown
     records_by_name = {}
-    if inputs.vectors is not None and not any(evaluated.made(texts) for evaluated in models):
+    if inputs.vectors is not None and not any(evaluated.has_made(texts) for evaluated in models):
         file_name = Path(title).name
         records_by_name[file_name] = maps.add(file_name)
     for evaluated in models:

@@ -70,14 +70,15 @@ class Whitening:
 
         Shuffled groups have another order of the columns for each, as in the training of WhitenedCSE.
         """
-        views = [self.apply(vectors[:, view], seed + view) for view in range(vectors.shape[1])]
-        return np.stack(views, axis=1)
+        whitened = [self.apply(vectors[:, view], seed + view) for view in range(vectors.shape[1])]
+        return np.stack(whitened, axis=1)
 
     def apply(self, vectors: Floats, seed: int = 0) -> npt.NDArray[np.float64]:
         """Return vectors ``[n, d]`` whose covariance, in every group, is the identity except for constant columns.
 
-        The statistics are those of all n vectors. ZCA leaves out directions without variance, see `spectrum.whitened`;
-        groups add `EPS` to the variances, since some models have nearly constant columns (MiniLM has three).
+        The statistics are those of all n vectors. ZCA leaves out directions without variance, see
+        `directions.whitened`; groups add a small constant to the variances, since some models have nearly constant
+        columns (MiniLM has three).
 
         Args:
             vectors: ``[n, d]``.
@@ -113,9 +114,9 @@ class Spread:
     @classmethod
     def of(cls, vectors: Floats) -> Spread:
         """Measure the positives ``[n, m, d]`` of n texts, n and m at least 2."""
-        views = [vectors[:, i] for i in range(vectors.shape[1])]
-        pairs = [alignment(one, other) for one, other in combinations(views, 2)]
-        return cls(float(np.mean(pairs)), 2 - 2 * anisotropy(views[0]))
+        views = np.moveaxis(vectors, 1, 0)
+        alignments = [alignment(one, other) for one, other in combinations(views, 2)]
+        return cls(positives=float(np.mean(alignments)), texts=2 - 2 * anisotropy(views[0]))
 
 
 def dropout_positives(encoder: SentenceEncoder, texts: Sequence[str], count: int, seed: int) -> Floats:

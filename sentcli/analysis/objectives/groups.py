@@ -63,7 +63,7 @@ def group_spectra(vectors: Floats, groups: int, seed: int = 0) -> GroupSpectra:
     """
     rows, width = vectors.shape
     if groups < 1 or width % groups:
-        divisors = ", ".join(str(count) for count in divisors_of(width))
+        divisors = ", ".join(map(str, divisors_of(width)))
         raise InputError(f"--groups {groups} does not divide {width} dimensions; these do: {divisors}")
     if rows <= width // groups:
         raise InputError(
@@ -95,7 +95,8 @@ def _eigenvalues(second: Doubles, order: npt.NDArray[np.int64], groups: int) -> 
 
 
 def _conditions(eigenvalues: Doubles) -> Doubles:
-    largest, smallest = eigenvalues[:, 0], eigenvalues[:, -1]
+    largest = eigenvalues[:, 0]
+    smallest = eigenvalues[:, -1]
     infinite = np.full(len(eigenvalues), np.inf)
     return np.asarray(np.divide(largest, smallest, out=infinite, where=smallest > 0))
 
@@ -107,17 +108,17 @@ def groups_table(spectra: dict[str, GroupSpectra]) -> Table:
     """Return a row for each model, by its short name, on the groups of its columns."""
     rows = []
     for name, spectrum in spectra.items():
-        whole = spectrum.by_count.get(1)
+        numbers = spectrum.to_dict()
         rows.append(
             {
                 "model": name,
-                "groups": len(spectrum.eigenvalues),
-                "columns": spectrum.eigenvalues.shape[1],
-                "largest eigenvalue": float(spectrum.eigenvalues.max()),
-                "smallest": float(spectrum.eigenvalues.min()),
-                "condition, median": float(np.median(spectrum.conditions)),
-                "condition, largest": float(spectrum.conditions.max()),
-                "condition of all columns": None if whole is None else float(whole[0]),
+                "groups": numbers["groups"],
+                "columns": numbers["columns"],
+                "largest eigenvalue": numbers["largest_eigenvalue"],
+                "smallest": numbers["smallest_eigenvalue"],
+                "condition, median": numbers["condition_median"],
+                "condition, largest": numbers["condition_largest"],
+                "condition of all columns": numbers["condition_median_by_groups"].get("1"),
             }
         )
     note = (
@@ -140,8 +141,11 @@ def every_group_table(title: str, spectra: dict[str, GroupSpectra]) -> Table:
 
 def groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
     """Return eigenvalues and condition numbers of the groups of each model, and those of other numbers of groups."""
-    by_rank, by_group, by_count = "Eigenvalues", "Condition numbers", "Other numbers of groups"
-    parts, about = [], []
+    by_rank = "Eigenvalues"
+    by_group = "Condition numbers"
+    by_count = "Other numbers of groups"
+    parts = []
+    about = []
     for name, spectrum in spectra.items():
         conditions = spectrum.conditions
         finite = np.sort(conditions[np.isfinite(conditions)])[::-1]
@@ -150,25 +154,31 @@ def groups_figure(spectra: dict[str, GroupSpectra]) -> Figure:
             by_group: pd.DataFrame({"x": np.arange(1, len(finite) + 1), "y": finite}),
             by_count: _banded(list(spectrum.by_count), list(spectrum.by_count.values())),
         }
-        parts += [frame.assign(panel=title, series=name) for title, frame in frames.items()]
+        for title, frame in frames.items():
+            parts.append(frame.assign(panel=title, series=name))
         about.append(
             f"{name}: the median condition number of {len(conditions)} groups is "
             f"{np.median(conditions):.3g}, the largest {conditions.max():.3g}"
         )
     data = pd.concat(parts)[["panel", "series", "x", "y", "low", "high"]]
-    log = {"yscale": "log"}
     axes = {
-        by_rank: {"xlabel": "eigenvalue of a group, largest first", "ylabel": "eigenvalue", **log},
-        by_group: {"xlabel": "group, largest first", "ylabel": "condition number", **log},
-        by_count: {"xlabel": "groups", "ylabel": "condition number", **log, "xscale": "log"},
+        by_rank: {"xlabel": "eigenvalue of a group, largest first", "ylabel": "eigenvalue", "yscale": "log"},
+        by_group: {"xlabel": "group, largest first", "ylabel": "condition number", "yscale": "log"},
+        by_count: {"xlabel": "groups", "ylabel": "condition number", "yscale": "log", "xscale": "log"},
     }
-    panels = style.line_panels(data, axes, list(spectra), whole=True)
     note = (
         "Lines are medians over the groups, bands reach from the 5th to the 95th percentile; what is singular, or not "
         "positive, is left out"
     )
-    title = "Covariance of the whitening groups"
-    return Figure("whitening-groups", title, panels, data, "; ".join(about), note, columns=3)
+    return Figure(
+        name="whitening-groups",
+        title="Covariance of the whitening groups",
+        panels=style.line_panels(data, axes, list(spectra), whole=True),
+        data=data,
+        alt="; ".join(about),
+        note=note,
+        columns=3,
+    )
 
 
 def _banded(x: Sequence[int], groups: Sequence[npt.NDArray[np.floating[Any]]]) -> pd.DataFrame:

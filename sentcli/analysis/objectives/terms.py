@@ -27,7 +27,7 @@ GROUPED = ("shuffled-group", "group")
 
 
 class MethodSection(BaseModel):
-    """What is read of the settings of an objective or a head."""
+    """The settings of an objective or a head that are read."""
 
     weight: Number | None = None
     kind: str | None = None
@@ -40,7 +40,7 @@ class Term:
 
     name: str
     weight: float | None
-    """Its weight in the loss; None if the run's files do not have it."""
+    """The weight of the objective in the loss; None if the run's files do not have it."""
     steps: tuple[int, ...]
     values: tuple[float, ...]
     """The unweighted value at each of `steps`."""
@@ -51,17 +51,23 @@ class Term:
     @property
     def mean_share(self) -> float | None:
         """The mean of `shares`; None if there are none."""
-        return float(np.mean(self.shares)) if self.shares else None
+        if not self.shares:
+            return None
+        return float(np.mean(self.shares))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
+        first = last = None
+        if self.values:
+            first = self.values[0]
+            last = self.values[-1]
         return {
             "weight": self.weight,
             "mean_share": self.mean_share,
             "share_steps": list(self.share_steps),
             "shares": list(self.shares),
-            "first": self.values[0] if self.values else None,
-            "last": self.values[-1] if self.values else None,
+            "first": first,
+            "last": last,
         }
 
 
@@ -108,8 +114,15 @@ def read_terms(folder: Path) -> LossTerms:
     for name in _term_names(metrics):
         steps, values = metrics.column(name, metrics.steps)
         share_steps, shares = metrics.column(f"{SHARE}{name}", metrics.steps)
-        weight = sections.get(name, {}).get("weight")
-        terms.append(Term(name, weight, tuple(steps), tuple(values), tuple(share_steps), tuple(shares)))
+        term = Term(
+            name=name,
+            weight=sections.get(name, {}).get("weight"),
+            steps=tuple(steps),
+            values=tuple(values),
+            share_steps=tuple(share_steps),
+            shares=tuple(shares),
+        )
+        terms.append(term)
     groups = None
     head = sections.get("head", {})
     if head.get("kind") in GROUPED:
@@ -153,7 +166,7 @@ def term_sections(runs: dict[str, LossTerms]) -> list[Section]:
 
 
 def _terms_table(runs: dict[str, LossTerms]) -> Table:
-
+    """Return a row for each term of each run."""
     rows = []
     for name, run in runs.items():
         for term in run.terms:
@@ -182,8 +195,10 @@ def _terms_table(runs: dict[str, LossTerms]) -> Table:
 
 
 def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
-
-    parts, about, panels = [], [], {}
+    """Return the shares of the terms over the steps, a panel for each run that measured them."""
+    parts = []
+    about = []
+    axes = {}
     for name, run in runs.items():
         if not run.measured:
             continue
@@ -194,34 +209,37 @@ def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
             parts.append(part[shares > 0])
             means.append(f"{term.name} {100 * (term.mean_share or 0):.3g} %")
         about.append(f"{name}, mean shares: {', '.join(means)}")
-        panels[name] = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
+        axes[name] = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
     data = pd.concat(parts)
-    drawn = style.line_panels(data, panels, whole=True)
-    return Figure("gradient-shares", "Share of each term in the gradient", drawn, data, "; ".join(about))
+    panels = style.line_panels(data, axes, whole=True)
+    return Figure("gradient-shares", "Share of each term in the gradient", panels, data, "; ".join(about))
 
 
 def _terms_figure(runs: dict[str, LossTerms]) -> Figure:
-
-    by_name: dict[str, dict[str, Term]] = {}
+    """Return the terms over the steps, a panel for each term with a line for each run that logged it."""
+    logged: dict[str, dict[str, Term]] = {}
     for label, run in runs.items():
         for term in run.terms:
-            by_name.setdefault(term.name, {})[label] = term
-    parts, about, panels = [], [], {}
-    for name, by_run in by_name.items():
-        logged = {label: term for label, term in by_run.items() if term.steps}
-        positive = True
-        for label, term in logged.items():
+            if term.steps:
+                logged.setdefault(term.name, {})[label] = term
+    parts = []
+    about = []
+    axes = {}
+    for name, by_run in logged.items():
+        is_positive = True
+        for label, term in by_run.items():
             steps, values = thinned(term.steps, term.values)
-            positive = positive and all(value > 0 for value in values)
+            is_positive &= bool(np.min(values) > 0)
             parts.append(pd.DataFrame({"panel": name, "series": label, "x": steps, "y": values}))
             about.append(f"{name} of {label} goes from {values[0]:.3g} to {values[-1]:.3g}")
-        if logged:
-            panels[name] = {
-                "title": name if len(logged) > 1 else f"{name} ({next(iter(logged))})",
-                "xlabel": STEP,
-                "ylabel": f"{name} (unweighted)",
-                "yscale": "log" if positive else "linear",
-            }
-    data = pd.concat(parts) if parts else pd.DataFrame(columns=["panel", "series", "x", "y"])
-    drawn = style.line_panels(data, panels, list(runs), whole=True)
-    return Figure("loss-terms", "Terms of the loss over the steps", drawn, data, "; ".join(about))
+        axes[name] = {
+            "title": name if len(by_run) > 1 else f"{name} ({label})",
+            "xlabel": STEP,
+            "ylabel": f"{name} (unweighted)",
+            "yscale": "log" if is_positive else "linear",
+        }
+    data = pd.DataFrame(columns=["panel", "series", "x", "y"])
+    if parts:
+        data = pd.concat(parts)
+    panels = style.line_panels(data, axes, list(runs), whole=True)
+    return Figure("loss-terms", "Terms of the loss over the steps", panels, data, "; ".join(about))

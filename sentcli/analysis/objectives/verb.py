@@ -73,13 +73,17 @@ def objectives(
         names += [name for name, run in terms.items() if run.finished]
         if not names:
             raise InputError("--texts: none of the runs is finished, so there is no model: name one with -m")
-    rows = read_rows(texts, text_field, limit, seed=seed) if texts else None
+    rows = None
+    if texts:
+        rows = read_rows(texts, text_field, limit, seed=seed)
     short = short_names(list(dict.fromkeys([*(model or []), *terms]))).shown
     kind = {"kind": "objectives"}
-    records = {name: Record("analyze", name, kind, run.to_dict()) for name, run in terms.items()}
-    groups = groups or next((run.groups for run in terms.values() if run.groups), 0)
+    records = {}
+    for name, run in terms.items():
+        records[name] = Record("analyze", name, kind, run.to_dict())
+        groups = groups or run.groups or 0
     spectra = {}
-    for evaluated in named_models(names if texts else [], load, rerun=rerun, kept=[texts]):
+    for evaluated in named_models(names if texts else [], load, rerun=rerun, reused=[texts]):
         assert rows is not None
         clock = Clock()
         vectors = vectors_of(evaluated, rows.texts).of(rows.texts)

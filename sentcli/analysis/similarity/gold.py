@@ -45,7 +45,8 @@ def bins(cosines: Values, gold: Values, ends: Values) -> pd.DataFrame:
     frame = pd.DataFrame({"low": ends[:-1], "high": ends[1:]})
     inside = pd.Series(np.asarray(cosines, np.float64)).groupby(bin_numbers(gold, ends))
     frame["pairs"] = inside.size().reindex(frame.index, fill_value=0)
-    frame["mean"], frame["deviation"] = inside.mean(), inside.std()
+    frame["mean"] = inside.mean()
+    frame["deviation"] = inside.std()
     return frame
 
 
@@ -85,5 +86,5 @@ def disagreements(differences: Values, count: int) -> tuple[list[int], list[int]
         differences: see `rank_difference`.
         count: number of pairs in each list.
     """
-    order = np.argsort(np.abs(differences), kind="stable")
-    return order[::-1][:count].tolist(), order[:count].tolist()
+    order = np.argsort(np.abs(differences), kind="stable").tolist()
+    return order[::-1][:count], order[:count]

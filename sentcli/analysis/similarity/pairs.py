@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from sentcli.evaluation.evaluated import EvaluatedModel
-    from sentcli.evaluation.sts import Pairs
+    from sentcli.evaluation.sts_pairs import Pairs
 
     Values = npt.NDArray[np.float64]
 
-GOLD, COSINE = "gold score", "cosine"
+GOLD = "gold score"
+COSINE = "cosine"
 FEATURES = {
     "gold": "gold score",
     "length": "same length",
@@ -49,7 +50,9 @@ class GoldPairs:
         from sentcli.analysis.similarity import gold
         from sentcli.evaluation.pair_surface import surface
 
-        self.name, self.subsets, self.top = name, subsets, top
+        self.name = name
+        self.subsets = subsets
+        self.top = top
         self.gold = np.concatenate([subset.gold for subset in subsets])
         if len(self.gold) < LEAST_ITEMS:
             raise InputError(f"{source}: {len(self.gold)} pairs; an analysis needs at least {LEAST_ITEMS}")
@@ -77,7 +80,8 @@ class GoldPairs:
 
         clock = Clock()
         vectors = vectors_of(model, [*self.first, *self.second])
-        first, second = vectors.of(self.first), vectors.of(self.second)
+        first = vectors.of(self.first)
+        second = vectors.of(self.second)
         mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
         cosines = sts.cosine(first, second)
         centred = sts.cosine(first - mean, second - mean)

@@ -23,9 +23,10 @@ MEAN = "mean and standard deviation of a bin"
 
 def sections(pairs: GoldPairs) -> list[Section]:
     """Return figures and tables of all measured models."""
-    measured = [pd.DataFrame(results["bins"]).assign(model=name) for name, results in pairs.results.items()]
-    bins = pd.concat(measured).assign(bin=pairs.bin_names * len(measured))
-    bins = bins.astype({"mean": float, "deviation": float})
+    parts = []
+    for name, results in pairs.results.items():
+        parts.append(pd.DataFrame(results["bins"]).assign(model=name, bin=pairs.bin_names))
+    bins = pd.concat(parts).astype({"mean": float, "deviation": float})
     note = f"{len(pairs.gold):,} pairs of {pairs.name}, gold scores {pairs.gold.min():g} to {pairs.gold.max():g}."
     page_sections = [
         Section("Correlation with gold scores", (note,), _correlations(pairs), file="correlations"),
@@ -63,17 +64,19 @@ def _correlations(pairs: GoldPairs) -> Table:
 def _follows(pairs: GoldPairs) -> Table:
     from sentcli.evaluation.pair_surface import followed
 
-    features = {}
+    correlations = {}
     for name, results in pairs.results.items():
-        features[name] = results["follows"]["raw"]
-        features[f"{name}, centred"] = results["follows"]["centred"]
-    features[GOLD] = {**followed(pairs.gold, pairs.features), "gold": None}
+        correlations[name] = results["follows"]["raw"]
+        correlations[f"{name}, centred"] = results["follows"]["centred"]
+    correlations[GOLD] = {**followed(pairs.gold, pairs.features), "gold": None}
     notes = (
         "Spearman, times 100, with features of the pairs: difference in words, the same first word, Jaccard "
         "similarity of the English stop words (scikit-learn's) and of the other words.",
         "Centred: the mean of all the sentences' vectors is taken off first, which contrastive training does, too.",
     )
-    rows = [[name, *map(values.get, FEATURES)] for name, values in features.items()]
+    rows = []
+    for name, of_values in correlations.items():
+        rows.append([name, *map(of_values.get, FEATURES)])
     return Table(f"What the cosine follows on {pairs.name}", ("values", *FEATURES.values()), rows, notes=notes)
 
 
@@ -84,17 +87,35 @@ def _scatter(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
         pairs: the measured pairs.
         bins: a row for each model and bin, as `bins` of `gold` has them.
     """
-    texts = [f"{first} | {second}" for first, second in zip(pairs.first, pairs.second, strict=True)]
-    groups = [f"gold {score:g}" for score in pairs.gold]
-    parts, lines, about = [], {}, []
+    dots = pd.DataFrame(
+        {
+            "series": "pairs",
+            "x": pairs.gold,
+            "label": [f"{first} | {second}" for first, second in zip(pairs.first, pairs.second, strict=True)],
+            "group": [f"gold {score:g}" for score in pairs.gold],
+        }
+    )
+    parts = []
+    lines = {}
+    about = []
     for name, cosines in pairs.cosines.items():
-        dots = {"x": pairs.gold, "y": cosines, "label": texts, "group": groups}
         own = _filled(name, bins)
-        mean, spread = own["mean"], own["deviation"].fillna(0.0)
-        line = {"x": (own["low"] + own["high"]) / 2, "y": mean, "low": mean - spread, "high": mean + spread}
-        lines[name] = pd.DataFrame({"panel": name, "series": MEAN, **line})
-        parts += [pd.DataFrame({"panel": name, "series": "pairs", **dots}), lines[name]]
-        first, last = own.iloc[0], own.iloc[-1]
+        mean = own["mean"]
+        deviation = own["deviation"].fillna(0.0)
+        lines[name] = pd.DataFrame(
+            {
+                "panel": name,
+                "series": MEAN,
+                "x": (own["low"] + own["high"]) / 2,
+                "y": mean,
+                "low": mean - deviation,
+                "high": mean + deviation,
+            }
+        )
+        parts.append(dots.assign(panel=name, y=cosines)[["panel", "series", "x", "y", "label", "group"]])
+        parts.append(lines[name])
+        first = own.iloc[0]
+        last = own.iloc[-1]
         about.append(
             f"{name}: Spearman {pairs.results[name]['spearman']:.2f}, mean cosine rises from {first['mean']:.2f} at "
             f"gold {first['bin']} to {last['mean']:.2f} at {last['bin']}"
@@ -107,10 +128,14 @@ def _scatter(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
         title = f"{name} (Spearman {pairs.results[name]['spearman']:.1f})"
         axes.set(title=title, xlabel=GOLD, ylabel=COSINE, ylim=ends)
 
-    note = "A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation"
-    panels = {name: partial(draw, name) for name in pairs.cosines}
-    title = "Cosine against gold score"
-    return Figure("similarity-scatter", title, panels, pd.concat(parts), "; ".join(about), note)
+    return Figure(
+        name="similarity-scatter",
+        title="Cosine against gold score",
+        panels={name: partial(draw, name) for name in pairs.cosines},
+        data=pd.concat(parts),
+        alt="; ".join(about),
+        note="A dot is a pair; the line is the mean of each bin of gold, the band one standard deviation",
+    )
 
 
 def _filled(model: str, bins: pd.DataFrame) -> pd.DataFrame:
@@ -128,14 +153,15 @@ def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
     ends = style.limits(*pairs.cosines.values())
     at = np.linspace(max(ends[0], -1), min(ends[1], 1), DENSITY_POINTS)
     numbers = bin_numbers(pairs.gold, pairs.edges)
-    parts, about = [], []
+    parts = []
+    about = []
     for model, cosines in pairs.cosines.items():
-        heights = [density(cosines[numbers == i], at) for i in range(len(pairs.bin_names))]
+        heights = np.stack([density(cosines[numbers == i], at) for i in range(len(pairs.bin_names))])
         # height of the highest density; the baselines of two densities are 1 apart
-        scale = 0.9 / max(float(np.max(heights)), 1e-12)
-        for i, (name, height) in enumerate(zip(pairs.bin_names, heights, strict=True)):
-            area = {"x": at, "height": scale * height, "low": float(i)}
-            parts.append(pd.DataFrame({"panel": model, "series": f"gold {name}", **area}))
+        scale = 0.9 / max(float(heights.max()), 1e-12)
+        for i, name in enumerate(pairs.bin_names):
+            area = {"panel": model, "series": f"gold {name}", "x": at, "height": scale * heights[i], "low": float(i)}
+            parts.append(pd.DataFrame(area))
         about.append(f"{model}: {_spread(_filled(model, bins))}")
     data = pd.concat(parts)
 
@@ -150,10 +176,14 @@ def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
         axes.yaxis.grid(visible=False)
         axes.set(title=model, xlabel=COSINE, ylabel=GOLD, xlim=ends, ylim=(-0.15, highest))
 
-    note = "Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area"
-    panels = {model: partial(draw, model) for model in pairs.cosines}
-    title = "Densities of cosine by gold score"
-    return Figure("similarity-density", title, panels, data, "; ".join(about), note)
+    return Figure(
+        name="similarity-density",
+        title="Densities of cosine by gold score",
+        panels={model: partial(draw, model) for model in pairs.cosines},
+        data=data,
+        alt="; ".join(about),
+        note="Kernel densities of the cosines (Gaussian, Scott's bandwidth), each of the same area",
+    )
 
 
 def _spread(bins: pd.DataFrame) -> str:
@@ -181,6 +211,11 @@ def _listed(title: str, pairs: Sequence[dict[str, Any]]) -> Table:
         "Rank difference: rank of the cosine less rank of the gold score, from 0 to 1; above 0 the model holds the "
         "sentences for more alike than people do."
     )
-    rows = [list(pair.values()) for pair in pairs]
-    formats = {"cosine": ".3f", "rank difference": "+.3f"}
-    return Table(title, columns, rows, formats=formats, notes=(note,), wide=columns[:2])
+    return Table(
+        title,
+        columns,
+        rows=[list(pair.values()) for pair in pairs],
+        formats={"cosine": ".3f", "rank difference": "+.3f"},
+        notes=(note,),
+        wide=columns[:2],
+    )

@@ -64,7 +64,8 @@ def low_shot(
     published_scores = numbers.published_low_shot() if published else None
     sections = []
     for score in measured_scores(points):
-        title, file = f"Low shot: {short_label(score)}", f"low-shot-{slug(score)}"
+        title = f"Low shot: {short_label(score)}"
+        file = f"low-shot-{slug(score)}"
         table = _by_size(points, score)
         sections.append(Section(title, figure=_figure(points, score, published_scores)))
         sections.append(Section(f"{title}, by system", table=table, file=f"{file}-table"))
@@ -99,48 +100,68 @@ def _over_baseline(table: Table, baseline: str) -> Table:
     for row in table.rows:
         differences = list(row[:2])
         for value, base_value in zip(row[2:], base[2:], strict=True):
-            is_known = value is not None and base_value is not None
-            differences.append(value - base_value if is_known else None)
+            difference = None
+            if value is not None and base_value is not None:
+                difference = value - base_value
+            differences.append(difference)
         rows.append(differences)
     formats = dict.fromkeys(table.columns[2:], "+.2f")
     return Table(f"{table.title}, over {baseline}", table.columns, rows, formats=formats)
 
 
 def _figure(points: pd.DataFrame, score: str, published: pd.DataFrame | None) -> Figure:
+    """Return a score over the number of sentences, and published scores in a panel of their own."""
     import pandas as pd
 
     about = []
     for system, part in points[points[score].notna()].groupby("system", sort=False):
-        first, last = part.iloc[0], part.iloc[-1]
-        least = f"{first[score]:.2f} with {first['value']:,} sentences"
-        about.append(f"{system}: {least}, {last[score]:.2f} with {last['value']:,}")
+        first = part.iloc[0]
+        last = part.iloc[-1]
+        about.append(
+            f"{system}: {first[score]:.2f} with {first['value']:,} sentences, {last[score]:.2f} with {last['value']:,}"
+        )
     data = score_lines("Measured", points, score)
     axes = {"Measured": {"xlabel": "training sentences", "ylabel": label(score), "xscale": "log"}}
     if published is not None:  # the published scores are averages, also beside another measured score
-        columns = {"series": published["title"], "x": 100 * published["share"], "y": published["mean"]}
-        data = pd.concat([data, pd.DataFrame({"panel": "Published", **columns})])
-        share = "share of 1,000,000 sentences (%)"
-        axes["Published"] = {"xlabel": share, "ylabel": label("sts_average"), "xscale": "log"}
-    panels = style.line_panels(data, axes)
-    title = "Scores over the size of the training set"
-    return Figure(f"low-shot-{slug(score)}", title, panels, data, "; ".join(about), BANDS)
+        lines = {
+            "panel": "Published",
+            "series": published["title"],
+            "x": 100 * published["share"],
+            "y": published["mean"],
+        }
+        data = pd.concat([data, pd.DataFrame(lines)])
+        axes["Published"] = {
+            "xlabel": "share of 1,000,000 sentences (%)",
+            "ylabel": label("sts_average"),
+            "xscale": "log",
+        }
+    return Figure(
+        name=f"low-shot-{slug(score)}",
+        title="Scores over the size of the training set",
+        panels=style.line_panels(data, axes),
+        data=data,
+        alt="; ".join(about),
+        note=BANDS,
+    )
 
 
 def _by_size(points: pd.DataFrame, score: str) -> Table:
     """Return a row for each system and a column for each number of sentences."""
     scored = points[points[score].notna()]
-    sizes = sorted(scored["value"].unique())
+    sizes = {size: f"{size:,}" for size in sorted(scored["value"].unique())}
     rows = []
     deviations = {}
     for number, system in enumerate(points["system"].unique()):
         of_system = scored[scored["system"] == system]
-        values = dict(zip(of_system["value"], of_system[score], strict=True))
-        runs = int(of_system["runs"].max()) if len(of_system) else 0
-        rows.append([system, runs, *map(values.get, sizes)])
-        for size, deviation in zip(of_system["value"], of_system[f"{score}_sd"], strict=True):
-            if not isnan(deviation):
-                deviations[number, f"{size:,}"] = deviation
-    columns = ["system", "runs", *(f"{size:,}" for size in sizes)]
+        runs = 0
+        means = dict.fromkeys(sizes)
+        for point in of_system.to_dict("records"):
+            runs = max(runs, point["runs"])
+            means[point["value"]] = point[score]
+            if not isnan(point[f"{score}_sd"]):
+                deviations[number, sizes[point["value"]]] = point[f"{score}_sd"]
+        rows.append([system, runs, *means.values()])
+    columns = ["system", "runs", *sizes.values()]
     return Table(f"{label(score)}, by number of training sentences", columns, rows, deviations=deviations)
 
 

@@ -30,7 +30,7 @@ class FinishedRun:
     """One finished run."""
 
     record: Mapping[str, Any]
-    """Its line of ``results.jsonl``."""
+    """The line of the run in ``results.jsonl``."""
 
     @property
     def point(self) -> dict[str, Any]:
@@ -47,13 +47,15 @@ class FinishedRun:
         """Return a result times 100, or None."""
         results = self.record["results"]
         dev = results.get("dev")
-        if key == "best_dev" and dev:
-            best = dev.get("best")
-            if best is None:
-                return None
-            return float(best) if dev["metric"] == "spearman" else 100 * float(best)
         value = results.get(key)
-        return float(value) if isinstance(value, int | float) else None
+        scale = 1
+        if key == "best_dev" and dev:
+            value = dev.get("best")
+            if dev.get("metric") != "spearman":
+                scale = 100
+        if not isinstance(value, int | float):
+            return None
+        return scale * float(value)
 
     def setting(self, key: str) -> Any:
         """Return a setting by name, or ``section.name`` for those of an objective; None if the run has no such setting.
@@ -61,9 +63,13 @@ class FinishedRun:
         The settings that the sweep varied come first, then those of training, subset and method.
         """
         identity = self.record["identity"]
-        sources = self.record["point"], identity.get("settings", {}), identity.get("subset", {}), identity["method"]
         section, _, name = key.partition(".")
-        for source in sources:
+        for source in (
+            self.record["point"],
+            identity.get("settings", {}),
+            identity.get("subset", {}),
+            identity["method"],
+        ):
             value = source.get(key)
             inner = source.get(section)
             if value is None and name and isinstance(inner, Mapping):
@@ -86,11 +92,12 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
 
     records: dict[str, dict[str, Any]] = {}
     for path in paths:
-        file = path / RESULTS_FILE if path.is_dir() else path
+        file = path
+        problem = f"no file {path}"
+        if path.is_dir():
+            file = path / RESULTS_FILE
+            problem = f"{path} has no {RESULTS_FILE}: it is not the folder of a sweep"
         if not file.exists():
-            problem = f"no file {path}"
-            if path.is_dir():
-                problem = f"{path} has no {RESULTS_FILE}: it is not the folder of a sweep"
             raise InputError(f"{problem}; train --seeds or --sweep writes one")
         file_records = read_results(file)
         if not file_records:
@@ -103,10 +110,12 @@ def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
 
 def _check_record(record: Mapping[str, Any], file: Path) -> None:
     """Raise a DataError if a line of a file of results is not the record of a run."""
-    missing = [key for key in ("point", "method", "identity", "results") if key not in record]
-    missing += [f"identity.{key}" for key in ("data", "method") if key not in record.get("identity", ())]
-    if missing:
-        raise DataError(file, f"not records of runs: {missing[0]!r} is missing")
+    for key in ("point", "method", "identity", "results"):
+        if key not in record:
+            raise DataError(file, f"not records of runs: {key!r} is missing")
+    for key in ("data", "method"):
+        if key not in record["identity"]:
+            raise DataError(file, f"not records of runs: {f'identity.{key}'!r} is missing")
 
 
 def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
@@ -119,11 +128,12 @@ def low_shot(runs: Sequence[FinishedRun]) -> pd.DataFrame:
         InputError: if all runs were trained on the same number of sentences.
     """
     systems = list(_systems(runs, (*SUBSET, RECIPE)))
-    recipes: dict[tuple[str, int], set[Any]] = {}
+    recipes: dict[tuple[str, int], Any] = {}
     for system, run in systems:
-        recipes.setdefault((system, run.sentences), set()).add(run.point.get(RECIPE))
-    if any(len(of_size) > 1 for of_size in recipes.values()):
-        systems = list(_systems(runs, SUBSET))
+        recipe = run.point.get(RECIPE)
+        if recipes.setdefault((system, run.sentences), recipe) != recipe:
+            systems = list(_systems(runs, SUBSET))
+            break
     points = _points((system, run.sentences, run) for system, run in systems)
     if not points["system"].duplicated().any():
         raise InputError(
@@ -185,9 +195,12 @@ def _systems(runs: Sequence[FinishedRun], without: Iterable[str]) -> Iterator[tu
     differing = _differing(runs)
     for run in runs:
         method = run.record["method"]
-        named = differing[method].difference(without)
-        settings = [f"{key} {value}" for key, value in run.point.items() if key in named]
-        yield ", ".join([method, *settings]), run
+        shown = differing[method].difference(without)
+        parts = [method]
+        for key, value in run.point.items():
+            if key in shown:
+                parts.append(f"{key} {value}")
+        yield ", ".join(parts), run
 
 
 def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
@@ -202,15 +215,17 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
         hashable = tuple(value) if isinstance(value, list) else value
         groups.setdefault(system, {}).setdefault(hashable, []).append(run)
     rows = []
+    values = []
     for system, by_value in groups.items():
         for value in sorted(by_value, key=_order):
             runs = by_value[value]
-            rows.append({"system": system, "value": value, "runs": len(runs), **_means(runs)})
+            rows.append({"system": system, "runs": len(runs), **_means(runs)})
+            values.append(value)
     scores = []
     for score in SCORE_TITLES:
         scores += [score, f"{score}_sd"]
     frame = pd.DataFrame(rows, columns=["system", "value", "runs", *scores])
-    frame["value"] = pd.Series([row["value"] for row in rows], dtype=object)  # keeps integers beside floats
+    frame["value"] = pd.Series(values, dtype=object)  # keeps integers beside floats
     return frame.astype(dict.fromkeys(scores, float))
 
 
@@ -225,13 +240,15 @@ def _means(runs: Sequence[FinishedRun]) -> dict[str, float]:
     """Return mean and standard deviation of each score that all runs have."""
     means = {}
     for score in SCORE_TITLES:
-        scores = [run.score(score) for run in runs]
-        values = [value for value in scores if value is not None]
-        if len(values) < len(runs):
-            continue
-        means[score] = statistics.fmean(values)
-        if len(values) > 1:
-            means[f"{score}_sd"] = statistics.stdev(values)
+        values = []
+        for run in runs:
+            value = run.score(score)
+            if value is not None:
+                values.append(value)
+        if len(values) == len(runs):
+            means[score] = statistics.fmean(values)
+            if len(values) > 1:
+                means[f"{score}_sd"] = statistics.stdev(values)
     return means
 
 

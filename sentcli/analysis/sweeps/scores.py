@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
@@ -29,19 +30,21 @@ Sweeps = Annotated[
 
 def record_of_points(kind: str, runs: Sequence[FinishedRun], points: pd.DataFrame, choices: dict[str, Any]) -> Record:
     """Return the JSON object of an analysis: the curve of each system, with the choices of the analysis."""
-    curves: dict[str, list[dict[str, Any]]] = {}
+    curves: dict[str, dict[str, Any]] = {}
     scores = measured_scores(points)
     for point in points.to_dict("records"):
         entry = {"value": point["value"]}
         for score in scores:
             if not isnan(point[score]):
-                deviation = None if isnan(point[f"{score}_sd"]) else point[f"{score}_sd"]
+                deviation = point[f"{score}_sd"]
+                if isnan(deviation):
+                    deviation = None
                 entry[score] = {"mean": point[score], "sd": deviation, "runs": point["runs"]}
-        curves.setdefault(point["system"], []).append(entry)
+        system = point["system"]
+        curves.setdefault(system, {"system": system, "points": []})["points"].append(entry)
     models = dict.fromkeys(str(run.record.get("model")) for run in runs)
-    results = {"curves": [{"system": system, "points": entries} for system, entries in curves.items()]}
     protocol = {"kind": kind, **choices, "runs": len(runs)}
-    return analysis_record(", ".join(models), protocol, results, Clock())
+    return analysis_record(", ".join(models), protocol, {"curves": list(curves.values())}, Clock())
 
 
 def measured_scores(points: pd.DataFrame) -> list[str]:
@@ -75,13 +78,14 @@ def short_label(score: str) -> str:
 
 def slug(text: str) -> str:
     """Return a text as a part of a file's name."""
-    signs = [sign if sign.isalnum() else "-" for sign in text.lower()]
-    return "".join(signs).strip("-")
+    return re.sub(r"\W|_", "-", text.lower()).strip("-")
 
 
 def value_text(value: Any) -> str:
     """Return the value of a setting as people read it."""
-    return style.plain(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return style.plain(value)
+    return str(value)
 
 
 def score_lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
@@ -89,7 +93,8 @@ def score_lines(panel: str, points: pd.DataFrame, score: str) -> pd.DataFrame:
     import pandas as pd
 
     scored = points[points[score].notna()]
-    mean, deviation = scored[score], scored[f"{score}_sd"]
+    mean = scored[score]
+    deviation = scored[f"{score}_sd"]
     several = deviation.notna().groupby(scored["system"]).transform("any")
     half = deviation.fillna(0)
     return pd.DataFrame(

@@ -67,7 +67,9 @@ def sweep(
     check_folder(output, overwrite=overwrite)
     runs = numbers.read_runs(paths)
     points_by_key = _points_by_key(runs, x)
-    sections, reports, summary = [], [], []
+    sections = []
+    reports = []
+    summary = []
     for key, points in points_by_key.items():
         table = _table(key, points)
         name = f"sweep-{slug(key)}"
@@ -110,14 +112,31 @@ def _table(key: str, points: pd.DataFrame) -> Table:
     scores = measured_scores(points)
     frame = points[["system", "value", "runs", *scores]].assign(value=points["value"].map(value_text))
     frame["runs"] = frame["runs"].where(points[scores].notna().any(axis=1), 0)
+    heads = {"value": _words(key)}
     deviations = {}
     for score in scores:
+        heads[score] = short_label(score)
         for row, deviation in enumerate(points[f"{score}_sd"]):
             if not isnan(deviation):
-                deviations[row, short_label(score)] = float(deviation)
-    heads = {score: short_label(score) for score in scores}
-    frame = frame.rename(columns={"value": _words(key), **heads})
+                deviations[row, heads[score]] = float(deviation)
+    frame = frame.rename(columns=heads)
     return Table.of_frame(f"Scores over {_words(key)}", frame, deviations=deviations)
+
+
+def _names(values: Sequence[Any]) -> list[str]:
+    """Return the distinct values of a setting as words; empty if all are numbers."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return []
+    return list(dict.fromkeys(map(value_text, values)))
+
+
+def _set_name_ticks(axes: Axes, names: Sequence[str]) -> None:
+    """Write a name at each of the first places of the x axis, turned where one is long."""
+    turned: dict[str, Any] = {}
+    if max(map(len, names)) > 4:
+        turned = {"rotation": 45, "ha": "right"}
+    axes.set_xticks(range(len(names)), list(map(style.short, names)), **turned)
+    axes.xaxis.grid(visible=False)
 
 
 def _figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
@@ -131,14 +150,14 @@ def _figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
     data = data[data.duplicated(["panel", "series"], keep=False)].reset_index(drop=True)
     if data.empty:
         return None
-    best = data.loc[data.groupby(["panel", "series"], sort=False)["y"].idxmax()]
-    about = [f"{row.series}: best {row.panel} {row.y:.2f} at {key} {value_text(row.x)}" for row in best.itertuples()]
+    about = []
+    for row in data.loc[data.groupby(["panel", "series"], sort=False)["y"].idxmax()].itertuples():
+        about.append(f"{row.series}: best {row.panel} {row.y:.2f} at {key} {value_text(row.x)}")
     values = list(points["value"])
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    if not numeric:
+    names = _names(values)
+    if names:
         data = data.assign(x=data["x"].map(value_text))
-    names = [] if numeric else list(dict.fromkeys(map(value_text, values)))
-    logarithmic = numeric and min(values) > 0 and max(values) / min(values) >= LEAST_RATIO
+    logarithmic = not names and min(values) > 0 and max(values) / min(values) >= LEAST_RATIO
     systems = list(points["system"].unique())
 
     def draw(score: str, axes: Axes) -> None:
@@ -148,15 +167,18 @@ def _figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
         style.lines(axes, data[data["panel"] == title], systems)
         axes.set(title=title, xlabel=_words(key), ylabel=label(score))
         if names:
-            turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if max(map(len, names)) > 4 else {}
-            axes.set_xticks(range(len(names)), [style.short(name) for name in names], **turned)
-            axes.xaxis.grid(visible=False)
+            _set_name_ticks(axes, names)
         if logarithmic:
             axes.set_xscale("log")
             style.plain_log_ticks(axes.xaxis, values)
 
-    panels = {}
-    for score in measured_scores(points):
-        if (data["panel"] == short_label(score)).any():
-            panels[short_label(score)] = partial(draw, score)
-    return Figure(name, f"Scores over {_words(key)}", panels, data, "; ".join(about), BANDS)
+    drawn = set(data["panel"])
+    scores = [score for score in measured_scores(points) if short_label(score) in drawn]
+    return Figure(
+        name=name,
+        title=f"Scores over {_words(key)}",
+        panels={short_label(score): partial(draw, score) for score in scores},
+        data=data,
+        alt="; ".join(about),
+        note=BANDS,
+    )

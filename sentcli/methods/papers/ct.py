@@ -13,7 +13,7 @@ miCSE adds its term to it (its table 2): --set objectives+=ami; the views are th
 
 from sentcli.methods.heads import NoHead
 from sentcli.methods.method import Method, Settings
-from sentcli.methods.modules import Twin
+from sentcli.methods.modules import SecondEncoder
 from sentcli.methods.views import RandomPairs
 from sentcli.objectives import ContrastiveTension
 
@@ -24,7 +24,7 @@ METHOD = Method(
     views=RandomPairs(negatives=7),  # K
     head=NoHead(),
     pooling="mean",
-    twin=Twin(keep="best"),
+    twin=SecondEncoder(keep="best"),
     settings=Settings(
         batch_size=16,  # pairs
         learning_rate=1e-5,

@@ -13,7 +13,7 @@ from sentcli.evaluation.significance import Floats
 from sentcli.io.atomic import check_output, replacing
 
 
-def check_draws_file(path: Path, *, overwrite: bool) -> None:
+def check_replicates_file(path: Path, *, overwrite: bool) -> None:
     """Check before the work that the samples can be written.
 
     Raises:
@@ -24,27 +24,27 @@ def check_draws_file(path: Path, *, overwrite: bool) -> None:
     check_output(path, overwrite=overwrite)
 
 
-def write_draws(path: Path, scores: Sequence[ModelScores]) -> None:
-    """Write the samples as arrays ``model``, ``task`` and ``metric`` ``[rows]``, and ``draws`` ``[rows, draws]``."""
+def write_replicates(path: Path, scores: Sequence[ModelScores]) -> None:
+    """Write arrays ``model``, ``task`` and ``metric`` ``[rows]``, and ``draws``, the samples ``[rows, resamples]``."""
     models: list[str] = []
     tasks: list[str] = []
     metrics: list[str] = []
-    draws: list[Floats] = []
+    rows: list[Floats] = []
     for of_model in scores:
         for task in of_model.tasks:
-            for metric in task.headline:
-                samples = task.samples(metric)
-                if samples is None:
+            for metric in task.shown_metrics:
+                replicates = task.replicates_of(metric)
+                if replicates is None:
                     continue
                 models.append(of_model.model)
                 tasks.append(task.task)
                 metrics.append(metric)
-                draws.append(samples)
+                rows.append(replicates)
     with replacing(path) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(
             handle,
             model=np.array(models, np.str_),
             task=np.array(tasks, np.str_),
             metric=np.array(metrics, np.str_),
-            draws=np.array(draws, np.float32),
+            draws=np.array(rows, np.float32),
         )

@@ -22,7 +22,7 @@ SAME = ("equal", "rounding")
 
 
 @dataclass
-class KeptVectors:
+class ReusedVectors:
     """The vectors of a directory or file that `encode` wrote, which is opened when they are asked for."""
 
     name: str
@@ -94,7 +94,7 @@ def _difference(origin: Provenance, encoder: SentenceEncoder, prompt: str) -> st
     differences = stored.differences(facts)
     if differences:
         return ", ".join(differences)
-    if not encoder.is_named(origin.model_fingerprint):
+    if not encoder.identity.is_named(origin.model_fingerprint):
         return f"{origin.model} was another model when it made them"
     assert facts.canaries is not None
     kinship, sentence = origin.canaries.compare(facts.canaries)
