@@ -301,14 +301,17 @@ class Duplicates:
     def _equal_table(self) -> Table:
         rows = []
         for row in self.equal.head(self.top).itertuples():
-            rows.append([short_text(row.text), row.rows, short_text(row.ids, longest=60)])
+            ids = short_text(row.ids, longest=60)
+            rows.append([short_text(row.text), row.rows, ids])
         return Table("Equal texts", ["text", "rows", "ids"], rows, wide=("text", "ids"))
 
     def _groups_table(self) -> Table:
         rows = []
-        for number, members in self.groups[self.groups["group"] <= self.top].groupby("group"):
+        largest = self.groups[self.groups["group"] <= self.top]
+        for number, members in largest.groupby("group"):
+            first_text = short_text(members["text"].iloc[0])
             first_ids = ", ".join(members["id"].head(5))
-            rows.append([number, short_text(members["text"].iloc[0]), len(members), first_ids])
+            rows.append([number, first_text, len(members), first_ids])
         note = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
         columns = ("group", "first text", "rows", "first ids")
         return Table("Largest groups", columns, rows, notes=(note,), wide=("first text", "first ids"))

@@ -273,13 +273,14 @@ def score_variants(
     sample = costs.sample([list(islice(data.texts(), SAMPLED_FROM))])
     first = encode(model, data, Encoding(), sample, f"{name}: encoding")
     variants: list[Variant] = []
-    ways = storages(grid, *first.documents.shape)
+    rows, columns = first.documents.shape
+    ways = storages(grid, rows, columns)
     with console.counting(f"{name}: ways of keeping vectors", len(ways)) as progress:
         for way in ways:
             try:
                 variants.append(score(search, first, way))
             except InputError as error:
-                console.note(f"{way.name(first.documents.shape[1])}: left out ({error})")
+                console.note(f"{way.name(columns)}: left out ({error})")
             progress(1)
     smallest = VariantComparison(name, main_metric(HITS), variants, allow).chosen.storage
     for encoding in encodings(grid, model, first.cut):

@@ -165,7 +165,9 @@ class TrainingModel(nn.Module):
             for encoder, rows, numbers in self.parts(inputs):
                 encoded.append((self.vectors(encoder, rows), numbers))
             return self.views_of(batch, in_order(encoded))
-        features = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
+        features = []
+        for encoder, rows in self.encoders_and_rows(inputs):
+            features.append(self._features(encoder, rows))
         pooled = torch.cat([part.sentence for part in features if part.sentence is not None])
         tokens = torch.empty(0)
         if needs_tokens:
@@ -248,7 +250,9 @@ class TrainingModel(nn.Module):
             rows = views if self.method.objectives[name].all_rows else views.same_sentence
             with self.computing(half=name in self.stateful):
                 terms[name] = objective(rows)
-        weighted = [self.weights[name] * term for name, term in terms.items()]
+        weighted = []
+        for name, term in terms.items():
+            weighted.append(self.weights[name] * term)
         return torch.stack(weighted).sum(), terms
 
     @contextmanager

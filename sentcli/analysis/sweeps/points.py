@@ -214,7 +214,8 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     groups: dict[str, dict[Any, list[FinishedRun]]] = {}
     for system, value, run in placed:
         hashable = tuple(value) if isinstance(value, list) else value
-        groups.setdefault(system, {}).setdefault(hashable, []).append(run)
+        by_value = groups.setdefault(system, {})
+        by_value.setdefault(hashable, []).append(run)
     rows = []
     values = []
     for system, by_value in groups.items():
