@@ -77,10 +77,14 @@ def check(name: str, value: Any, kind: Any, bounds: tuple[Any, ...] = ()) -> Non
     elif kind is int and type(value) is not int:
         raise InputError(f"{name} must be a whole number, not {value!r}")
     elif kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
-        limits = [_limit(bound, value) for bound in bounds]
-        if not math.isfinite(value) or not all(holds for _, holds in limits):
-            words = " and ".join(words for words, _ in limits) or "a finite number"
-            raise InputError(f"{name} must be {words}, not {value}")
+        limits = []
+        is_allowed = math.isfinite(value)
+        for bound in bounds:
+            words, is_within = _limit(bound, value)
+            limits.append(words)
+            is_allowed = is_allowed and is_within
+        if not is_allowed:
+            raise InputError(f"{name} must be {' and '.join(limits) or 'a finite number'}, not {value}")
     elif kind is float:
         raise InputError(f"{name} must be a number, not {value!r}")
 

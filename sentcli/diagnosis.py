@@ -112,8 +112,12 @@ def out_of_range() -> list[OutOfRange]:
 
 def _movers(library: str, installed: str, declared: SpecifierSet) -> list[str]:
     """Return the distributions that allow the installed version of a library, and no end of the declared range."""
-    ends = [Version(part.version) for part in declared if part.operator in (">=", "==", "~=")]
-    ends += [_just_below(Version(part.version)) for part in declared if part.operator == "<"]
+    ends = []
+    for part in declared:
+        if part.operator in (">=", "==", "~="):
+            ends.append(Version(part.version))
+        elif part.operator == "<":
+            ends.append(_just_below(Version(part.version)))
     movers: set[str] = set()
     for distribution in metadata.distributions():
         for extra, requirement in _requirements(distribution.requires):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from logging import ERROR
 from pathlib import Path, PurePosixPath
@@ -121,7 +121,11 @@ def _weights_of_module(folder: Path, start: str, names: list[str]) -> list[str]:
     if (folder / start / ADAPTER).exists():
         adapters = [start + name for name in ADAPTER_WEIGHTS if start + name in names]
         weights += adapters[:1]
-    own = next((start + name for name in WEIGHT_FILES if start + name in names), None)
+    own = None
+    for name in WEIGHT_FILES:
+        if start + name in names:
+            own = start + name
+            break
     if own is not None and own.endswith(".json"):  # the index, which is among the settings
         weights += [path.relative_to(folder).as_posix() for path in weight_files(folder / start)]
     elif own is not None:
@@ -153,7 +157,11 @@ def _graph_name(model: HubModel, names: list[str]) -> str | None:
     Raises:
         InputError: if there are several and none has the usual name.
     """
-    usual = next((name for name in GRAPHS if name in names), None)
+    usual = None
+    for name in GRAPHS:
+        if name in names:
+            usual = name
+            break
     if usual is not None:
         return usual
     others = [name for name in names if name.endswith(".onnx") and name.rpartition("/")[0] in ("", "onnx")]
@@ -361,5 +369,8 @@ def _reason(error: BaseException) -> str:
 
 def _headers(error: BaseException) -> Any:
     """Return the headers of the answer that an error tells of."""
-    answers: Iterable[Any] = (getattr(link, "response", None) for link in causes(error))
-    return next((answer.headers for answer in answers if answer is not None), {})
+    for link in causes(error):
+        answer: Any = getattr(link, "response", None)
+        if answer is not None:
+            return answer.headers
+    return {}

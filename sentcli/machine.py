@@ -33,8 +33,12 @@ def library_version(name: str) -> str | None:
 
 def library_versions() -> dict[str, str]:
     """Return the versions of those of `LIBRARIES` that are installed."""
-    versions = {name: library_version(name) for name in LIBRARIES}
-    return {name: version for name, version in versions.items() if version}
+    versions = {}
+    for name in LIBRARIES:
+        version = library_version(name)
+        if version:
+            versions[name] = version
+    return versions
 
 
 def environment(

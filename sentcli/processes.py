@@ -127,7 +127,11 @@ def everywhere(work: Callable[[], T]) -> T:
     if failure is not None and not isinstance(failure, SentcliError):  # perhaps it cannot be pickled
         sent_failure = SentcliError(f"{type(failure).__name__}: {failure}")
     failures = gathered(sent_failure)
-    first_failed = next((number for number, error in enumerate(failures) if error is not None), None)
+    first_failed = None
+    for number, other_failure in enumerate(failures):
+        if other_failure is not None:
+            first_failed = number
+            break
     if first_failed is None:
         return result  # type: ignore[return-value]
     if failure is not None and rank() == first_failed:

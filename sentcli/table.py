@@ -20,11 +20,13 @@ MINUS = "\N{MINUS SIGN}"
 def format_apart(values: Iterable[float | None], digits: int) -> str:
     """Return the format of scores, with more digits than `digits`, up to four, if these show different ones alike."""
     known = [value for value in values if value is not None]
-    fewest, different = digits, 0
+    fewest = digits
+    different = 0
     for more in range(digits, max(digits, 4) + 1):  # 4: the most digits by which scores are told apart
-        apart = len({f"{value:.{more}f}" for value in known})
-        if apart > different:
-            fewest, different = more, apart
+        shown = len({f"{value:.{more}f}" for value in known})
+        if shown > different:
+            fewest = more
+            different = shown
     return f".{fewest}f"
 
 
@@ -106,8 +108,13 @@ class Table:
         Here and below, a column is given by its name or its number, since two columns may have the same name.
         """
         i = self._number(column)
-        values = [row[i] for row in self.rows if row[i] is not None]
-        return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        holds_numbers = False
+        for row in self.rows:
+            value = row[i]
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                return False
+            holds_numbers = holds_numbers or value is not None
+        return holds_numbers
 
     def shown(self, row: int, column: str | int) -> str:
         """Return an entry as people read it, without its interval."""
@@ -137,8 +144,11 @@ class Table:
         if self.columns[i] not in self.ranked or row >= measured or self.rows[row][i] is None:
             return ""
         pattern = self.formats.get(self.columns[i], self.number)
-        known = [entries[i] for entries in self.rows[:measured] if entries[i] is not None]
-        best = sorted({float(format(value, pattern)) for value in known}, reverse=True)
+        rounded = set()
+        for entries in self.rows[:measured]:
+            if entries[i] is not None:
+                rounded.add(float(format(entries[i], pattern)))
+        best = sorted(rounded, reverse=True)
         if len(best) < 2:  # a single value, or all are equal: nobody has won
             return ""
         value = float(format(self.rows[row][i], pattern))

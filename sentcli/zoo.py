@@ -87,7 +87,10 @@ def find_entry(model: str) -> ZooEntry | None:
     name = model.partition("@")[0]
     if name in zoo():
         return zoo()[name]
-    return next((entry for entry in zoo().values() if entry.source == name), None)
+    for entry in zoo().values():
+        if entry.source == name:
+            return entry
+    return None
 
 
 def hub_model(model: str) -> HubModel | None:

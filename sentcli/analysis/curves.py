@@ -36,11 +36,12 @@ def training_curves(runs: dict[str, RunMetrics]) -> Figure:
     axes = {}
     for key, label in _logged(runs).items():
         title = label.split(" (")[0]
+        key_in_words = key.replace("_", " ")
         for name, run in runs.items():
             steps, values = run.column(key)
             if steps:
                 parts.append(pd.DataFrame({"panel": title, "series": name, "x": steps, "y": values}))
-                about.append(f"{name}: {key.replace('_', ' ')} from {values[0]:.3f} to {values[-1]:.3f}")
+                about.append(f"{name}: {key_in_words} from {values[0]:.3f} to {values[-1]:.3f}")
                 axes[title] = {"xlabel": "optimiser step", "ylabel": label}
     if PERPLEXITY in axes:
         axes[PERPLEXITY]["yscale"] = "log"
@@ -118,5 +119,6 @@ def _curves(metrics: RunMetrics) -> dict[str, tuple[Sequence[int], Sequence[floa
         curves["loss"] = thinned(tuple(steps), tuple(losses))
     for key in chain.from_iterable(metrics.evaluations):
         if key.startswith(DEV):
-            curves[key.removeprefix(DEV).replace("_", " ")] = metrics.column(key)
+            name = key.removeprefix(DEV).replace("_", " ")
+            curves[name] = metrics.column(key)
     return curves

@@ -196,6 +196,15 @@ def equal_texts(pairs: pd.DataFrame, documents: Mapping[int, Document]) -> pd.Da
     return pd.DataFrame(rows, columns=["rows", "ids", "text"])
 
 
+def _pairs_table(title: str, pairs: pd.DataFrame) -> Table:
+    """Return the table of some pairs, with the beginnings of their texts."""
+    shown = pairs.assign(
+        text1=pairs["text1"].map(short_text),
+        text2=pairs["text2"].map(short_text),
+    )
+    return Table.of_frame(title, shown, formats={"cosine": ".4f"}, wide=("text1", "text2"))
+
+
 class Duplicates:
     """The pairs of a corpus and their groups, as tables.
 
@@ -283,27 +292,26 @@ class Duplicates:
 
     def _pairs_tables(self) -> tuple[Table, Table]:
         """Return the most and the least similar pairs of different texts."""
-        pairs = self.listed[self.listed["text1"] != self.listed["text2"]]
-        pairs = pairs[["text1", "text2", "cosine", "id1", "id2", "group"]]
-        tables = []
-        for kind, part in (("Most", pairs.head(self.top)), ("Least", pairs.tail(self.top).iloc[::-1])):
-            shown = part.assign(text1=part["text1"].map(short_text), text2=part["text2"].map(short_text))
-            title = f"{kind} similar pairs"
-            tables.append(Table.of_frame(title, shown, formats={"cosine": ".4f"}, wide=("text1", "text2")))
-        most, least = tables
+        are_different = self.listed["text1"] != self.listed["text2"]
+        pairs = self.listed.loc[are_different, ["text1", "text2", "cosine", "id1", "id2", "group"]]
+        most = _pairs_table("Most similar pairs", pairs.head(self.top))
+        least = _pairs_table("Least similar pairs", pairs.tail(self.top).iloc[::-1])
         return most, least
 
     def _equal_table(self) -> Table:
         rows = []
         for row in self.equal.head(self.top).itertuples():
-            rows.append([short_text(row.text), row.rows, short_text(row.ids, longest=60)])
+            ids = short_text(row.ids, longest=60)
+            rows.append([short_text(row.text), row.rows, ids])
         return Table("Equal texts", ["text", "rows", "ids"], rows, wide=("text", "ids"))
 
     def _groups_table(self) -> Table:
         rows = []
-        for number, members in self.groups[self.groups["group"] <= self.top].groupby("group"):
+        largest = self.groups[self.groups["group"] <= self.top]
+        for number, members in largest.groupby("group"):
+            first_text = short_text(members["text"].iloc[0])
             first_ids = ", ".join(members["id"].head(5))
-            rows.append([number, short_text(members["text"].iloc[0]), len(members), first_ids])
+            rows.append([number, first_text, len(members), first_ids])
         note = "Rows that a chain of pairs connects: two rows of a group may be less alike than a pair is."
         columns = ("group", "first text", "rows", "first ids")
         return Table("Largest groups", columns, rows, notes=(note,), wide=("first text", "first ids"))

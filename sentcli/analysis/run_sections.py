@@ -46,14 +46,16 @@ def read_sweeps(paths: Sequence[Path]) -> dict[str, list[Summary]]:
         folder = path
         if path.is_file():
             folder = path.parent
-        points[folder.resolve().name] = summarize(run.record for run in read_runs([path]))
+        runs = read_runs([path])
+        points[folder.resolve().name] = summarize(run.record for run in runs)
     return points
 
 
 def sweep_section(name: str, points: Sequence[Summary]) -> Section:
     """Return the table of a sweep, which `train` prints at its end: mean and standard deviation of each point."""
     runs = sum(len(point.runs) for point in points)
-    return Section(f"Sweep {name}", table=sweep_table(f"Sweep {name}: {runs:,} runs", points))
+    table = sweep_table(f"Sweep {name}: {runs:,} runs", points)
+    return Section(f"Sweep {name}", table=table)
 
 
 def run_sections(folders: Sequence[Path], names: Mapping[str, str]) -> tuple[list[Section], str]:

@@ -55,7 +55,7 @@ class TextRows:
         distinct = DistinctTexts[FirstRow](limit, seed)
         for text, row in self.first.items():
             distinct.add(text, row)
-        return TextRows(distinct.kept, self.total, distinct.sample)
+        return TextRows(distinct.texts, self.total, distinct.sample)
 
 
 def every_row(file: str, text_field: str, id_field: str | None) -> Iterator[tuple[str, Row | None]]:
@@ -101,7 +101,7 @@ def read_rows(
             distinct.add(row.text, FirstRow(line, total, row.extras, row_id))
         total += 1
     check_sample(distinct.sample, file, total)
-    return TextRows(distinct.kept, total, distinct.sample)
+    return TextRows(distinct.texts, total, distinct.sample)
 
 
 def check_sample(sample: Sample, source: str, total: int) -> None:

@@ -299,7 +299,8 @@ def in_python(
     first = next(iter(signature.parameters))
     call = []
     if words[:3] == ["sentcli", "analyze", verb]:
-        function, first = "analyze", ""
+        function = "analyze"
+        first = ""
         call.append(repr(verb))
         values = _values_in(words[3:], arguments)
     elif words[:2] == ["sentcli", verb]:

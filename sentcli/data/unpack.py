@@ -151,7 +151,8 @@ def _copy(stream: IO[bytes], target: Path, remaining: int, archive: Path) -> int
 
 
 def _too_much(archive: Path) -> ArchiveError:
-    packed, unpacked = archive.stat().st_size, limit(archive)
+    packed = archive.stat().st_size
+    unpacked = limit(archive)
     return ArchiveError(
         f"{archive.name} unpacks to more than {unpacked:,} bytes, too many for its {packed:,}: a bomb, or no text"
     )

@@ -160,10 +160,9 @@ class Baseline:
             raise InputError(f"{path} has no score on {', '.join(missing)}; it has: {', '.join(self.tasks)}")
         for task in tasks:
             before = self.tasks[task.name]
-            protocol = task.protocol
-            for key in sorted(before.protocol.keys() | protocol.keys()):
+            for key in sorted(before.protocol.keys() | task.protocol.keys()):
                 old = before.protocol.get(key)
-                new = protocol.get(key)
+                new = task.protocol.get(key)
                 if old != new and json_digest(old) != json_digest(new):
                     raise InputError(f"{path}: {task.name} was measured with {key} {old}, and has {key} {new} now")
             if json_digest(task.identity) != before.data:

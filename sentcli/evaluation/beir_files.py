@@ -62,9 +62,10 @@ def required_file(folder: Path, name: str) -> Path:
         if splits:
             hint = f"; it has: {', '.join(splits)}"
     elif name == "corpus.jsonl":
-        sets = [entry.name for entry in folder.iterdir() if entry.is_dir() and is_beir(entry)]
+        folders = [entry for entry in folder.iterdir() if entry.is_dir()]
+        sets = sorted(entry.name for entry in folders if is_beir(entry))
         if sets:
-            hint = f"; it holds sets: {', '.join(sorted(sets))}"
+            hint = f"; it holds sets: {', '.join(sets)}"
     raise InputError(f"{folder / name} is missing: {folder} is not in BEIR layout{hint}")
 
 

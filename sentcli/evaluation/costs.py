@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ def sample(texts: Sequence[Sequence[str]], count: int = 128) -> list[str]:
     """
     share = max(count // max(len(texts), 1), 1)
     sample: dict[str, None] = {}
-    for own in texts:
-        distinct = list(dict.fromkeys(own))
+    for of_set in texts:
+        distinct = list(dict.fromkeys(of_set))
         step = max(len(distinct) // share, 1)
-        sample |= dict.fromkeys(islice(distinct, 0, share * step, step))
+        sample |= dict.fromkeys(distinct[: share * step : step])
     return list(sample)
 
 

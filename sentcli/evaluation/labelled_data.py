@@ -166,7 +166,8 @@ def _read(
     contradictions = table.contradictions()
     if contradictions:
         count = f"{len(contradictions):,} texts"
-        lines = " and ".join(str(table.lines[row]) for row in contradictions[0][:NAMED_ROWS])
+        first_rows = contradictions[0][:NAMED_ROWS]
+        lines = " and ".join(str(table.lines[row]) for row in first_rows)
         console.warn(f"{name}: {count} have different labels in several rows, first {table.unit}s {lines}")
     _require_enough(name, len(table), "rows")
     return table, {"skipped_empty": table.skipped, "contradictions": len(contradictions)}

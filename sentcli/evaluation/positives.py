@@ -100,7 +100,9 @@ class PairsTask(TableTask):
     @property
     def description(self) -> str:
         """The number of pairs, and of the distinct anchors and positives among them."""
-        return f"{len(self.table):,} pairs, {len(self._positives):,} anchors, {len(self._corpus):,} positives to search"
+        anchors = f"{len(self._positives):,} anchors"
+        positives = f"{len(self._corpus):,} positives to search"
+        return f"{len(self.table):,} pairs, {anchors}, {positives}"
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -197,7 +199,8 @@ def positive_ranks(
     for rows in relevant:
         pairs = slice(start, start + len(rows))
         best_first = np.argsort(-similarities[pairs], kind="stable")
-        ranks.append(before[pairs][best_first] + np.arange(1, len(rows) + 1))
+        rank_among_relevant = np.arange(1, len(rows) + 1)
+        ranks.append(before[pairs][best_first] + rank_among_relevant)
         start += len(rows)
     return ranks
 

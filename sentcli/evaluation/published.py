@@ -104,7 +104,9 @@ def published() -> dict[str, Published]:
             systems[recipe.name] = _of_recipe(recipe)
     tables = tomllib.loads((models_folder() / "published.toml").read_text("utf-8"))
     for name, table in tables.items():
-        scores = {task: float(score) for task, score in _by_full_name(table["scores"]).items()}
+        scores = {}
+        for task, score in _by_full_name(table["scores"]).items():
+            scores[task] = float(score)
         sources = _by_full_name(table.get("sources", {}))
         systems[name] = Published(name, table["title"], table["source"], scores, sources)
     return dict(sorted(systems.items()))
@@ -199,11 +201,14 @@ def _of_tasks(tasks: Sequence[TaskScore]) -> dict[str, float]:
     scores: dict[str, float] = {}
     for task in tasks:
         kind = SCORE_KINDS[task.kind]
-        scores[_key(task.task, kind, ())] = task.value * kind.scale
+        key = _key(task.task, kind, ())
+        scores[key] = task.value * kind.scale
     for key, (kind_name, names) in AVERAGES.items():
         kind = SCORE_KINDS[kind_name]
-        of_kind = [task for task in tasks if task.kind == kind_name]
-        averaged = [task for task in of_kind if _full_name(task.task, kind) in names]
+        averaged = []
+        for task in tasks:
+            if task.kind == kind_name and _full_name(task.task, kind) in names:
+                averaged.append(task)
         mean = average(averaged, kind)
         if mean is not None and len(averaged) == len(names):
             scores[key] = mean * kind.scale
@@ -276,5 +281,6 @@ def _further_seeds(values: list[float]) -> tuple[float, float]:
     mean = float(np.mean(values))
     count = len(values)
     quantile = float(t.ppf(0.975, count - 1))
-    half = quantile * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / count)
+    deviation = float(np.std(values, ddof=1))
+    half = quantile * deviation * math.sqrt(1 + 1 / count)
     return mean - half, mean + half

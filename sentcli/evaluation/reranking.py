@@ -65,7 +65,8 @@ class EvaluatedReranker:
     @cached_property
     def model(self) -> Reranker:
         """The model, which is loaded at first use."""
-        return Reranker(SentenceEncoder(loading.load(self.name, self.spec, self.options, console.note)))
+        loaded = loading.load(self.name, self.spec, self.options, console.note)
+        return Reranker(SentenceEncoder(loaded))
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
         """Score pairs of query and document, or read their scores from the cache ``[n]``."""
@@ -92,7 +93,8 @@ class EvaluatedReranker:
         queries = list(data.queries.values())
         pairs = []
         for query, rank in np.argwhere(is_hit).tolist():
-            pairs.append((queries[query], documents[first[query, rank]].text))
+            document = documents[first[query, rank]]
+            pairs.append((queries[query], document.text))
         pair_scores = self.scores(pairs)
         first_scores = np.full(first.shape, -np.inf, np.float32)
         first_scores[is_hit] = pair_scores

@@ -102,20 +102,23 @@ def each_query(run: Run, qrels: Qrels, top_k: int) -> dict[str, Floats]:
     values = {}
     for ours, theirs in MEASURES.items():
         for k in ranks:
-            values[f"{ours}@{k}"] = np.array([by_query[query][f"{theirs}_{k}"] for query in qrels])
+            of_queries = [by_query[query][f"{theirs}_{k}"] for query in qrels]
+            values[f"{ours}@{k}"] = np.array(of_queries)
     is_relevant = np.zeros((len(qrels), ranks[-1]), bool)  # the hits of each query, best first
     relevant_count = np.zeros(len(qrels), np.int64)
     for row, (query, judgements) in enumerate(qrels.items()):
         relevant = relevant_documents(judgements)
         relevant_count[row] = len(relevant)
-        best = sorted(run[query], key=run[query].__getitem__, reverse=True)[: ranks[-1]]
+        scores = run[query]
+        best = sorted(scores, key=scores.__getitem__, reverse=True)[: ranks[-1]]
         is_relevant[row, : len(best)] = [document in relevant for document in best]
     for k in ranks:
         hits = is_relevant[:, :k]
         first_rank = hits.argmax(axis=1) + 1
         values[f"mrr@{k}"] = np.where(hits.any(axis=1), 1 / first_rank, 0.0)
         # of more than k relevant documents, k can be found
-        values[f"r_cap@{k}"] = hits.sum(axis=1) / np.clip(relevant_count, 1, k)
+        findable = np.clip(relevant_count, 1, k)
+        values[f"r_cap@{k}"] = hits.sum(axis=1) / findable
     return values
 
 

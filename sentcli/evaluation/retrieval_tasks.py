@@ -145,7 +145,8 @@ class RetrievalTask:
     @property
     def description(self) -> str:
         """The number of queries and documents, and the split."""
-        return f"{len(self.data.queries):,} queries of the split {self.data.split}, {len(self.data.ids):,} documents"
+        queries = f"{len(self.data.queries):,} queries of the split {self.data.split}"
+        return f"{queries}, {len(self.data.ids):,} documents"
 
     @property
     def all_texts(self) -> Sequence[str]:
@@ -186,7 +187,9 @@ class RetrievalTask:
         score = score_run(self.data, run, search.top_k, details)
         if not self.own:
             return score
-        first_hits = {query: list(islice(documents, SHOWN_HITS)) for query, documents in run.items()}
+        first_hits = {}
+        for query, documents in run.items():
+            first_hits[query] = list(islice(documents, SHOWN_HITS))
         score = replace(score, task=self.name, hits=first_hits)
         if not self.resamples:
             score = replace(score, replicates={}, intervals={})

@@ -58,18 +58,20 @@ class ReusedVectors:
         """Return those of some texts that are there, and what the encoder would make of them."""
         assert self.stored is not None
         sought = set(texts)
-        rows: dict[str, int] = {}
+        row_of_text: dict[str, int] = {}
         for row, text in enumerate(self.stored.rows.texts()):
             if text in sought:
-                rows.setdefault(text, row)
-        texts_there = list(rows)
-        vectors = self.stored.blocks.take(np.fromiter(rows.values(), np.int64, len(rows)))
+                row_of_text.setdefault(text, row)
+        texts_there = list(row_of_text)
+        rows = np.fromiter(row_of_text.values(), np.int64, len(row_of_text))
+        vectors = np.asarray(self.stored.blocks.take(rows), np.float32)
         excess_tokens = np.zeros(len(rows), np.int64)
         if encoder.sent is None:  # a model that is served has no tokenizer here
             for start in range(0, len(rows), CHUNK):
-                part = slice(start, start + CHUNK)
-                excess_tokens[part] = encoder.tokenizer(texts_there[part], prompt).excess_tokens
-        return texts_there, Encoded(np.asarray(vectors, np.float32), excess_tokens, 0)
+                chunk = slice(start, start + CHUNK)
+                tokens = encoder.tokenizer(texts_there[chunk], prompt)
+                excess_tokens[chunk] = tokens.excess_tokens
+        return texts_there, Encoded(vectors, excess_tokens, 0)
 
 
 def _stored(name: str) -> StoredVectors | None:

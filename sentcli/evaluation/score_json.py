@@ -133,7 +133,10 @@ def _averages(scores: ModelScores) -> dict[str, Any]:
     if scores.command == "evaluate" and not has_one_kind:
         return {}
     averages: dict[str, Any] = {"average": average(tasks, kind, least=1)}
-    pearson = [round(task.metrics["pearson"], 2) for task in tasks if "pearson" in task.metrics]
+    pearson = []
+    for task in tasks:
+        if "pearson" in task.metrics:
+            pearson.append(round(task.metrics["pearson"], 2))
     if pearson:
         averages["average_pearson"] = round(float(np.mean(pearson)), 2)
     averages["average_interval"] = average_interval(tasks, kind)

@@ -330,5 +330,6 @@ def average_interval(tasks: Sequence[TaskScore], kind: ScoreKind) -> tuple[float
         if task.correct is None:
             return None
         variances.append(np.var(task.correct) / len(task.correct))
-    spread = 1.96 * kind.highest * float(np.sqrt(np.sum(variances))) / len(tasks)
+    deviation_of_sum = float(np.sqrt(np.sum(variances)))
+    spread = 1.96 * kind.highest * deviation_of_sum / len(tasks)
     return mean - spread, mean + spread

@@ -53,9 +53,10 @@ class Retriever(NamedTuple):
         label = name
         if self.mode != "bm25" and set(modes) != {"dense"}:
             label += f", {self.mode}"
-        if self.reranker is None:
-            return name, label
-        return f"{name} + {self.reranker.name}", f"{label} + {self.reranker.name}"
+        if self.reranker is not None:
+            name += f" + {self.reranker.name}"
+            label += f" + {self.reranker.name}"
+        return name, label
 
 
 def load_sets(paths: Sequence[Path], split: str | None) -> list[Collection]:
@@ -311,7 +312,9 @@ def score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k: 
     scores: dict[str, ModelScores] = {}
     for file in files:
         started = time.perf_counter()
-        name = file.name if name_counts[file.name] == 1 else str(file)
+        name = file.name
+        if name_counts[name] > 1:
+            name = str(file)
         if name in scores:
             raise InputError(f"--from-run {file} is given twice")
         run = read_run(file)
@@ -335,8 +338,9 @@ def score_runs(files: Sequence[Path], collections: Sequence[Collection], top_k: 
 
 def _say_unusual(name: str, run: Run, judged: Run, data: RetrievalSet, document_ids: set[str]) -> None:
     """Say which queries and documents of a run are not those of its set."""
-    if len(run) > len(judged):
-        console.note(f"{name}: {len(run) - len(judged)} queries are not judged in {data.name} and were left out")
+    not_judged = len(run) - len(judged)
+    if not_judged:
+        console.note(f"{name}: {not_judged} queries are not judged in {data.name} and were left out")
     unknown = 0
     for hits in judged.values():
         unknown += len(hits.keys() - document_ids)

@@ -72,15 +72,17 @@ class SetSearch:
     _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        rows = self.data.own_rows
-        self.own = np.array([rows.get(query, -1) for query in self.data.queries], np.int64)
+        own_rows = self.data.own_rows
+        own = [own_rows.get(query, -1) for query in self.data.queries]
+        self.own = np.array(own, np.int64)
 
     @cached_property
     def by_words(self) -> Neighbours:
         """The hits of BM25."""
         corpus = LocalCorpus(self.data.name, SetRows(self.data))
         corpus, _ = corpus.prepare(replace(self.options, search="bm25"), None)
-        return self.found(corpus.by_words(list(self.data.queries.values()), self.count))
+        hits = corpus.by_words(list(self.data.queries.values()), self.count)
+        return self.found(hits)
 
     def by_vectors(self, model: EvaluatedModel) -> DenseSearch:
         """Encode queries and documents and search; the last model's result is kept for fusions."""
@@ -108,7 +110,8 @@ class SetSearch:
             return encode(facts.document_length, prompt, texts)
 
         query_prompt, _ = options.prompts(encoder)
-        queries = encode(options.query_length or facts.query_length, query_prompt, list(self.data.queries.values()))
+        query_length = options.query_length or facts.query_length
+        queries = encode(query_length, query_prompt, list(self.data.queries.values()))
         corpus = LocalCorpus(self.data.name, SetRows(self.data), encode=encode_documents)
         corpus, facts_of_search = corpus.prepare(options, encoder)
         hits = corpus.nearest(queries, self.count)
@@ -139,10 +142,13 @@ class SetSearch:
         ids = self.data.ids
         best = _first(hits, self.top_k)
         run: Run = {}
-        rows = zip(best.positions.tolist(), best.scores.tolist(), strict=True)
-        for query, (positions, scores) in zip(self.data.queries, rows, strict=True):
-            hits_of_query = zip(positions, scores, strict=True)
-            run[query] = {ids[row]: score for row, score in hits_of_query if row >= 0}
+        rows = best.positions.tolist()
+        scores = best.scores.tolist()
+        for query, rows_of_query, scores_of_query in zip(self.data.queries, rows, scores, strict=True):
+            run[query] = {}
+            for row, score in zip(rows_of_query, scores_of_query, strict=True):
+                if row >= 0:
+                    run[query][ids[row]] = score
         return run
 
     @property

@@ -220,14 +220,14 @@ class SimilarityTask:
 
 def evaluate(encoder: SentenceEncoder, tasks: Mapping[str, Sequence[Pairs]]) -> dict[str, TaskScore]:
     """Score an encoder on tasks of `load_tasks`, encoding every distinct sentence once, without the cache."""
-    similarity_tasks = []
+    similarity_tasks = {}
     texts: list[str] = []
     for name, subsets in tasks.items():
         task = SimilarityTask(name, subsets).for_model(encoder.spec)
-        similarity_tasks.append(task)
+        similarity_tasks[name] = task
         texts += task.texts
     vectors = EvaluatedModel.of(encoder).encode(texts)
-    return {task.name: task.score(None, vectors) for task in similarity_tasks}
+    return {name: task.score(None, vectors) for name, task in similarity_tasks.items()}
 
 
 def _joint(pairs: Pairs) -> list[str]:

@@ -69,7 +69,8 @@ def load_task(data: Path, task: str, split: str = "test") -> list[Pairs]:
     if task == "STSBenchmark":
         return [read_stsb(data / "STS" / task / SPLITS[task][split])]
     if task == "SICKRelatedness":
-        return [_read_columns(data / "SICK" / SPLITS[task][split], task, gold=3, first=1, second=2, header=True)]
+        path = data / "SICK" / SPLITS[task][split]
+        return [_read_columns(path, task, gold=3, first=1, second=2, header=True)]
     if split != "test":
         raise InputError(f"{task} has a test split only; dev and train: {', '.join(SPLITS)}")
     folder = data / "STS" / f"{task}-en-test"
@@ -105,7 +106,8 @@ def _read_subset(folder: Path, name: str, task: str) -> Pairs:
     for line, (pair, score) in enumerate(zip(sentences, scores, strict=True), 1):
         if score.strip():  # others were not judged: STS15 and STS16 publish more pairs than they score
             first, second, *_ = fields(pair, 2, inputs, line)
-            rows.append((detokenised(first), detokenised(second), number(score, golds, line)))
+            gold = number(score, golds, line)
+            rows.append((detokenised(first), detokenised(second), gold))
     return pairs_of_rows(golds, name, rows)
 
 
@@ -158,7 +160,9 @@ def _read_columns(path: Path, name: str, *, gold: int, first: int, second: int, 
             continue
         columns = fields(text, 1 + max(gold, first, second), path, line)
         score = number(columns[gold], path, line)
-        rows.append((detokenised(columns[first]), detokenised(columns[second]), score))
+        first_text = detokenised(columns[first])
+        second_text = detokenised(columns[second])
+        rows.append((first_text, second_text, score))
     return pairs_of_rows(path, name, rows)
 
 

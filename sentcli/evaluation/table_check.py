@@ -100,7 +100,10 @@ class TableCheck:
         odd = not_numbers(self.labels)
         if odd:
             rows.append(["labels among numbers that are none", ", ".join(map(repr, odd))])
-        lengths = [f"{key} {value}" for key, value in self.lengths.items() if value is not None]
+        lengths = []
+        for key, value in self.lengths.items():
+            if value is not None:
+                lengths.append(f"{key} {value}")
         rows.append(["lengths", ", ".join(lengths)])
         for command in self.commands:
             rows.append(["command", command])
@@ -108,8 +111,9 @@ class TableCheck:
 
     def _empty_cells(self) -> str:
         """Return how many cells are empty, and where first."""
-        unit = self.table.unit
-        places = [f"{unit} {line} ({column})" for line, column in self.table.empty[:NAMED_ROWS]]
+        places = []
+        for line, column in self.table.empty[:NAMED_ROWS]:
+            places.append(f"{self.table.unit} {line} ({column})")
         return _counted(len(self.table.empty), ", ".join(places))
 
     def _contradictions(self) -> str:
@@ -125,8 +129,10 @@ class TableCheck:
         """Return how many different labels there are, and the number of rows of the most frequent ones."""
         if not self.labels:
             return "none"
-        first = [f"{label!s:.40}: {count:,}" for label, count in islice(self.labels.items(), NAMED_ROWS)]
-        return f"{len(self.labels):,} different: {', '.join(first)}"
+        counts = []
+        for label, count in islice(self.labels.items(), NAMED_ROWS):
+            counts.append(f"{label!s:.40}: {count:,}")
+        return f"{len(self.labels):,} different: {', '.join(counts)}"
 
 
 def check_table(
@@ -206,7 +212,7 @@ def _checks(source: Source, table: LabelledTable, id_column: str | None) -> dict
     return {
         "equal_rows": repeated(zip(contents, table.lines, strict=True)),
         "repeated_ids": repeated(_ids(source, id_column)),
-        **checks.found,
+        **checks.occurrences,
     }
 
 

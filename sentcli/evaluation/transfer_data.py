@@ -132,7 +132,8 @@ class TaskFiles:
             splits[split] = sorted(examples, key=lambda example: example.order)
         for split, examples in splits.items():
             if not examples:
-                raise InputError(f"{name}: {self._paths(data, split)}: there are no {split} examples")
+                paths = self._paths(data, split)
+                raise InputError(f"{name}: {paths}: there are no {split} examples")
         first_split, training = next(iter(splits.items()))
         paths = self._paths(data, first_split)
         present = {example.label for example in training}
@@ -166,7 +167,8 @@ class TaskFiles:
             if label not in self.classes:
                 problem = f"{label[:40]!r} is not a class; these are: {', '.join(self.classes)}"
                 raise DataError(path, problem, line=number)
-            yield Example(tuple(map(detokenised, texts)), self.classes.index(label))
+            number_of_class = self.classes.index(label)
+            yield Example(tuple(map(detokenised, texts)), number_of_class)
 
 
 def _by_file(positive: str, negative: str) -> TaskFiles:

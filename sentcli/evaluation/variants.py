@@ -104,10 +104,12 @@ class Variant:
         encoding_ratio = self.texts_per_second / max(other.texts_per_second, 1e-9)
         search_ratio = self.queries_per_second / max(other.queries_per_second, 1e-9)
         is_slower = min(encoding_ratio, search_ratio) < 1 - SAME_SPEED
-        if is_slower or value < other_value or self.bytes_per_vector > other.bytes_per_vector:
+        is_larger = self.bytes_per_vector > other.bytes_per_vector
+        if is_slower or is_larger or value < other_value:
             return False
         is_faster = max(encoding_ratio, search_ratio) > 1 / (1 - SAME_SPEED)
-        return is_faster or value > other_value or self.bytes_per_vector < other.bytes_per_vector
+        is_smaller = self.bytes_per_vector < other.bytes_per_vector
+        return is_faster or is_smaller or value > other_value
 
 
 class ScoreDifference(NamedTuple):
@@ -271,13 +273,14 @@ def score_variants(
     sample = costs.sample([list(islice(data.texts(), SAMPLED_FROM))])
     first = encode(model, data, Encoding(), sample, f"{name}: encoding")
     variants: list[Variant] = []
-    ways = storages(grid, *first.documents.shape)
+    rows, columns = first.documents.shape
+    ways = storages(grid, rows, columns)
     with console.counting(f"{name}: ways of keeping vectors", len(ways)) as progress:
         for way in ways:
             try:
                 variants.append(score(search, first, way))
             except InputError as error:
-                console.note(f"{way.name(first.documents.shape[1])}: left out ({error})")
+                console.note(f"{way.name(columns)}: left out ({error})")
             progress(1)
     smallest = VariantComparison(name, main_metric(HITS), variants, allow).chosen.storage
     for encoding in encodings(grid, model, first.cut):

@@ -100,7 +100,8 @@ def _columns(source: Source, schema: Any) -> list[str]:
 
 def _behind(batches: Iterator[Any], cursor: Cursor, first: int) -> Iterator[Any]:
     """Yield the rows of batches that lie behind the cursor; `first` is the number of rows before the batches."""
-    skipped, cursor.line = cursor.line - first, first
+    skipped = cursor.line - first
+    cursor.line = first
     for batch in batches:
         left = batch.slice(skipped)
         passed = len(batch) - len(left)

@@ -247,7 +247,8 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             unnamed = error.filename is None and error.errno in DISK_FULL  # the error of a failed write names no file
             if unnamed or str(error.filename).startswith(str(temporary)):
-                error.filename, error.filename2 = str(path), None
+                error.filename = str(path)
+                error.filename2 = None
         raise
 
 

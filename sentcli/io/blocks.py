@@ -193,7 +193,8 @@ def blocks(
     """
     block = Block(columns={name: [] for name in columns})
     rows_of_shard = shard_rows or sys.maxsize
-    end, yielded_shards = math.inf, None
+    end = math.inf
+    yielded_shards = None
     if shards is not None and shard_rows:
         yielded_shards = frozenset(shards)
         end = (max(yielded_shards, default=-1) + 1) * shard_rows
@@ -210,7 +211,8 @@ def blocks(
                 yield _with_types(block, casts)
                 block = Block(columns={name: [] for name in columns})
             if not len(block):
-                block.shard, block.first_row = shard, row
+                block.shard = shard
+                block.first_row = row
             part = slice(done, min(done + left, done + block_rows - len(block), len(batch)))
             _extend(block, batch, part, before, first_number)
             done = part.stop

@@ -186,7 +186,8 @@ class Column:
             elif self.candidates != [] or self.typed:
                 self._narrow(array)
             self.filled += len(array)
-        self.values, self.places = [], []
+        self.values = []
+        self.places = []
 
     def _check_given(self, given: str, array: Any) -> None:
         """Note the values of an array that the given type does not hold."""

@@ -249,7 +249,8 @@ def load_manifest(folder: Path | Place, file: str = MANIFEST) -> Manifest:
         InputError: if it is missing or damaged.
     """
     place = Place.of(folder)
-    name, advice = f"{place}/{file}", "encode again with --overwrite"
+    name = f"{place}/{file}"
+    advice = "encode again with --overwrite"
     missing = f"{place} was not written by 'sentcli encode': it has no {file}"
     if place.path.is_dir():
         refuse_links(place.path)

@@ -100,7 +100,8 @@ def _remedy(place: Folder, manifest: Manifest, first_broken: int) -> str:
 def _expected_shards(manifest: Manifest) -> list[tuple[int, int]]:
     """Return the first row and the number of rows of every shard."""
     expected: list[tuple[int, int]] = []
-    first, size = 0, manifest.shard_rows
+    first = 0
+    size = manifest.shard_rows
     for group in manifest.groups:
         for start in range(0, group.rows, size):
             expected.append((first + start, min(size, group.rows - start)))

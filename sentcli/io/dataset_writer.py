@@ -41,7 +41,9 @@ class ShardWriter:
             place: where the shard stands in it.
             plan: the output for the rows of the shard.
         """
-        self.folder, self.place, self.plan = folder, place, plan
+        self.folder = folder
+        self.place = place
+        self.plan = plan
         self.counts = Counts()
         self.names = dataset.shard_names(place.number)
         vectors, rows = self.names

@@ -93,7 +93,8 @@ class Folder(Place):
         """
         new = staging_folder(self.path)
         for name in self.names():
-            source, target = self.path / name, new / name
+            source = self.path / name
+            target = new / name
             if is_own(name) or target.exists():
                 continue
             if source.is_dir():
@@ -123,7 +124,8 @@ class RemoteFolder(Folder):
                 f"{address}: a directory of vectors lies on a disk or in an object store ({STORE_SCHEMES})"
             )
         address = address.rstrip("/")
-        files, path = object_stores.listing(address), copies.scratch()
+        files = object_stores.listing(address)
+        path = copies.scratch()
         for name in files:
             if is_manifest(name):
                 object_stores.download(f"{address}/{name}", path / name)

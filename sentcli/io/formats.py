@@ -78,7 +78,8 @@ def _damaged(source: Source, error: BaseException) -> DataError:
 def _in_batches(numbered: Iterator[tuple[int, Record]]) -> Iterator[Batch]:
     """Yield records together, those before an error first."""
     while True:
-        lines, batch = list[int](), list[Record]()
+        lines = list[int]()
+        batch = list[Record]()
         problem: Exception | None = None
         try:
             for line, record in islice(numbered, BATCH_ROWS):

@@ -84,7 +84,8 @@ def data_files(graph: Path) -> list[Path]:
     names: set[bytes] = set()
     with _content(graph) as content:
         for match in LOCATION.finditer(content):
-            start, length = match.end(), match[1][0]
+            start = match.end()
+            length = match[1][0]
             names.add(content[start : start + length])
     paths = []
     for name in sorted(names):

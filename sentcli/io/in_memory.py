@@ -203,7 +203,8 @@ def _rows(value: Any, *, sure: bool) -> list[dict[str, Any]] | None:
         return list(value.to_dict("records"))
     values = _values(value)
     if values is not value:  # a column of a frame or of Arrow, or an array
-        value, sure = values, True
+        value = values
+        sure = True
     if not isinstance(value, list | tuple) or not value:
         return None
     if all(isinstance(item, Mapping) for item in value):

@@ -330,7 +330,8 @@ def range_of(scores: Sequence[float]) -> tuple[float, float]:
     Raises:
         InputError: if the lowest and the highest are equal and lie outside of the usual ranges.
     """
-    lowest, highest = min(scores), max(scores)
+    lowest = min(scores)
+    highest = max(scores)
     for low, high in SCORE_RANGES:
         if low <= lowest and highest <= high:
             return low, high

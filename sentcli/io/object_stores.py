@@ -88,7 +88,8 @@ class Pace:
         received = size - self.size_then
         if received < LEAST_BYTES * passed:
             raise TooSlowError(f"{received:,} bytes in {passed:,.0f} seconds")
-        self.since, self.size_then = time.monotonic(), size
+        self.since = time.monotonic()
+        self.size_then = size
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ class Unpacked(io.RawIOBase):
     """The content of a file of Zstandard or bzip2, by the codecs of Arrow, from the start or any byte further on."""
 
     def __init__(self, path: Path, codec: str) -> None:
-        self._path, self._codec = path, codec
+        self._path = path
+        self._codec = codec
         self._begin()
 
     def _begin(self) -> None:

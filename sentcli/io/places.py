@@ -111,7 +111,8 @@ class Address(str):
         if rest.startswith("/") or not rest:
             raise InputError(f"{scheme}://: a name goes on with a bucket, a host or datasets/owner/name")
         if scheme in WEB:
-            public, whole = _without_secrets(name, scheme), name
+            public = _without_secrets(name, scheme)
+            whole = name
         else:
             _check_object(scheme, rest)
             public = whole = f"{scheme}://{rest}"

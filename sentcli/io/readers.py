@@ -62,7 +62,8 @@ def row_batches(source: Source, options: ReadOptions, cursor: Cursor | None = No
     reader: _RowReader | None = None
     for lines, batch in record_batches(source, cursor):
         if reader is None:
-            line, record = lines[0], batch[0]
+            line = lines[0]
+            record = batch[0]
             if in_the_middle:
                 line, record = next(records(source))
             id_field = _id_field(source, record, options)

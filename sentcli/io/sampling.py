@@ -41,7 +41,7 @@ class DistinctTexts(Generic[Facts]):
     limit: int | None
     """The greatest number of texts that are kept; None keeps all."""
     seed: int
-    kept: dict[str, Facts] = field(default_factory=dict)
+    texts: dict[str, Facts] = field(default_factory=dict)
     """The facts that came with the first occurrence of each text that is kept."""
     seen: set[int] = field(default_factory=set)
     """The hashes of all texts."""
@@ -55,19 +55,19 @@ class DistinctTexts(Generic[Facts]):
         if number in self.seen:
             return
         self.seen.add(number)
-        if self.limit is None or len(self.kept) < self.limit:
-            self.kept[text] = facts
+        if self.limit is None or len(self.texts) < self.limit:
+            self.texts[text] = facts
             heappush(self.highest, (-number, text))
             return
         _, left_out = heappushpop(self.highest, (-number, text))
         if left_out != text:
-            del self.kept[left_out]
-            self.kept[text] = facts
+            del self.texts[left_out]
+            self.texts[text] = facts
 
     @property
     def sample(self) -> Sample:
         """The numbers of texts, with the seed."""
-        return Sample(len(self.kept), len(self.seen), self.seed)
+        return Sample(len(self.texts), len(self.seen), self.seed)
 
 
 def reservoir_sample(texts: Iterable[str], count: int) -> tuple[list[str], int]:

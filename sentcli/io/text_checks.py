@@ -58,22 +58,22 @@ class Occurrences:
 class TextChecks:
     """The texts in which each of `CHECKS` finds something."""
 
-    found: dict[str, Occurrences] = field(default_factory=lambda: {what: Occurrences() for what in CHECKS})
+    occurrences: dict[str, Occurrences] = field(default_factory=lambda: {what: Occurrences() for what in CHECKS})
 
     def look(self, text: str, place: Any) -> None:
         """Look at a text, which stands at a place."""
         for what, pattern in CHECKS.items():
             if pattern.search(text):
-                self.found[what].add(place)
+                self.occurrences[what].add(place)
 
 
 def repeated(keys: Iterable[tuple[Hashable, Any]]) -> Occurrences:
     """Return the places of keys that came before, each with the place of the first."""
     first: dict[Hashable, Any] = {}
-    found = Occurrences()
+    places = Occurrences()
     for key, place in keys:
         if key in first:
-            found.add([first[key], place])
+            places.add([first[key], place])
         else:
             first[key] = place
-    return found
+    return places

@@ -134,7 +134,8 @@ def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> 
     difference = _difference(first, second, column)
     if difference is None:
         return ""
-    low, high = difference.low, difference.high
+    low = difference.low
+    high = difference.high
     if low is None or high is None:
         return f", which may be chance ({difference.reason})"
     words = f" (95 % {_in_words(low, table, column)} to {_in_words(high, table, column)})"
@@ -165,7 +166,8 @@ def may_be_chance(first: System, second: System, column: str) -> bool:
     difference = _difference(first, second, column)
     if difference is None:
         return False
-    low, high = difference.low, difference.high
+    low = difference.low
+    high = difference.high
     return low is None or high is None or low <= 0 <= high
 
 
@@ -205,7 +207,8 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     rows: list[dict[str, Any]] = []
     texts: dict[tuple[int, int], str] = {}
     for line in compared:
-        first, difference = line.table.systems[0], line.difference
+        first = line.table.systems[0]
+        difference = line.difference
         row: dict[str, Any] = {"system" if grouped else "model": line.system.label, "less": first.label}
         if grouped:
             row["seeds"] = f"{len(line.system.seeds)}, {len(first.seeds)}"
@@ -214,11 +217,12 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
             row["measure"] = measure(line.table.models[0])
         pattern = f"+{line.table.format_of(line.column)}"
         numbers = {"difference": difference.difference, "95 % from": difference.low, "to": difference.high}
+        p_values = {"p": difference.p, "p (Holm)": line.corrected}
         for name, value in numbers.items():
             if value is not None:
                 texts[len(rows), len(row)] = format(value, pattern).replace("-", MINUS)
             row[name] = value
-        for name, p in {"p": difference.p, "p (Holm)": line.corrected}.items():
+        for name, p in p_values.items():
             if p is not None and p < SMALLEST_P:
                 texts[len(rows), len(row)] = f"< {SMALLEST_P}"
             row[name] = p
@@ -226,7 +230,8 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     title = "Your own data" if of_own_data else tables[0].title
     title += ": difference of mean scores" if grouped else ": difference of scores"
     formats = {"p": ".3f", "p (Holm)": ".3f"}
-    return Table.of_rows(title, rows, formats=formats, notes=_notes(tables, compared, grouped=grouped), texts=texts)
+    notes = _notes(tables, compared, grouped=grouped)
+    return Table.of_rows(title, rows, formats=formats, notes=notes, texts=texts)
 
 
 def _notes(tables: Sequence[ScoreTable], compared: Sequence[SystemDifference], *, grouped: bool) -> list[str]:
@@ -256,11 +261,17 @@ def _difference(system: System, first: System, column: str) -> significance.Grou
     fixed = (True, True)
     if system.grouped or first.grouped:
         fixed = (system.fixed, first.fixed)
-    difference = significance.compare_seeds(system.values(column), first.values(column), draws, others, fixed)
+    values = system.values(column)
+    other_values = first.values(column)
+    difference = significance.compare_seeds(values, other_values, draws, others, fixed)
     if difference.p is not None:
         return difference
-    reasons = [f"{single.label} {single.single_run_caveat}" for single in (system, first) if single.single_run_caveat]
-    return replace(difference, reason=f"{' and '.join(reasons)}, so how far other seeds lie from it is not known")
+    reasons = []
+    for single in (system, first):
+        if single.single_run_caveat:
+            reasons.append(f"{single.label} {single.single_run_caveat}")
+    reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
+    return replace(difference, reason=reason)
 
 
 def _of_runs(table: ScoreTable) -> Table | None:

@@ -187,8 +187,9 @@ def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     if own.empty:
         return []
     axes = canvas.subfigs[0].axes[0]
-    positions = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
-    places = list(zip(positions, own["y"].astype(float), strict=True))
+    across = axes.convert_xunits(own["x"])  # type: ignore[no-untyped-call]
+    up = own["y"].astype(float)
+    places = list(zip(across, up, strict=True))
     pixels = axes.transData.transform(places) * (72 / canvas.dpi)
     width = 72 * canvas.get_figwidth()
     height = 72 * canvas.get_figheight()
@@ -205,7 +206,8 @@ def _text(row: dict[str, Any]) -> str:
     if not isinstance(text, str):
         x = _number(row, "x") or row["x"]
         text = f"{x}: {_number(row, 'y')}"
-        low, high = _number(row, "low"), _number(row, "high")
+        low = _number(row, "low")
+        high = _number(row, "high")
         if low and high:
             text += f" ({low} to {high})"
     if "id" in row:
@@ -260,7 +262,8 @@ def _as_dots(run: re.Match[str]) -> str:
         return run[0]
     dots: dict[tuple[str, str], list[str]] = {}
     for mark in marks:
-        x, y = float(mark["x"]), float(mark["y"])
+        x = float(mark["x"])
+        y = float(mark["y"])
         same_look = dots.setdefault((mark["shape"], mark["style"]), [])
         same_look.append(f"M{x:.1f} {y:.1f}h0")
     lines = []

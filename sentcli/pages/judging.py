@@ -27,7 +27,8 @@ def write_judging_page(target: Path, title: str, pool: Sequence[PooledQuery], co
         command: what the user types when all is judged.
     """
     environment = templates(autoescape=True, finalize=made_safe)
-    css, script = asset(environment, "page.css") + asset(environment, "judge.css"), asset(environment, "judge.js")
+    css = asset(environment, "page.css") + asset(environment, "judge.css")
+    script = asset(environment, "judge.js")
     rows = [[[entry.query.id, entry.query.text], entry.documents] for entry in pool]
     html = environment.get_template("judge.html").render(
         title=title,

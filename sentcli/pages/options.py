@@ -43,5 +43,10 @@ class PageOptions:
 
         groups = [Pattern.parse("--group", value) for value in self.group or []]
         names = [Pattern.parse("--name", value) for value in self.name or []]
-        style = Style(self.bold, self.intervals)
-        return Choices(self.title, tuple(groups), tuple(names), style, tables_only=self.only is not None)
+        return Choices(
+            self.title,
+            groups=tuple(groups),
+            names=tuple(names),
+            style=Style(self.bold, self.intervals),
+            tables_only=self.only is not None,
+        )

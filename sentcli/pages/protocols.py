@@ -160,9 +160,9 @@ def distinct_choices(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
         texts = {json.dumps(choices, default=str) for choices in few}
         if len(texts) == len(few):
             return few
-    few = choices_but(("backend",))
-    if any(few):
-        return few
+    but_backend = choices_but(("backend",))
+    if any(but_backend):
+        return but_backend
     return choices_but(())
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -149,9 +150,8 @@ def compare_variants(
     """
     sets = {task.name: task.data for task in retrieval_tasks(tasks, "--variants")}
     comparisons = {}
-    for model in models:
-        for name, data in sets.items():
-            comparisons[model.name, name] = variants.score_variants(model, data, name, grid, allow)
+    for model, (name, data) in product(models, sets.items()):
+        comparisons[model.name, name] = variants.score_variants(model, data, name, grid, allow)
     for (model_name, name), comparison in comparisons.items():
         score = comparison.value(comparison.variants[0])
         if allow >= score:
@@ -178,7 +178,8 @@ def _flags(options: Mapping[str, Any], usual: Mapping[str, Any]) -> list[str]:
 
 def _sentence(comparison: VariantComparison) -> str:
     """Say what the chosen way loses on the queries that it was not chosen by, and what it saves."""
-    chosen, first = comparison.chosen, comparison.variants[0]
+    chosen = comparison.chosen
+    first = comparison.variants[0]
     choosing, measuring = comparison.halves
     if chosen is first:
         loss = f"a loss of more than {comparison.allow:g} (--allow)"

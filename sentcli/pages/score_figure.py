@@ -111,13 +111,14 @@ def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
         line = points["y"].min() - 1
         axes.text(0, line, style.short(str(task)), transform=outside, weight="bold", va="center")
     for point in data.itertuples():
+        y = point.y
         look = _look(point.number, published=point.published)
+        colour = look["color"]
         if not isnan(point.low):
-            axes.hlines(point.y, point.low, point.high, color=look["color"], alpha=0.65, linewidth=1.6)
-        lines = [point.y] * len(point.seeds)
-        axes.plot(point.seeds, lines, "o", color=look["color"], alpha=0.55, markersize=2.5)
-        axes.plot(point.x, point.y, **look)
-        axes.text(1.02, point.y, point.shown, transform=outside, va="center", fontsize=8)
+            axes.hlines(y, point.low, point.high, color=colour, alpha=0.65, linewidth=1.6)
+        axes.plot(point.seeds, [y] * len(point.seeds), "o", color=colour, alpha=0.55, markersize=2.5)
+        axes.plot(point.x, y, **look)
+        axes.text(1.02, y, point.shown, transform=outside, va="center", fontsize=8)
     for first in data.drop_duplicates("series").itertuples():
         look = _look(first.number, published=first.published)
         axes.plot([], [], label=first.series, linestyle="", **look)

@@ -252,7 +252,8 @@ def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) ->
     yield Section(table.title, table=score_tables.score_table(table), figure=figure)
     for against in score_tables.against_tables(table):
         yield Section(f"Against print{of_table}", table=against, level=3)
-    compared, lacking = comparisons.comparison_table(table), comparisons.not_compared(table)
+    compared = comparisons.comparison_table(table)
+    lacking = comparisons.not_compared(table)
     if compared is not None or lacking:
         yield Section(f"Differences between models{of_table}", lacking, table=compared, level=3)
     subsets = score_tables.subset_table(table)

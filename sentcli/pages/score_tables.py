@@ -119,7 +119,9 @@ def score_table(table: ScoreTable) -> Table:
     heads = {column: short(column) for column in table.columns}
     before = ["model", "n"] if table.grouped else ["model"]
     rows: list[list[Any]] = []
-    intervals, deviations, printed = {}, {}, {}
+    intervals = {}
+    deviations = {}
+    printed = {}
     gaps = False
     for number, system in enumerate(table.systems):
         row: list[Any] = [system.label]

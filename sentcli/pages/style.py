@@ -73,8 +73,9 @@ def lines(axes: Axes, data: pd.DataFrame, names: Sequence[str]) -> None:
         number = names.index(name)
         x = part["x"].infer_objects()
         if "low" in part and part["low"].notna().any():
-            band = part[["low", "high"]].astype(float)
-            axes.fill_between(x, band["low"], band["high"], color=colour(number), alpha=0.2, linewidth=0)
+            low = part["low"].astype(float)
+            high = part["high"].astype(float)
+            axes.fill_between(x, low, high, color=colour(number), alpha=0.2, linewidth=0)
         look = line(number, markers=len(part) <= MOST_MARKERS)
         if name in turns:
             look |= turns[name]
@@ -98,7 +99,8 @@ def _turns(data: pd.DataFrame, *, log: bool) -> dict[str, dict[str, Any]]:
     width = LINE_WIDTH * float(np.ptp(finite)) if len(finite) else 0.0
     groups: list[tuple[list[Any], Any, list[str]]] = []  # places and heights of a line, and all that lie on it
     for name, part in data.assign(height=heights).groupby("series", sort=False):
-        places, own = list(part["x"]), part["height"].to_numpy()
+        places = list(part["x"])
+        own = part["height"].to_numpy()
         for of_group, height, members in groups:
             if places == of_group and np.allclose(own, height, rtol=0, atol=width, equal_nan=True):
                 members.append(str(name))

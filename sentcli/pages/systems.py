@@ -255,7 +255,8 @@ def _may_be_joined(first: ModelScores, second: ModelScores) -> bool:
     """
     if (first.model, first.label) != (second.model, second.label):
         return False
-    choices, other_choices = model_choices(first), model_choices(second)
+    choices = model_choices(first)
+    other_choices = model_choices(second)
     if without_names(choices) != without_names(other_choices):
         return False
     for key in (*REVISIONS, *DIGESTS):

@@ -21,12 +21,13 @@ def same_weights(systems: Sequence[System]) -> list[tuple[System, ...]]:
 
     Files of earlier versions do not say which weights a model had; nothing is said of them.
     """
-    groups: dict[str, list[System]] = {}
+    by_weights: dict[str, list[System]] = {}
     for system in systems:
         weights = _weights_of(system)
         if weights is not None:
-            groups.setdefault(weights, []).append(system)
-    return [tuple(group) for group in groups.values() if len(group) > 1]
+            group = by_weights.setdefault(weights, [])
+            group.append(system)
+    return [tuple(group) for group in by_weights.values() if len(group) > 1]
 
 
 def weights_notes(systems: Sequence[System]) -> list[str]:

@@ -68,8 +68,8 @@ def multiplies_rightly(faiss: Any) -> bool:
     rows, width = CHECKED
     vectors = (np.arange(rows * width, dtype=np.float32).reshape(rows, width) * 7919) % 61 - 30
     exact = vectors @ vectors.T  # whole numbers, so that no sum is rounded
-    found, _ = faiss.knn(vectors, vectors, 1, metric=faiss.METRIC_INNER_PRODUCT)
-    return bool((found[:, 0] == exact.max(axis=1)).all())
+    nearest, _ = faiss.knn(vectors, vectors, 1, metric=faiss.METRIC_INNER_PRODUCT)
+    return bool((nearest[:, 0] == exact.max(axis=1)).all())
 
 
 def kernels_of(library: str) -> str | None:

@@ -294,7 +294,8 @@ def _check(index: Any, rows: int, words: int) -> None:
     Raises:
         ValueError: if they do not.
     """
-    scores, vocabulary = index.scores, index.vocab_dict
+    scores = index.scores
+    vocabulary = index.vocab_dict
     starts = scores["indptr"]
     if not len(starts) or starts[0] != 0 or (np.diff(starts) < 0).any():
         raise ValueError("its lists of documents do not follow on each other")

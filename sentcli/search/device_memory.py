@@ -77,7 +77,7 @@ class _Place:
 
 
 class StagedCopies:
-    """StagedCopies blocks of rows to a device, one after the other.
+    """Copies blocks of rows to a device, one after the other.
 
     On CUDA a block is copied by a stream of its own while the one before it is compared, and the host fills the memory
     of the next one meanwhile: there are two places, and the host waits only for the copy of the last block but one.
@@ -103,7 +103,8 @@ class StagedCopies:
         last.used.record(current)  # by now the caller has asked for all that it does with the rows before
         place.copied.synchronize()
         self._make_room(place, block.nbytes)
-        pinned, there = place.pinned, place.there
+        pinned = place.pinned
+        there = place.there
         pinned = pinned[: block.nbytes].view(block.dtype).view(block.shape)
         there = there[: block.nbytes].view(block.dtype).view(block.shape)
         pinned.copy_(block)  # by all threads of torch, unlike a copy of NumPy

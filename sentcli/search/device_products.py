@@ -117,7 +117,9 @@ class Nearest:
     """
 
     def __init__(self, queries: Tensor, k: int, *, finite: bool) -> None:
-        self.queries, self.k, self.finite = queries, k, finite
+        self.queries = queries
+        self.k = k
+        self.finite = finite
         self.scores = queries.new_empty((len(queries), 0))
         """``[queries, k]``, or fewer if there were fewer rows, in any order."""
         self.positions = torch.empty((len(queries), 0), dtype=torch.int64, device=queries.device)
@@ -217,7 +219,8 @@ class BestOnDevice:
     """
 
     def __init__(self, queries: Floats, k: int, similarity: Similarity, device: str) -> None:
-        self.device, self.similarity = torch.device(device), similarity
+        self.device = torch.device(device)
+        self.similarity = similarity
         self.rows = 0
         with self._errors():
             self._copies = StagedCopies(self.device)

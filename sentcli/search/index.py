@@ -267,7 +267,8 @@ class _IndexBuild:
 
     def _empty(self, factory: str) -> FaissIndex:
         """Return an index without rows; an index that cannot be built is refused here, before anything is written."""
-        request, store = self.request, self.store
+        request = self.request
+        store = self.store
         store.origin.check_similarity(request.compared_by)
         recipe = replace(self.recipe, factory=factory)
         rows = len(store.blocks)
@@ -281,7 +282,8 @@ class _IndexBuild:
 
     def _begun_manifest(self, work: Path) -> IndexManifest:
         """Return the manifest that an interrupted build of the same index has left, or a new one in an empty folder."""
-        store, request = self.store, self.request
+        store = self.store
+        request = self.request
         fresh = IndexManifest(
             **vars(self.recipe),
             similarity=request.compared_by,
@@ -338,7 +340,8 @@ class _IndexBuild:
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
         """Measure recall and speed, choose the search parameter, and write both into the manifest."""
-        store, request = self.store, self.request
+        store = self.store
+        request = self.request
         if manifest.kind == ann.FLAT or not len(store.blocks):
             return manifest
         self.step("measuring recall against exact search")

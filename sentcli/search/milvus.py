@@ -103,9 +103,9 @@ class MilvusCollection:
     def begun(cls, client: Any, address: str, name: str, record: Record) -> MilvusCollection | None:
         """Return what an interrupted run has begun to replace a collection with; with another record it is deleted."""
         with suppress(SentcliError):  # it is damaged
-            found = cls.find(client, address, name + NEXT)
-            if found is None or not found.record.differences(record):
-                return found
+            collection = cls.find(client, address, name + NEXT)
+            if collection is None or not collection.record.differences(record):
+                return collection
         with answering(f"{address} {name}"):
             client.drop_collection(name + NEXT)
         return None
@@ -129,23 +129,24 @@ class MilvusCollection:
         Raises:
             InputError: as for `find`, or if there is none of that name, or it does not have the rows of its record.
         """
-        found = cls.find(client, address, name)
-        if found is None:
+        collection = cls.find(client, address, name)
+        if collection is None:
             with answering(address):
                 names = sorted(client.list_collections())
             has = "it has none"
             if names:
                 has = f"it has {', '.join(names)}"
             raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; {has}")
-        rows = found.count()
-        whole = found.record.rows
+        rows = collection.count()
+        whole = collection.record.rows
         if rows != whole:
             number = "an unknown number" if whole is None else f"{whole:,}"
+            command = f"sentcli index CORPUS --to {address} --collection {name}"
             raise InputError(
-                f"{found.title} is unfinished or damaged: it has {rows:,} rows of {number}; the command that made it, "
-                f"sentcli index CORPUS --to {address} --collection {name}, writes what is missing"
+                f"{collection.title} is unfinished or damaged: it has {rows:,} rows of {number}; the command that made "
+                f"it, {command}, writes what is missing"
             )
-        return found
+        return collection
 
     @classmethod
     def create(cls, client: Any, address: str, name: str, record: Record, rows: int) -> MilvusCollection:
@@ -252,7 +253,8 @@ class MilvusCollection:
 
     def counted(self, column: str, condition: str = "") -> list[tuple[Any, int]]:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
-        field_name, kind = column, TEXT  # of ids and texts
+        field_name = column
+        kind = TEXT  # of ids and texts
         if column in self.record.columns:
             field_name, kind = self.record.columns[column]
         counts: Counter[Any] = Counter()

@@ -79,7 +79,8 @@ class DeviceRows:
         opened = cls(blocks, similarity, torch.device(device), first, None, None)
         with opened._errors(0):
             free = device_memory.free_memory(opened.device)
-        count, dimension = len(opened), blocks.dimension
+        count = len(opened)
+        dimension = blocks.dimension
         room = None if free is None else (free - min(SEARCH_BYTES, free // 2)) / max(count * dimension, 1)
         keeps_full, keeps_rounded = kept_types(room, scan=scan)
         if not keeps_full and not keeps_rounded:

@@ -75,7 +75,9 @@ class _Group:
     """Some queries and their best rows so far."""
 
     def __init__(self, queries: Floats, k: int, *, samples: bool = True) -> None:
-        self.queries, self.k, self.samples = queries, k, samples
+        self.queries = queries
+        self.k = k
+        self.samples = samples
         self.best = Neighbours.none(len(queries))
 
     def add(self, rows: Floats, first: int, workers: _Workers) -> None:
@@ -152,7 +154,9 @@ class _Gathered:
     """
 
     def __init__(self, queries: Floats, k: int, least: Floats | None, threads: int) -> None:
-        self.queries, self.k, self.least = queries, k, least
+        self.queries = queries
+        self.k = k
+        self.least = least
         width = 0 if least is None else 64 + SPACE * k // threads
         self.table = self._empty(width)
         self.filled = np.zeros(len(queries), np.int64)

@@ -76,6 +76,10 @@ class Documents:
             self.candidates.append(Candidate(title, self.places[key], structure))
         return self.places[key]
 
+    def graded(self, positions: Iterable[int]) -> dict[str, int]:
+        """Return the ids of relevant documents with the grade 1, in the order of the corpus."""
+        return {self.ids[position]: 1 for position in sorted(positions)}
+
     def title_and_text(self, position: int) -> str:
         """Return a document as it is encoded: what stands above it, and its text."""
         return document_text({"title": self.titles[position], "text": self.texts[position]})

@@ -143,7 +143,7 @@ def judged_queries(file: str, documents: Documents) -> QuerySet:
             continue
         relevant = dict(judgements)
         for document, grade in judgements.items():
-            for place in neighbours.get(documents.places[document], set()):
+            for place in neighbours.get(documents.places[document], ()):
                 neighbour = documents.ids[place]
                 relevant[neighbour] = max(grade, relevant.get(neighbour, 0))
         queries.append(Query(key, texts[key], relevant, "judged"))

@@ -104,7 +104,7 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     usable: list[tuple[Candidate, set[int]]] = []
     for group in groups.values():
         first = group[0]
-        relevant = {first.document} | neighbours.get(first.document, set())
+        relevant = with_near_equal(first.document, neighbours)
         if relevant.issuperset(candidate.document for candidate in group):
             usable.append((first, relevant))
         else:
@@ -114,7 +114,7 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
     queries = []
     for number, (candidate, relevant) in enumerate(random_sample(usable, limit, seed), 1):
-        grades = {remaining.ids[position]: 1 for position in sorted(relevant)}
+        grades = remaining.graded(relevant)
         queries.append(Query(f"q{number}", candidate.text, grades, candidate.structure))
     return QuerySet(queries, remaining, dict(+left_out), neighbours)
 
@@ -139,15 +139,16 @@ def _without_candidates(documents: Documents, candidates: Sequence[Candidate]) -
     These keep their title, or their text: they have no query, and are found by others as what stood above them.
     """
     texts = texts_without(documents, candidates)
-    keeps_titles = candidates[0].structure == "first sentence"
+    titles = documents.titles
+    if candidates[0].structure != "first sentence":  # the others may be titles
+        titles = [""] * len(texts)
     emptied = set()
     for position, text in enumerate(texts):
         if QUERY_WORD.search(text) is None:
             emptied.add(position)
             texts[position] = documents.texts[position]
-            if not keeps_titles and documents.titles[position]:
+            if documents.titles[position] != titles[position]:
                 texts[position] = documents.titles[position]
-    titles = documents.titles if keeps_titles else [""] * len(texts)
     return replace(documents, texts=texts, titles=titles), emptied
 
 
@@ -251,11 +252,17 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
     near: dict[int, set[int]] = defaultdict(set)
     sequences = cache(lambda position: _sequences(texts[position]))
     for one, other in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True):
-        first, second = sequences(one), sequences(other)
+        first = sequences(one)
+        second = sequences(other)
         if len(first & second) >= LEAST_SHARED * len(first | second):
             near[one].add(other)
             near[other].add(one)
     return near
+
+
+def with_near_equal(position: int, near: Mapping[int, set[int]]) -> set[int]:
+    """Return the position of a document with those of its near-equal ones, of which `near_equal` returned all."""
+    return {position, *near.get(position, ())}
 
 
 def _sequences(text: str) -> set[tuple[str, ...]]:

@@ -20,7 +20,16 @@ from sentcli.io.served import Served
 from sentcli.io.sources import open_source
 from sentcli.search.bm25 import BM25
 from sentcli.testset.documents import Documents
-from sentcli.testset.queries import LEAST_QUERIES, Query, QuerySet, near_equal, problem_of, random_sample, words
+from sentcli.testset.queries import (
+    LEAST_QUERIES,
+    Query,
+    QuerySet,
+    near_equal,
+    problem_of,
+    random_sample,
+    with_near_equal,
+    words,
+)
 
 ANSWERS = "written.jsonl"
 """The answers in the folder of a set, from which it can be made again without the model."""
@@ -64,23 +73,24 @@ def ask_for_queries(writer: Served | str, documents: Documents, limit: int, seed
     if isinstance(writer, str) and writer.endswith(".jsonl"):
         return list(_read(writer, texts))
     name = str(writer)
-    key_of_cache = _digest(json.dumps([name, PROMPT, seed]))[:32]
-    cache = cache_folder("answers") / f"{key_of_cache}.jsonl"
+    key_of_cache = _digest(json.dumps([name, PROMPT, seed]))
+    cache = cache_folder("answers") / f"{key_of_cache[:32]}.jsonl"
     queries = _cached(cache)  # by the digest of the text
     digests: dict[str, str] = {}
-    missing: list[str] = []
+    missing = []
     for key in random_sample([key for key, text in texts.items() if text], limit, seed):
         digests[key] = _digest(texts[key])
         if digests[key] not in queries:
             missing.append(key)
     cache.parent.mkdir(parents=True, exist_ok=True)
     write = _by_address(writer, seed) if isinstance(writer, Served) else _by_seq2seq(writer, seed)
-    answers = write([texts[key] for key in missing])
     count = len(digests) - len(missing)
+    answers = write([texts[key] for key in missing])
     try:
         with cache.open("a", encoding="utf-8") as handle, console.counting(f"{name} writes", len(missing)) as progress:
             for key, answer in zip(missing, answers, strict=True):
-                digest, query = digests[key], _query(answer)
+                digest = digests[key]
+                query = _query(answer)
                 queries[digest] = query
                 handle.write("\n" + json.dumps([digest, query]))  # what was cut off ends here
                 handle.flush()
@@ -103,12 +113,13 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
     sought = []
     times = Counter(words(answer.query) for answer in answers)
     for answer in answers:
-        problem = problem_of(answer.query)
-        if problem is None and times[words(answer.query)] > 1:
+        query = answer.query
+        problem = problem_of(query)
+        if problem is None and times[words(query)] > 1:
             problem = "of several documents"
         if problem is None:
             usable.append(answer)
-            sought.append(answer.query)
+            sought.append(query)
         else:
             left_out[problem] += 1
     bm25 = BM25.build(_texts(documents).values())
@@ -116,13 +127,12 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
     neighbours = near_equal(documents.texts)
     queries: list[Query] = []
     for answer, positions in zip(usable, hits.tolist(), strict=True):
-        place = documents.places[answer.document]
-        relevant = {place} | neighbours.get(place, set())
+        relevant = with_near_equal(documents.places[answer.document], neighbours)
         if relevant.isdisjoint(positions):
             left_out[f"not among the first {ROUND_TRIP} by BM25"] += 1
             continue
-        grades = {documents.ids[position]: 1 for position in sorted(relevant)}
-        queries.append(Query(f"q{len(queries) + 1}", answer.query, grades, "written"))
+        number = len(queries) + 1
+        queries.append(Query(f"q{number}", answer.query, documents.graded(relevant), "written"))
     if len(queries) < LEAST_QUERIES:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{name}: {len(queries)} of {len(answers)} answers are queries ({reasons})")

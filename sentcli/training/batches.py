@@ -57,7 +57,8 @@ class Order:
         epoch, place = divmod(number, self.per_epoch)
         size = self.batch_size * self.processes
         begin = place * size
-        rows: list[int] = _permutation(self.seed, epoch, self.sentences)[begin : begin + size].tolist()
+        permutation = _permutation(self.seed, epoch, self.sentences)
+        rows: list[int] = permutation[begin : begin + size].tolist()
         rows_each = len(rows) // self.processes
         return rows[: rows_each * self.processes]
 

@@ -137,9 +137,10 @@ def file_facts(
         row_counts: how many rows came from each.
         chosen: the numbers of the chosen rows, counted over all files.
     """
-    counts = np.histogram(chosen, np.cumsum([0, *row_counts]))[0].tolist()
+    first_rows = np.cumsum([0, *row_counts])
+    counts, _ = np.histogram(chosen, first_rows)
     facts: list[dict[str, object]] = []
-    for (name, path), count in zip(files, counts, strict=True):
+    for (name, path), count in zip(files, counts.tolist(), strict=True):
         facts.append({"file": name, "sha256": file_digest(path), "sentences": count})
     return tuple(facts)
 

@@ -56,7 +56,8 @@ class DevSet:
 
     def score_text(self, score: float) -> str:
         """Return a score with its name, for messages."""
-        return f"{dev_title(self.name, self.metric)} {score_text(self.metric, score)}"
+        title = dev_title(self.name, self.metric)
+        return f"{title} {score_text(self.metric, score)}"
 
 
 def read_dev(request: TrainRequest) -> tuple[DevSet, ...]:
@@ -198,10 +199,10 @@ class HeldOutText:
     """Sentences whose words are masked once, as in training, and predicted at every evaluation."""
 
     def __init__(self, sentences: Sequence[str], tokenizer: TextTokenizer, model: TrainingModel) -> None:
-        prediction = next((part for part in model.stateful.values() if isinstance(part, WordPrediction)), None)
-        if prediction is None:
+        predictions = [part for part in model.stateful.values() if isinstance(part, WordPrediction)]
+        if not predictions:
             raise InputError("--eval-text measures how well masked words are predicted: it goes with mlm")
-        self.prediction = prediction
+        self.prediction = predictions[0]
         tokens = tokenizer(sentences)
         rows = tokens.lengths.argsort(kind="stable")
         self.batches = []
@@ -209,7 +210,8 @@ class HeldOutText:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(MASK_SEED)
             for first in range(0, len(rows), HELD_OUT_ROWS):
-                arrays = pad(tokens, rows[first : first + HELD_OUT_ROWS], tokenizer.pad_id)
+                batch = rows[first : first + HELD_OUT_ROWS]
+                arrays = pad(tokens, batch, tokenizer.pad_id)
                 inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
                 inputs["input_ids"], labels = self.prediction.masked(inputs["input_ids"])
                 self.batches.append((inputs, labels))

@@ -103,8 +103,9 @@ class Gradients:
         shares: dict[str, float] = {}
         names: list[str] = []
         for number, batch in enumerate(batches):
-            loss, terms, batch_shares = backward(batch, 1 / len(batches), measure and number == 0)
-            if number == 0:
+            is_first = number == 0
+            loss, terms, batch_shares = backward(batch, 1 / len(batches), measure and is_first)
+            if is_first:
                 shares = batch_shares
                 names = ["loss", *terms]
             values = torch.stack([loss, *terms.values()]).detach()
@@ -161,7 +162,8 @@ class Gradients:
                 states.append(random_states(self.device))
                 encoded.append((self.model.vectors(encoder, rows), numbers))
         vectors = in_order(encoded).requires_grad_()
-        loss, terms = self.model.losses(self.model.views_of(batch, vectors))
+        views = self.model.views_of(batch, vectors)
+        loss, terms = self.model.losses(views)
         shares = self._shares(terms, [vectors]) if measure else {}
         self._backward(loss, scale)
         after = random_states(self.device)
@@ -185,15 +187,15 @@ class Gradients:
         """
         if len(terms) == 1:
             return dict.fromkeys(terms, 1.0)
-        norms = {}
+        norms = dict.fromkeys(terms, 0.0)
         for name, term in terms.items():
-            norms[name] = 0.0
-            if term.requires_grad:
-                weighted = self.scaler.scale(self.model.weights[name] * term)
-                gradients = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True)
-                parts = [gradient.norm() for gradient in gradients if gradient is not None]
-                if parts:
-                    norms[name] = float(torch.stack(parts).norm())
+            if not term.requires_grad:
+                continue
+            weighted = self.scaler.scale(self.model.weights[name] * term)
+            gradients = torch.autograd.grad(weighted, at, retain_graph=True, allow_unused=True)
+            parts = [gradient.norm() for gradient in gradients if gradient is not None]
+            if parts:
+                norms[name] = float(torch.stack(parts).norm())
         total = sum(norms.values())
         if not total > 0:
             return {}

@@ -66,8 +66,9 @@ def run_all_on_ray(
         if event.kind in ("failed", "died"):
             if not isinstance(event.value, SentcliError):
                 raise event.value
-            is_first = event.kind == "failed" and event.item.name == planned[0].name
-            sweep.keep_error(logs[event.item.name].run, event.value, outcome, observer, is_first=is_first)
+            run = logs[event.item.name].run
+            is_first = event.kind == "failed" and run.name == planned[0].name
+            sweep.keep_error(run, event.value, outcome, observer, is_first=is_first)
         elif event.kind == "done":
             run = logs[event.item.name].run
             record, is_new = event.value
@@ -190,9 +191,9 @@ class _Reporting:
             lines = parsed(path.read_bytes(), path)
         scores = []
         for line in lines:
-            first_score = next((value for key, value in line.items() if key.startswith("dev_")), None)
-            if isinstance(first_score, int | float):
-                scores.append((line["step"], first_score))
+            dev_scores = [value for key, value in line.items() if key.startswith("dev_")]
+            if dev_scores and isinstance(dev_scores[0], int | float):
+                scores.append((line["step"], dev_scores[0]))
         require_ray().get(self.judge.take.remote(self.run.name, scores))
 
     def other_start(self, other: OtherStart) -> None:
@@ -203,7 +204,8 @@ class _Reporting:
 
     def scored(self, step: int, values: Mapping[str, float], best: bool) -> bool:
         """Report a score, and tell whether the run ends here."""
-        return bool(require_ray().get(self.judge.ends.remote(self.run.name, step, values[self.key])))
+        answer = self.judge.ends.remote(self.run.name, step, values[self.key])
+        return bool(require_ray().get(answer))
 
 
 def _make_record(

@@ -61,10 +61,11 @@ def _corpus(
             readings.append(part.reading)
     if not rows:
         raise InputError(f"no pair to train on in {', '.join(part.name for part in parts)}")
-    numbers = np.setdiff1d(np.arange(len(rows)), np.array(held_out, np.int64))
+    not_held_out = np.setdiff1d(np.arange(len(rows)), np.array(held_out, np.int64))
     subset = subset or Subset()
-    chosen = numbers[subset.rows(len(numbers))]
-    columns = list(map(list, zip(*[rows[number] for number in chosen], strict=True)))
+    chosen = not_held_out[subset.rows(len(not_held_out))]
+    chosen_rows = [rows[number] for number in chosen]
+    columns = list(map(list, zip(*chosen_rows, strict=True)))
     scores = columns.pop() if values else None
     return TrainingSentences(
         texts=tuple(columns),
@@ -124,11 +125,13 @@ def read_pairs(
     held_out = _held_out(hold_out, parts)
     if len(held_out) == len(rows):
         raise InputError(f"--hold-out {hold_out} leaves no pair to train on")
-    corpus = replace(_corpus(parts, subset, held_out, values=True), score_range=(low, high))
+    corpus = _corpus(parts, subset, held_out, values=True)
+    corpus = replace(corpus, score_range=(low, high))
     if hold_out is None:
         return corpus, None
     scaled = _all_rows(parts)
-    return corpus, sts_pairs.pairs_of_rows(hold_out, task_name(hold_out), [scaled[i] for i in held_out])
+    held_out_rows = [scaled[number] for number in held_out]
+    return corpus, sts_pairs.pairs_of_rows(hold_out, task_name(hold_out), held_out_rows)
 
 
 def _range_of_scores(parts: Sequence[_Rows]) -> tuple[float, float]:
@@ -333,7 +336,8 @@ def _fold(hold_out: str, number: int, count: int, total: int) -> npt.NDArray[np.
 
     if not 1 <= number <= count or not 2 <= count <= total:
         raise InputError(f"--hold-out {hold_out}: expected a fold of {total} pairs, such as 1/10")
-    folds = list(KFold(count, shuffle=True, random_state=FOLD_SEED).split(np.arange(total)))
+    splitter = KFold(count, shuffle=True, random_state=FOLD_SEED)
+    folds = list(splitter.split(np.arange(total)))
     _, held_out = folds[number - 1]
     return held_out
 
@@ -370,4 +374,5 @@ def _scored_rows(name: str, fields: str | None, kind: Kind | None, limit: int | 
         table = read_table(name, kind="binary" if is_binary else "scored", fields=fields)
         reading = table.reading
     scores = map(float, (table.values or [])[:limit])
-    return _Rows(name, source.path, list(zip(*table.texts, scores, strict=False)), reading)
+    rows = list(zip(*table.texts, scores, strict=False))
+    return _Rows(name, source.path, rows, reading)

@@ -140,7 +140,8 @@ def prepare(request: TrainRequest) -> Prepared:
     inputs = read_inputs(request, method)
     method = _with_classes(method, inputs.corpus)
     if request.evaluation.dev_limit is not None:
-        inputs = replace(inputs, dev=dev.limited(inputs.dev, request.evaluation.dev_limit, request.model))
+        sampled = dev.limited(inputs.dev, request.evaluation.dev_limit, request.model)
+        inputs = replace(inputs, dev=sampled)
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
     pooling = pooling_of(request, method)
     encoder, notes = load_encoder(method, request.model, pooling=pooling, device=request.device)
@@ -219,7 +220,8 @@ def load_encoder(
     pooling = pooling or choose_pooling(method, model)
     if pooling.unused is not None:
         notes.append(f"{pooling.reason}; --pooling {pooling.unused} is not used")
-    trains_encoder = method.fit is not None or any(term.views > 0 for term in method.objectives.values())
+    reads_views = any(term.views > 0 for term in method.objectives.values())
+    trains_encoder = method.fit is not None or reads_views
     encoder = SentenceEncoder.load(
         model,
         backend="torch",

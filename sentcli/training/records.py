@@ -240,7 +240,8 @@ def summarize(records: Iterable[Mapping[str, Any]]) -> list[Summary]:
     """Return a summary of the runs of each point, in the order of the points."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for record in records:
-        groups.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)
+        point = json.dumps(record["point"], sort_keys=True)
+        groups.setdefault(point, []).append(record)
     return [_summary(group) for group in groups.values()]
 
 
@@ -271,10 +272,12 @@ def warmup_notes(records: Iterable[Mapping[str, Any]]) -> list[str]:
         warmup = settings.get("warmup_steps") or 0
         if 0 < steps <= warmup:
             share = (steps - 1) / warmup
-            ended.setdefault(record["method"], set()).add(f"after {steps} steps it had {share:.0%} of it")
+            reached = ended.setdefault(record["method"], set())
+            reached.add(f"after {steps} steps it had {share:.0%} of it")
     notes = []
     for method, reached in ended.items():
-        notes.append(f"{method}: the learning rate rises for longer than runs lasted: {' or '.join(sorted(reached))}.")
+        all_reached = " or ".join(sorted(reached))
+        notes.append(f"{method}: the learning rate rises for longer than runs lasted: {all_reached}.")
     return notes
 
 
@@ -308,10 +311,14 @@ def parts_means(summaries: Iterable[Summary], key: str) -> list[PartsMean]:
 
 def _has_numbers(summary: Summary, key: str) -> bool:
     """Tell whether the runs of a point are one part of an experiment, and have the numbers of which it has the mean."""
-    if key not in summary.point or any(summary.mean.get(name) is None for name in AVERAGED_OVER[key]):
+    if key not in summary.point:
         return False
+    for name in AVERAGED_OVER[key]:
+        if summary.mean.get(name) is None:
+            return False
     if key == "text_of":
-        return ",".join(summary.mean.get("senteval") or {}) == summary.point[key]
+        scored_tasks = ",".join(summary.mean.get("senteval") or {})
+        return scored_tasks == summary.point[key]
     return True
 
 

@@ -218,11 +218,13 @@ class RunFolder:
             differences = differences_of(identity, self.identity)
             if differences:
                 shown = differences[:MOST_DIFFERENCES]
-                if len(differences) > len(shown):
-                    shown.append(f"and {len(differences) - len(shown)} more")
+                others = len(differences) - len(shown)
+                if others:
+                    shown.append(f"and {others} more")
                 raise InputError(f"--resume: {path} holds another run: {'; '.join(shown)}")
             self._resume()
-            differences = differences_of(environment, {key: self.environment.get(key) for key in environment})
+            now = {key: self.environment.get(key) for key in environment}
+            differences = differences_of(environment, now)
             if differences and self.checkpoint is not None:
                 self.notes.append(f"the rest of the run will not have the same bytes: {'; '.join(differences)}")
         else:
@@ -273,7 +275,9 @@ class RunFolder:
         Raises:
             NoRoomError: if it has less.
         """
-        everywhere(lambda: require_room(self.path, size if is_first() else 0, str(self.target)))
+        if not is_first():
+            size = 0
+        everywhere(lambda: require_room(self.path, size, str(self.target)))
 
     def keep_failed(self, batch: dict[str, Any]) -> Path:
         """Write the batch that a run failed at, and return its path."""

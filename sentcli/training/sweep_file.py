@@ -152,7 +152,8 @@ def _points(grids: Sequence[Mapping[str, Any]], path: Path) -> list[dict[str, An
     for grid in grids:
         for combination in itertools.product(*map(_as_list, grid.values())):
             point = dict(zip(grid, combination, strict=True))
-            points[json.dumps(point, sort_keys=True, default=str)] = point
+            content = json.dumps(point, sort_keys=True, default=str)
+            points[content] = point
     for point in points.values():
         refuse_file(point.get("method"), path)
         refuse_file(point.get("after"), path)

@@ -53,8 +53,9 @@ class SweepView:
         left = ""
         if earlier:
             of_one = (now - earlier[0]) / len(earlier)
-            of_others = duration(of_one * (len(self.runs) - self.runs.index(run)))
-            left = f"; about {of_others} left, if all take as long as so far"
+            runs_left = len(self.runs) - self.runs.index(run)
+            time_left = duration(of_one * runs_left)
+            left = f"; about {time_left} left, if all take as long as so far"
         self.began.setdefault(run.name, now)
         console.note(f"{self._title(run)}{left}")
         return self.views.enter_context(training(prepared))
@@ -95,7 +96,8 @@ class SweepView:
     def _title(self, run: SweepRun) -> str:
         """Close the view of the last run, and return the number and the name of this one."""
         self.views.close()
-        return f"run {self.runs.index(run) + 1} of {len(self.runs)}, {run.name}"
+        number = self.runs.index(run) + 1
+        return f"run {number} of {len(self.runs)}, {run.name}"
 
 
 def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] = ()) -> Table:
@@ -122,13 +124,17 @@ def sweep_table(title: str, summaries: Sequence[Summary], notes: Sequence[str] =
         seeds = []
         for seed, results in zip(summary.seeds, summary.runs, strict=True):
             seeds.append(f"{seed}{_mark(results)}")
+        settings = _setting_cells(summary.point, keys, others)
         numbers = [_mean_and_sd(summary, key) for key in columns]
-        rows.append([*_setting_cells(summary.point, keys, others), ", ".join(seeds), *numbers])
+        rows.append([*settings, ", ".join(seeds), *numbers])
     for part in AVERAGED_OVER:
         for mean in parts_means(summaries, part):
-            numbers = [f"{mean.numbers[key]:.2f}" if key in mean.numbers else "" for key in columns]
-            rows.append([*_setting_cells({**mean.point, part: "mean"}, keys, others), "", *numbers])
-    return Table(title, [*(head or ["run"]), "seeds", *columns.values()], rows, notes=list(notes))
+            settings = _setting_cells({**mean.point, part: "mean"}, keys, others)
+            texts = {key: f"{number:.2f}" for key, number in mean.numbers.items()}
+            numbers = [texts.get(key, "") for key in columns]
+            rows.append([*settings, "", *numbers])
+    head = head or ["run"]
+    return Table(title, [*head, "seeds", *columns.values()], rows, notes=list(notes))
 
 
 def _setting_cells(point: Mapping[str, Any], keys: Sequence[str], others: Sequence[str]) -> list[Any]:
@@ -140,7 +146,8 @@ def _setting_cells(point: Mapping[str, Any], keys: Sequence[str], others: Sequen
             value = f"{value:g}"
         cells.append(value)
     if others:
-        cells.append(", ".join(f"{key} {point[key]}" for key in others if key in point))
+        named = [f"{key} {point[key]}" for key in others if key in point]
+        cells.append(", ".join(named))
     return cells or ["all"]
 
 
@@ -161,7 +168,8 @@ def _mean_and_sd(summary: Summary, key: str) -> str:
     if mean is None:
         return "-"
     if key == "best_step":
-        return ", ".join(str(with_dev_scores(run)["best_step"]) for run in summary.runs)
+        steps = [str(with_dev_scores(run)["best_step"]) for run in summary.runs]
+        return ", ".join(steps)
     dev = dev_scores(summary.runs[0])
     metric = STSB_DEV[1]
     if dev is not None and key in vars(dev):

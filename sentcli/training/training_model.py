@@ -165,7 +165,9 @@ class TrainingModel(nn.Module):
             for encoder, rows, numbers in self.parts(inputs):
                 encoded.append((self.vectors(encoder, rows), numbers))
             return self.views_of(batch, in_order(encoded))
-        features = [self._features(encoder, rows) for encoder, rows in self.encoders_and_rows(inputs)]
+        features = []
+        for encoder, rows in self.encoders_and_rows(inputs):
+            features.append(self._features(encoder, rows))
         pooled = torch.cat([part.sentence for part in features if part.sentence is not None])
         tokens = torch.empty(0)
         if needs_tokens:
@@ -227,14 +229,16 @@ class TrainingModel(nn.Module):
         views = torch.arange(self.views, device=mask.device).repeat_interleave(len(mask) // self.views)
         before, after = queued_to(torch.tensor(self.template_tokens), mask.device)[views].T
         lengths = mask.sum(dim=1)
+        ends = lengths - after
         places = torch.arange(mask.shape[1], device=mask.device)
-        hidden = (places >= before[:, None]) & (places < (lengths - after)[:, None])
+        is_sentence = (places >= before[:, None]) & (places < ends[:, None])
         kinds, kind_of_row = torch.unique(torch.stack([views, lengths]), dim=1, return_inverse=True)
         numbers = torch.arange(kinds.shape[1], device=mask.device)
         one_of_each = (kind_of_row == numbers[:, None]).int().argmax(dim=1)
-        alone = {**model_inputs(batch), "attention_mask": mask.masked_fill(hidden, 0)}
-        rows = {name: values[one_of_each] for name, values in alone.items()}
-        return self.by_view(self.vectors(self.encoder, rows)[kind_of_row])
+        without_sentences = {**model_inputs(batch), "attention_mask": mask.masked_fill(is_sentence, 0)}
+        rows = {name: values[one_of_each] for name, values in without_sentences.items()}
+        vectors = self.vectors(self.encoder, rows)
+        return self.by_view(vectors[kind_of_row])
 
     def losses(self, views: Views) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
@@ -246,7 +250,9 @@ class TrainingModel(nn.Module):
             rows = views if self.method.objectives[name].all_rows else views.same_sentence
             with self.computing(half=name in self.stateful):
                 terms[name] = objective(rows)
-        weighted = [self.weights[name] * term for name, term in terms.items()]
+        weighted = []
+        for name, term in terms.items():
+            weighted.append(self.weights[name] * term)
         return torch.stack(weighted).sum(), terms
 
     @contextmanager

@@ -89,7 +89,8 @@ class TrainingView:
             parts = [*self._terms(info.values), speed]
             if left:
                 parts.append(left)
-            console.note(f"step {info.step} of {info.total}: {', '.join(parts)}")
+            numbers = ", ".join(parts)
+            console.note(f"step {info.step} of {info.total}: {numbers}")
         for tracker in self.trackers:
             tracker.step(info)
 
@@ -123,7 +124,8 @@ class TrainingView:
 
     def _compare_poolings(self, other: OtherStart, own: float) -> None:
         """Say what the start has with the pooling that was not taken, and warn if it is better."""
-        said = f"with --pooling {other.pooling} the start has {self.sets[0].score_text(other.value)}"
+        score = self.sets[0].score_text(other.value)
+        said = f"with --pooling {other.pooling} the start has {score}"
         if other.value > own:
             console.warn(f"{said}, which is more")
         else:
@@ -139,7 +141,9 @@ class TrainingView:
         table.add_column("value", justify="right")
         table.add_column("share of the gradient", justify="right")
         for name, value in self.values.items():
-            share = f"{self.shares[name]:.1%}" if name in self.shares else ""
+            share = ""
+            if name in self.shares:
+                share = f"{self.shares[name]:.1%}"
             table.add_row(name, loss_text(value), share)
         return Group(table, self.progress)
 
@@ -217,23 +221,26 @@ def _title_with_terms(method: Method) -> str:
 
 def summary(result: TrainResult, output: Path) -> None:
     """Print the results of a run."""
-    scores = ""
+    parts = [f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s"]
     if result.dev is not None:
-        scores += f"; {result.dev}"
+        parts.append(str(result.dev))
     if result.eval_seconds:
         evaluating = result.eval_seconds / (result.eval_seconds + result.train_seconds)
-        scores += f"; {evaluating:.0%} of the time went into evaluations"
+        part = f"{evaluating:.0%} of the time went into evaluations"
         if evaluating > MOST_EVALUATION and result.dev is not None:
-            scores += " (--dev-limit scores a sample)"
+            part += " (--dev-limit scores a sample)"
+        parts.append(part)
     if result.held_out_perplexity is not None:
-        scores += f"; held-out perplexity {result.held_out_perplexity:.2f}"
+        parts.append(f"held-out perplexity {result.held_out_perplexity:.2f}")
     if result.held_out_spearman is not None:
-        scores += f"; held out: Pearson {result.held_out_pearson:.2f}, Spearman {result.held_out_spearman:.2f}"
+        parts.append(f"held out: Pearson {result.held_out_pearson:.2f}, Spearman {result.held_out_spearman:.2f}")
     if result.sts_average is not None:
-        scores += f"; STS average {result.sts_average:.2f}"
+        parts.append(f"STS average {result.sts_average:.2f}")
     if result.senteval_average is not None:
-        scores += f"; transfer average {result.senteval_average:.2f} ({', '.join(result.senteval or ())})"
-    console.note(f"{result.steps} steps, {result.sentences_per_second:.0f} sentences/s{scores}; model in {output}")
+        tasks = ", ".join(result.senteval or ())
+        parts.append(f"transfer average {result.senteval_average:.2f} ({tasks})")
+    parts.append(f"model in {output}")
+    console.note("; ".join(parts))
     if kept_start(result.to_dict()):
         console.warn(f"no step was better than the start, whose weights are in the model. {REMEDY}")
 

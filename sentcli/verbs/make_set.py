@@ -144,7 +144,7 @@ def _checks(documents: Documents) -> dict[str, Any]:
     for key, text in zip(documents.ids, whole_texts, strict=True):
         checks.look(text, key)
     results: dict[str, Any] = {}
-    for name, broken in checks.found.items():
+    for name, broken in checks.occurrences.items():
         _warn(TITLES[name], broken.count, broken.first)
         results[name] = broken.to_dict()
     equal = repeated(zip(whole_texts, documents.ids, strict=True))

@@ -226,12 +226,12 @@ def test_conllu_trees_are_parts_of_speech_heads_and_relations(tmp_path):
     pytest.importorskip("conllu")
     path = tmp_path / "trees.conllu"
     path.write_text(CONLLU + CONLLU.split("\n\n")[2] + "\n\n", "utf-8")
-    found = trees.read_conllu(path).kept
+    found = trees.read_conllu(path).texts
     assert list(found) == ["Don't sleep.", "Did not run!", "Run."]
     assert found["Don't sleep."] == "AUX<3:aux PART<3:advmod VERB<0:root PUNCT<3:punct"
     assert Counter(found.values()).most_common(1)[0][1] == 2
     sample = trees.read_conllu(path, limit=2, seed=3)
-    assert list(sample.kept.items()) == [item for item in found.items() if item[0] in sample.kept]
+    assert list(sample.texts.items()) == [item for item in found.items() if item[0] in sample.texts]
     assert (sample.sample.texts, sample.sample.of) == (2, 3)
 
 

@@ -92,7 +92,7 @@ def test_a_sentence_by_its_number_and_other_heads(attention, tiny_bert, text, tm
     taken = DistinctTexts(12, 0)
     for line in text.read_text("utf-8").splitlines():
         taken.add(line, None)
-    assert shown["text"] == list(taken.kept)[2]
+    assert shown["text"] == list(taken.texts)[2]
     assert [part["head"] for part in shown["slices"]] == [3, 4, 3, 4]
 
 

@@ -149,7 +149,7 @@ def test_what_is_found_in_a_text(text, found):
 
     checks = TextChecks()
     checks.look(text, 1)
-    kinds = {what for what, each in checks.found.items() if each.count}
+    kinds = {what for what, each in checks.occurrences.items() if each.count}
     assert kinds - ({"control_characters"} if found == "mojibake" else set()) == ({found} if found else set())
 
 

@@ -144,7 +144,8 @@ def _clouds(
     for name, model_pairs in pairs.items():
         panel = f"{name}: {model_pairs.distance(*kinds):.2f} apart"
         for kind, other in permutations(kinds):
-            points = model_pairs.of(kind)[["cosine", "information"]].set_axis(["x", "y"], axis=1)
+            points = model_pairs.of(kind)[["cosine", "information"]]
+            points = points.set_axis(["x", "y"], axis=1)
             if mirrored:
                 points = points - model_pairs.centroid(other)
             centre = points.mean().to_frame().T
@@ -173,7 +174,8 @@ def _head_sections(pairs: dict[str, AttentionPairs]) -> list[Section]:
     for name, model_pairs in pairs.items():
         grids[f"{name}: mutual information"] = ("nats", model_pairs.information)
         grids[f"{name}: rho"] = ("rho of the log weights", model_pairs.correlation)
-        by_layer = ", ".join(f"{value:.2f}" for value in model_pairs.information.mean(axis=1))
+        means = model_pairs.information.mean(axis=1)
+        by_layer = ", ".join(f"{mean:.2f}" for mean in means)
         about.append(f"{name}: mutual information by layer, from the first to the last: {by_layer} nats")
     title = "Agreement of the attention of two dropout views, for each layer and head"
     page_sections = [
@@ -198,7 +200,8 @@ def _changes(pairs: dict[str, AttentionPairs]) -> Figure | None:
             change = information - base
             grids[name] = (f"nats more than {first}", change)
             layer, head = np.unravel_index(np.abs(change).argmax(), change.shape)
-            place = f"layer {layer + 1}, head {head + 1} ({change[layer, head]:+.3f})"
+            greatest = change[layer, head]
+            place = f"layer {layer + 1}, head {head + 1} ({greatest:+.3f})"
             about.append(f"{name}: {change.mean():+.3f} nats on average, most in {place}")
     if not grids:
         return None
@@ -262,13 +265,16 @@ def _grids_figure(name: str, title: str, grids: dict[str, tuple[str, Doubles]], 
         low, high = ends.loc[unit]
         layers, heads = values.shape
         axes.grid(visible=False)
-        edges = np.arange(heads + 1) + 0.5, np.arange(layers + 1) + 0.5
-        cells = axes.pcolormesh(*edges, values, vmin=low, vmax=high, rasterized=True)
-        axes.set(title=panel, xlabel="head", ylabel="layer", xticks=range(1, heads + 1), yticks=range(1, layers + 1))
+        head_edges = np.arange(heads + 1) + 0.5
+        layer_edges = np.arange(layers + 1) + 0.5
+        cells = axes.pcolormesh(head_edges, layer_edges, values, vmin=low, vmax=high, rasterized=True)
+        axes.set(title=panel, xlabel="head", ylabel="layer")
+        axes.set(xticks=range(1, heads + 1), yticks=range(1, layers + 1))
         axes.yaxis.set_inverted(True)
         style.colour_bar(axes, cells, unit)
 
-    return Figure(name, title, {panel: partial(draw, panel) for panel in grids}, data, "; ".join(about))
+    panels = {panel: partial(draw, panel) for panel in grids}
+    return Figure(name, title, panels, data, "; ".join(about))
 
 
 def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str, Any]) -> Figure:
@@ -295,17 +301,7 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
     parts = []
     panels = {}
     for part, count in zip(slices, counts, strict=True):
-        rows, columns = np.nonzero(count)
-        bins = {
-            "panel": part.place,
-            "series": "positions",
-            "layer": part.layer + 1,
-            "head": part.head + 1,
-            "x": centres[columns],
-            "y": centres[rows],
-            "value": count[rows, columns],
-        }
-        parts.append(pd.DataFrame(bins))
+        parts.append(_filled_bins(part, count, centres))
         panels[part.place] = partial(draw, part, count)
     closest = max(slices, key=lambda part: part.information)
     farthest = min(slices, key=lambda part: part.information)
@@ -323,6 +319,21 @@ def histograms(name: str, slices: Sequence[Slice], file: str, sentence: dict[str
         note=f"Weights that dropout removed in either view are left out. The sentence: {quoted}",
         columns=len({part.head for part in slices}),
     )
+
+
+def _filled_bins(part: Slice, count: Doubles, centres: Doubles) -> pd.DataFrame:
+    """Return a row for each bin of a joint histogram that holds a position, at the bin's centre."""
+    rows, columns = np.nonzero(count)
+    bins = {
+        "panel": part.place,
+        "series": "positions",
+        "layer": part.layer + 1,
+        "head": part.head + 1,
+        "x": centres[columns],
+        "y": centres[rows],
+        "value": count[rows, columns],
+    }
+    return pd.DataFrame(bins)
 
 
 def _in_words(part: Slice) -> str:

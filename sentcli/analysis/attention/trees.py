@@ -56,7 +56,7 @@ def read_conllu(path: Path, limit: int | None = None, seed: int = 0) -> Distinct
         raise InputError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise DataError(path, "not UTF-8 text") from error
-    if not distinct.kept:
+    if not distinct.texts:
         raise InputError(f"{path} holds no sentence")
     return distinct
 

@@ -134,8 +134,8 @@ def _texts_and_trees(
         if texts is not None:
             raise InputError(f"--trees {trees} brings its own texts: leave {texts} out")
         distinct = read_conllu(Path(trees), limit, seed)
-        lines = list(distinct.kept)
-        parsed = list(distinct.kept.values())
+        lines = list(distinct.texts)
+        parsed = list(distinct.texts.values())
         sample = distinct.sample
         check_sample(sample, trees, sample.of)
     different = len(set(parsed))

@@ -130,7 +130,9 @@ class ComparedNeighbours:
         if few.any() and not few.all():
             means = []
             for mean, name in zip((first, second), self.names, strict=True):
-                means.append(f"{mean[few].mean():.2f} against {mean[~few].mean():.2f} in {name}")
+                of_few = mean[few].mean()
+                of_others = mean[~few].mean()
+                means.append(f"{of_few:.2f} against {of_others:.2f} in {name}")
             about += (
                 f". Mean cosine of the neighbours where at most {k // 3} are shared, and elsewhere: {', '.join(means)}"
             )
@@ -149,7 +151,8 @@ class ComparedNeighbours:
             nearest, cosine = self._near(row, 0)[0]
             other_nearest, other_cosine = self._near(row, 1)[0]
             texts = [short_text(self.texts[number]) for number in (row, nearest, other_nearest)]
-            lines.append([*texts, int(self.compared.shared[row]), cosine, other_cosine])
+            shared = int(self.compared.shared[row])
+            lines.append([*texts, shared, cosine, other_cosine])
         first, second = self.names
         wide = ["text", f"nearest in {first}", f"nearest in {second}"]
         columns = [*wide, "shared", f"cosine in {first}", f"cosine in {second}"]

@@ -71,7 +71,8 @@ def _table(frame: pd.DataFrame) -> Table:
     for name in ("sts_average", "alignment"):
         if frame[name].isna().all():
             del heads[name]
-    columns = frame.assign(first_direction=100 * frame["first_direction"])[list(heads)].rename(columns=heads)
+    columns = frame.assign(first_direction=100 * frame["first_direction"])
+    columns = columns[list(heads)].rename(columns=heads)
     dimensions = ", ".join(dict.fromkeys(map(str, frame["dimension"])))
     note = (
         "Mean cosine: of all pairs (anisotropy). Isotropy: 1 if no direction is preferred (Mu and Viswanath). "

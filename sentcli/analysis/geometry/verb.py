@@ -104,8 +104,10 @@ def geometry(
     records = [inputs.of_model(evaluated) for evaluated in models]
     for name, vectors in stored.items():
         records.append(inputs.of_vectors(name, Clock(), vectors))
-    labels = short_names(list(dict.fromkeys([*names, *stored, *runs]))).shown
-    page_sections = sections({labels[record.model]: record.results for record in records}, inputs.description)
+    all_names = dict.fromkeys([*names, *stored, *runs])
+    labels = short_names(list(all_names)).shown
+    measured = {labels[record.model]: record.results for record in records}
+    page_sections = sections(measured, inputs.description)
     for name, run in runs.items():
         _warn_of_missing_curves(run)
         if name not in names:

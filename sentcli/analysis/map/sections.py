@@ -117,7 +117,8 @@ def _draw(name: str, dots: pd.DataFrame, places: pd.DataFrame | None, axes: Axes
 
 def _numbers(maps: Maps) -> Table:
     """Return a row for each map with its measures."""
-    frame = pd.DataFrame([{"model": name, **map_.measures} for name, map_ in maps.maps.items()])
+    rows = [{"model": name, **map_.measures} for name, map_ in maps.maps.items()]
+    frame = pd.DataFrame(rows)
     shares = {"map_purity": "map purity %", "neighbour_overlap": "neighbours kept %", "label_purity": "label purity %"}
     for key in shares.keys() & set(frame):
         frame[key] *= 100

@@ -117,12 +117,12 @@ def _texts_of_vectors(stored: StoredVectors, file: str, label_field: str | None,
         if text.strip():
             distinct.add(text, position)
     check_sample(distinct.sample, file, len(stored.rows))
-    positions = list(distinct.kept.values())
+    positions = list(distinct.texts.values())
     rows = stored.rows.take(positions)
     numbered = [(position + 1, row.columns) for position, row in zip(positions, rows, strict=True)]
     return MapTexts(
         ids=[row.id for row in rows],
-        texts=list(distinct.kept),
+        texts=list(distinct.texts),
         sample=distinct.sample,
         labels=_labels(file, label_field, numbered),
         vectors=stored.blocks.take(np.array(positions)),

@@ -205,9 +205,11 @@ def _shares_figure(runs: dict[str, LossTerms]) -> Figure:
         means = []
         for term in run.terms:
             shares = pd.Series(term.shares, dtype=float)
-            part = pd.DataFrame({"panel": name, "series": term.name, "x": list(term.share_steps), "y": 100 * shares})
+            line = {"panel": name, "series": term.name, "x": list(term.share_steps), "y": 100 * shares}
+            part = pd.DataFrame(line)
             parts.append(part[shares > 0])
-            means.append(f"{term.name} {100 * (term.mean_share or 0):.3g} %")
+            percent = 100 * (term.mean_share or 0)
+            means.append(f"{term.name} {percent:.3g} %")
         about.append(f"{name}, mean shares: {', '.join(means)}")
         axes[name] = {"xlabel": STEP, "ylabel": "share of the gradient (%)", "yscale": "log"}
     data = pd.concat(parts)

@@ -76,7 +76,8 @@ def objectives(
     rows = None
     if texts:
         rows = read_rows(texts, text_field, limit, seed=seed)
-    short = short_names(list(dict.fromkeys([*(model or []), *terms]))).shown
+    all_names = dict.fromkeys([*(model or []), *terms])
+    short = short_names(list(all_names)).shown
     kind = {"kind": "objectives"}
     records = {}
     for name, run in terms.items():
@@ -87,7 +88,8 @@ def objectives(
         assert rows is not None
         clock = Clock()
         vectors = vectors_of(evaluated, rows.texts).of(rows.texts)
-        spectrum = group_spectra(vectors, groups or max(1, vectors.shape[1] // 2), seed)
+        default_groups = max(1, vectors.shape[1] // 2)
+        spectrum = group_spectra(vectors, groups or default_groups, seed)
         choices = {**kind, **asdict(rows.sample), "groups": len(spectrum.eigenvalues)}
         results = {"whitening": spectrum.to_dict()}
         if evaluated.name in records:

@@ -27,7 +27,9 @@ def sections(pairs: GoldPairs) -> list[Section]:
     for name, results in pairs.results.items():
         parts.append(pd.DataFrame(results["bins"]).assign(model=name, bin=pairs.bin_names))
     bins = pd.concat(parts).astype({"mean": float, "deviation": float})
-    note = f"{len(pairs.gold):,} pairs of {pairs.name}, gold scores {pairs.gold.min():g} to {pairs.gold.max():g}."
+    lowest = pairs.gold.min()
+    highest = pairs.gold.max()
+    note = f"{len(pairs.gold):,} pairs of {pairs.name}, gold scores {lowest:g} to {highest:g}."
     page_sections = [
         Section("Correlation with gold scores", (note,), _correlations(pairs), file="correlations"),
         Section("What the cosine follows", table=_follows(pairs), file="follows"),
@@ -37,8 +39,9 @@ def sections(pairs: GoldPairs) -> list[Section]:
     ]
     for number, (name, results) in enumerate(pairs.results.items(), 1):
         for kind in ("least", "most"):
-            table = _listed(f"{kind.capitalize()} agreed with by {name}", results[f"{kind}_agreed"])
-            page_sections.append(Section(table.title, table=table, file=f"{kind}-agreed-{number}", folded=True))
+            title = f"{kind.capitalize()} agreed with by {name}"
+            table = _listed(title, results[f"{kind}_agreed"])
+            page_sections.append(Section(title, table=table, file=f"{kind}-agreed-{number}", folded=True))
     return page_sections
 
 
@@ -160,9 +163,16 @@ def _ridge(pairs: GoldPairs, bins: pd.DataFrame) -> Figure:
         # height of the highest density; the baselines of two densities are 1 apart
         scale = 0.9 / max(float(heights.max()), 1e-12)
         for i, name in enumerate(pairs.bin_names):
-            area = {"panel": model, "series": f"gold {name}", "x": at, "height": scale * heights[i], "low": float(i)}
+            area = {
+                "panel": model,
+                "series": f"gold {name}",
+                "x": at,
+                "height": scale * heights[i],
+                "low": float(i),
+            }
             parts.append(pd.DataFrame(area))
-        about.append(f"{model}: {_spread(_filled(model, bins))}")
+        spread = _spread(_filled(model, bins))
+        about.append(f"{model}: {spread}")
     data = pd.concat(parts)
 
     def draw(model: str, axes: Axes) -> None:
@@ -199,7 +209,8 @@ def _spread(bins: pd.DataFrame) -> str:
 
 def _binned(bins: pd.DataFrame) -> Table:
     """Return the cosines in each bin of gold scores, for each model."""
-    frame = bins[["model", "bin", "pairs", "mean", "deviation"]].rename(columns={"bin": GOLD, "deviation": "sd"})
+    frame = bins[["model", "bin", "pairs", "mean", "deviation"]]
+    frame = frame.rename(columns={"bin": GOLD, "deviation": "sd"})
     note = "A bin holds the scores from its lower end on, below its upper end; the last one also that."
     return Table.of_frame("Cosine by gold score", frame, formats={"mean": ".3f", "sd": ".3f"}, notes=(note,))
 

@@ -157,7 +157,8 @@ def over(runs: Sequence[FinishedRun], key: str) -> pd.DataFrame:
         for run in runs:
             names.update(run.point, run.record["identity"].get("settings", {}))
         raise InputError(f"--x {key}: no run has this setting{nearest(key, sorted(names))}")
-    points = _points((system, run.setting(key), run) for system, run in _systems(with_setting, (key,)))
+    systems = _systems(with_setting, (key,))
+    points = _points((system, run.setting(key), run) for system, run in systems)
     return points[points["system"].duplicated(keep=False)]
 
 
@@ -213,7 +214,8 @@ def _points(placed: Iterable[tuple[str, Any, FinishedRun]]) -> pd.DataFrame:
     groups: dict[str, dict[Any, list[FinishedRun]]] = {}
     for system, value, run in placed:
         hashable = tuple(value) if isinstance(value, list) else value
-        groups.setdefault(system, {}).setdefault(hashable, []).append(run)
+        by_value = groups.setdefault(system, {})
+        by_value.setdefault(hashable, []).append(run)
     rows = []
     values = []
     for system, by_value in groups.items():

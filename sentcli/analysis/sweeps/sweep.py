@@ -151,7 +151,8 @@ def _figure(key: str, points: pd.DataFrame, name: str) -> Figure | None:
     if data.empty:
         return None
     about = []
-    for row in data.loc[data.groupby(["panel", "series"], sort=False)["y"].idxmax()].itertuples():
+    best = data.groupby(["panel", "series"], sort=False)["y"].idxmax()
+    for row in data.loc[best].itertuples():
         about.append(f"{row.series}: best {row.panel} {row.y:.2f} at {key} {value_text(row.x)}")
     values = list(points["value"])
     names = _names(values)
