@@ -123,7 +123,7 @@ def read_checked(
     )
     first_number = 0
     if manifest is not None and writing.append:
-        first_number = sum(group.read for group in manifest.groups)
+        first_number = manifest.records
     inputs = read_inputs(names, options, reading.input_format, output=output, first_number=first_number)
     console.detail(f"{inputs.survey.rows} rows in {len(inputs.sources)} inputs")
     _check_types(types, inputs.survey)

@@ -56,7 +56,9 @@ class PassageOptions:
 
     def protocol(self, facts: Passages | None) -> dict[str, Any]:
         """Return what a protocol says of the passages, given what is known of them; nothing if there are none."""
-        return {} if facts is None else {"passages": asdict(facts)}
+        if facts is None:
+            return {}
+        return {"passages": asdict(facts)}
 
 
 @dataclass(frozen=True)

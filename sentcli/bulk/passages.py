@@ -8,8 +8,9 @@ from sentcli.bulk.options import PassageOptions
 from sentcli.encoder.loading import read_model, read_text_tokenizer
 from sentcli.encoder.vector_facts import Passages
 from sentcli.errors import InputError
+from sentcli.model.cutting import Cutter
 from sentcli.model.options import LoadOptions
-from sentcli.model.passages import Cutter, PassageRows
+from sentcli.model.passages import PassageRows
 from sentcli.model.spec import EncoderSpec
 
 MOST_TOKENS = 512

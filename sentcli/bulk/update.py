@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -23,7 +23,7 @@ from sentcli.io.blocks import Block, Survey
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
 from sentcli.io.folder import local_place, open_folder
 from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress
-from sentcli.model.passages import context_of, title_column
+from sentcli.model.passages import context_of, title_column, title_of
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -143,12 +143,17 @@ class StoredTexts:
             texts: new and known texts.
             progress: called with the number of known ones.
         """
-        found = self.find(texts)
-        new = np.flatnonzero(found < 0)
-        pending = submit([texts[row] for row in new.tolist()])
-        known = [texts[row] for row in np.flatnonzero(found >= 0).tolist()]
+        is_new = self.find(texts) < 0
+        new: list[str] = []
+        known: list[str] = []
+        for text, is_new_text in zip(texts, is_new.tolist(), strict=True):
+            if is_new_text:
+                new.append(text)
+            else:
+                known.append(text)
+        pending = submit(new)
         progress(EncodeStats(texts=len(known)))
-        return _WithKnown(pending, found < 0, *self._counted(known))
+        return _WithKnown(pending, is_new, *self._counted(known))
 
     def _counted(self, texts: Sequence[str]) -> tuple[Integers, int]:
         """Return the excess tokens of each text ``[n]``, and the tokens that the model would run."""
@@ -165,28 +170,27 @@ class StoredTexts:
     @cached_property
     def _index(self) -> tuple[Hashes, Hashes, Integers]:
         """The first halves of the digests of all texts in order, their other halves, and the rows of the texts."""
-        parts = [_digests(texts) for texts in self._texts()]
-        digests = np.concatenate([np.empty((0, 2), np.uint64), *parts])
+        digests = np.concatenate([np.empty((0, 2), np.uint64), *map(_digests, self._texts())])
         order = np.argsort(digests[:, 0], kind="stable")
         return digests[order, 0], digests[order, 1], order.astype(np.int64)
 
     def _texts(self) -> Iterator[list[str]]:
         """Yield what was encoded of each row, in order."""
-        facts = VectorFacts.read(self.name, self.manifest.settings)
+        passages = VectorFacts.read(self.name, self.manifest.settings).passages
+        if passages is None or passages.context == "none":
+            for table in self.tables(["text"]):
+                yield table["text"].to_pylist()
+            return
+        columns = ["text", "heading"]
         title = title_column(self.manifest.columns)
-        context = "none" if facts.passages is None else facts.passages.context
-        columns = ["text"]
-        if context != "none":
-            columns += [name for name in (title, "heading") if name is not None]
+        if title is not None:
+            columns.append(title)
         for table in self.tables(columns):
-            texts: list[str] = table["text"].to_pylist()
-            if context == "none":
-                yield texts
-                continue
-            titles = table[title].to_pylist() if title is not None else [None] * len(texts)
-            headings = table["heading"].to_pylist()
-            rows = zip(titles, headings, texts, strict=True)
-            yield [context_of(_title(name), path or "", context) + text for name, path, text in rows]
+            texts = []
+            for row in table.to_pylist():
+                context = context_of(title_of(row.get(title)), row["heading"] or "", passages.context)
+                texts.append(context + row["text"])
+            yield texts
 
     def tables(self, columns: list[str] | None = None) -> Iterator[Any]:
         """Yield the rows with some of their columns, or all, as tables of Arrow, in order."""
@@ -277,7 +281,7 @@ class RowChanges:
         """The hashes of the ids of the directory in order, and of the contents of their rows."""
         ids, contents = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
         for table in self.stored.tables():
-            columns = {name: table[name].to_pylist() for name in table.column_names}
+            columns = table.to_pydict()
             ids.append(_digests(columns.pop("id"))[:, 0])
             contents.append(_contents(columns.pop("text"), columns))
         all_ids, all_contents = np.concatenate(ids), np.concatenate(contents)
@@ -287,7 +291,7 @@ class RowChanges:
     @property
     def were_numbers(self) -> bool:
         """Whether the ids of the directory are the numbers of its rows."""
-        numbers = _digests([str(number) for number in range(len(self._ids))])[:, 0]
+        numbers = _digests(list(map(str, range(len(self._ids)))))[:, 0]
         return bool(np.array_equal(np.sort(numbers), self._ids))
 
     @property
@@ -322,8 +326,10 @@ def stored_texts(output: str, encoder: SentenceEncoder, prompt: str, on_long: On
     if manifest.rows_done < manifest.rows_total:
         done = f"{manifest.rows_done:,} of {manifest.rows_total:,} rows"
         raise InputError(f"{output} is unfinished ({done}): finish it with --resume, then update it")
-    tokenizer = encoder.tokenizer if encoder.sent is None else None
-    return StoredTexts(place.full_name, manifest, tokenizer, prompt, on_long)
+    stored = StoredTexts(place.full_name, manifest, None, prompt, on_long)
+    if encoder.sent is not None:
+        return stored
+    return replace(stored, tokenizer=encoder.tokenizer)
 
 
 def changes(stored: StoredTexts, surveyed: Survey, reader: Iterable[Block]) -> Changes:
@@ -374,10 +380,6 @@ def require_same_vectors(name: str, before: dict[str, Any], now: dict[str, Any],
         raise InputError(f"{name} was made otherwise: {how}. Give what is there, or --overwrite to encode all anew")
 
 
-def _title(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else ""
-
-
 def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -390,5 +392,7 @@ def _digests(texts: Sequence[str]) -> Hashes:
 def _contents(texts: Sequence[str], columns: dict[str, list[Any]]) -> Hashes:
     """Return a hash of the text and the other columns of each row ``[n]``."""
     names = sorted(columns)
-    rows = zip(texts, *(columns[name] for name in names), strict=True)
-    return _digests([repr((names, row)) for row in rows])[:, 0]
+    contents = []
+    for row in zip(texts, *map(columns.__getitem__, names), strict=True):
+        contents.append(repr((names, row)))
+    return _digests(contents)[:, 0]

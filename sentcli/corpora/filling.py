@@ -163,19 +163,25 @@ def read_texts(
     from sentcli.io.readers import ReadOptions
     from sentcli.io.vector_columns import EMBEDDING
 
-    given = None if cut is not None else _open_given(files, text)
+    given = None
+    if cut is None:
+        given = _open_given(files, text)
     if update and given is not None:
         raise InputError(f"{files[0]} holds vectors, which are taken as they are: --overwrite takes all of them anew")
     overwrite = overwrite or update
     output, resume = str(folder), not text.append
     bulk.check_target(output, overwrite=overwrite, resume=resume, append=text.append)
     manifest = None if overwrite else bulk.manifest_of(output)
-    shard_rows = bulk.shard_rows_of(output) if update or manifest else bulk.EncodeSettings.shard_rows
+    shard_rows = bulk.EncodeSettings.shard_rows
+    if update or manifest:
+        shard_rows = bulk.shard_rows_of(output)
     types = manifest.types if manifest else {}
     names = files if given is None else given.text_files()
     left_out = () if given is None or given.column is None else (given.column, EMBEDDING)
     options = ReadOptions(text.text_field, text.id_field, types=types, cut=cut)
-    first_number = sum(group.read for group in manifest.groups) if manifest and text.append else 0
+    first_number = 0
+    if manifest and text.append:
+        first_number = manifest.records
     inputs = bulk.read_inputs(names, options, output=output, without=left_out, first_number=first_number)
     if given is not None:
         inputs = replace(inputs, vectors=given.column or file_digest(given.place.path))
@@ -223,7 +229,9 @@ def _encode_texts(
         recipe = ann.recipe(request.kind, indexed, dimension)
         check_recipe(recipe, dimension, request.similarity or encoder.spec.similarity, request.settings)
     prompt = encoder.spec.prompt_of_documents(doc_prompt)
-    stored = bulk.stored_texts(str(folder), encoder, prompt, settings.on_long) if texts.update else None
+    stored = None
+    if texts.update:
+        stored = bulk.stored_texts(str(folder), encoder, prompt, settings.on_long)
     settings = replace(
         settings,
         prompt=prompt,

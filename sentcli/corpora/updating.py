@@ -41,15 +41,13 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
             if name == WORDS_INDEX:
                 continue
             manifest = store.read_index(name)
-            earlier[manifest.kind] = IndexRequest(
-                manifest.kind,
-                manifest.similarity,
-                manifest.query_prompt,
-                dict(manifest.settings),
-                trained_in=store.place(name) if manifest.trained else None,
-            )
+            index = IndexRequest(manifest.kind, manifest.similarity, manifest.query_prompt, dict(manifest.settings))
+            if manifest.trained:
+                index = replace(index, trained_in=store.place(name))
+            earlier[manifest.kind] = index
         words = store.words()
-        earlier_language = None if words is None else words.language
+        if words is not None:
+            earlier_language = words.language
     if request is None:
         return IndexesToBuild(tuple(earlier.values()), language)
     if request.kind in earlier:

@@ -177,7 +177,9 @@ def read_text_tokenizer(name: str, options: LoadOptions) -> TextTokenizer:
     if spec.is_static:
         return fit(plain_tokenizer(spec.folder), spec, None, options.max_length)
     if (spec.tokenizer_folder / "tokenizer.json").exists():
-        stated = min((export.max_length for export in exported.exports_in(spec.folder)), default=None)
+        stated = None
+        for export in exported.exports_in(spec.folder)[:1]:
+            stated = export.max_length
         pad_id = spec.config.get("pad_token_id")
         return fit(read_tokenizer(spec.tokenizer_folder), spec, pad_id, options.max_length, stated=stated)
     from sentcli.model.torch_backend import load_tokenizer, text_tokenizer

@@ -172,6 +172,11 @@ class Manifest:
         """The types of the columns besides id and text, by the names of ``--types``."""
         return {name: name_of(kind) for name, kind in self.columns.items()}
 
+    @property
+    def records(self) -> int:
+        """The number of rows, or of documents, that were read of all inputs."""
+        return sum(group.read for group in self.groups)
+
     def with_shards(self, shards: Iterable[Shard]) -> Manifest:
         """Return the manifest with these finished shards and their counts."""
         ordered = sorted(shards, key=lambda shard: shard.number)

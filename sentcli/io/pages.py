@@ -51,8 +51,9 @@ class Page:
         for name, value in stated.items():
             facts[free_name(str(name))] = _cell(value)
         if not isinstance(facts.get("title"), str):
-            first = next(iter(headings(text)), None)
-            facts["title"] = "" if first is None else first.words
+            facts["title"] = ""
+            for heading in headings(text)[:1]:
+                facts["title"] = heading.words
         return cls(text, facts)
 
 
@@ -65,12 +66,16 @@ def _front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
         stated = yaml_value(found[1])
     except ValueError:  # a rule above a text
         return {}, content
-    return stated if isinstance(stated, Mapping) else {}, content[found.end() :]
+    if not isinstance(stated, Mapping):
+        stated = {}
+    return stated, content[found.end() :]
 
 
 def free_name(name: str) -> str:
     """Return the name of a column for a fact of front matter; those that `encode` writes itself end in ``_`` then."""
-    return f"{name}_" if name in RESERVED else name
+    if name in RESERVED:
+        return f"{name}_"
+    return name
 
 
 def words_of_name(path: Path) -> str:
@@ -125,8 +130,10 @@ def path_at(headings_of_page: Sequence[Heading], position: int) -> list[Heading]
 
 def plain_words(tokens: Sequence[Any]) -> str:
     """Return the text of a line of Markdown without its markup."""
-    parts = [token.content if token.type in ("text", "code_inline") else " " for token in tokens]
-    return " ".join("".join(parts).split())
+    text = ""
+    for token in tokens:
+        text += token.content if token.type in ("text", "code_inline") else " "
+    return " ".join(text.split())
 
 
 def yaml_value(text: str) -> Any:

@@ -57,8 +57,10 @@ def _page(source: Source, name: str) -> Source:
     is_of_folder = Path(name).is_dir()
     if source.packed or source.format != "txt" or not (is_markdown(source.path) or is_of_folder):
         return source
-    page = source.path.relative_to(name).as_posix() if is_of_folder else source.path.name
-    return replace(source, format="page", page=page)
+    path = Path(source.path.name)
+    if is_of_folder:
+        path = source.path.relative_to(name)
+    return replace(source, format="page", page=path.as_posix())
 
 
 def _files(name: str, *, pages: bool) -> list[str]:

@@ -128,7 +128,9 @@ class ModelSpec:
 
     def prompt_of_documents(self, text: str | None) -> str:
         """Return the prompt for documents: a text that was given, else the model's own."""
-        return self.role_prompt("document") if text is None else text
+        if text is None:
+            return self.role_prompt("document")
+        return text
 
     @property
     def role_prompts(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -123,9 +123,9 @@ class Hit:
         return hit
 
 
-def has_passages(columns: Container[str]) -> bool:
+def has_passages(columns: Iterable[str]) -> bool:
     """Tell by the columns of rows whether they are passages of documents."""
-    return all(name in columns for name in PLACE_COLUMNS)
+    return set(PLACE_COLUMNS).issubset(columns)
 
 
 def search_documents(
@@ -155,9 +155,13 @@ def search_documents(
     asked = k
     while True:
         asked = min(asked * 4, max(most, k))
-        found = search(corpus, mode, queries, vectors, asked, dense_weight)
-        kept = [_of_documents(hits, per_document)[:k] for hits in found]
-        if asked >= most or all(len(hits) == k for hits in kept):
+        kept = []
+        least = k
+        for hits in search(corpus, mode, queries, vectors, asked, dense_weight):
+            of_query = _of_documents(hits, per_document)[:k]
+            least = min(least, len(of_query))
+            kept.append(of_query)
+        if asked >= most or least == k:
             return kept
 
 

@@ -9,7 +9,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from sentcli.errors import InputError
 from sentcli.io.pages import Page, headings, path_at
-from sentcli.model.passages import Cutter, context_of
+from sentcli.model.cutting import Cutter
+from sentcli.model.passages import context_of
 from sentcli.model.tokenizing import TextTokenizer
 from tests.conftest import byte_bpe_tokenizer, wordpiece_tokenizer
 
