@@ -177,7 +177,7 @@ def _rows_and_searcher(
     assert model is not None
     rows = read_rows([corpus], options) if stored is None else stored.rows
     texts = list(rows.texts())
-    vectors = np.asarray(vectors_of(model, texts).of(texts))
+    vectors = np.asarray(vectors_of(model, texts).vectors_of(texts))
     return rows, build(index or "flat", vectors, device=device)
 
 

@@ -80,7 +80,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
             encoded = EvaluatedModel.of(encoder, load).encode(texts, bar, prompt=prompt)
         excess_tokens = encoded.excess_tokens[[encoded.rows[text] for text in texts]]
         warn_truncated(encoder.spec.max_length, int((excess_tokens > 0).sum()), int(excess_tokens.sum()))
-        return encoded.of(texts)
+        return encoded.vectors_of(texts)
 
     yield LocalCorpus(name, read_rows([name], read_options), encode=encode)
 

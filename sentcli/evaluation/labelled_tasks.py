@@ -164,7 +164,7 @@ class BinaryTask(TableTask):
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         first, second = self.table.texts
-        predicted = similarities(vectors.of(first), vectors.of(second), self.similarity)
+        predicted = similarities(vectors.vectors_of(first), vectors.vectors_of(second), self.similarity)
         positive = self._positive
         f1, threshold = best_f1(predicted, positive)
         metrics = {
@@ -216,9 +216,9 @@ class TripletsTask(TableTask):
         anchors, *others = self.table.texts
         distinct = list(dict.fromkeys(chain.from_iterable(others)))
         queries, documents = self.by_role(model, anchors, distinct)
-        anchor_vectors = queries.of(anchors)
+        anchor_vectors = queries.vectors_of(anchors)
         to_positive, *to_negatives = [
-            similarities(anchor_vectors, documents.of(column), self.similarity) for column in others
+            similarities(anchor_vectors, documents.vectors_of(column), self.similarity) for column in others
         ]
         margin = to_positive - np.max(to_negatives, axis=0)
         correct = margin > ROUNDING

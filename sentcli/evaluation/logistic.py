@@ -61,7 +61,7 @@ class LbfgsTrainer:
         folds_at_a_time = max(MOST_SCORES // scores_of_a_fold, 1)
         for start in range(0, len(grid.folds), folds_at_a_time):
             part = range(start, min(start + folds_at_a_time, len(grid.folds)))
-            weights[part] = _minimised(grid.of(part), self.max_iter, finished)
+            weights[part] = _minimised(grid.of_folds(part), self.max_iter, finished)
         accuracy = np.zeros(weights.shape[:2])
         for number, fold in enumerate(grid.folds):
             if len(fold.dev):

@@ -92,8 +92,8 @@ def pair_geometry(vectors: TextVectors, subsets: Sequence[Pairs], above: float |
     if len(texts) < 2:
         raise InputError(f"{names}: all sentences are the same")
     return PairGeometry(
-        alignment=alignment(vectors.of(first), vectors.of(second)),
-        uniformity=uniformity(vectors.of(list(texts))),
+        alignment=alignment(vectors.vectors_of(first), vectors.vectors_of(second)),
+        uniformity=uniformity(vectors.vectors_of(list(texts))),
         positives=len(first),
         texts=len(texts),
     )

@@ -58,7 +58,7 @@ class Grid:
         """The number of classifiers of a fold."""
         return len(self.penalties[0])
 
-    def of(self, folds: Sequence[int]) -> Grid:
+    def of_folds(self, folds: Sequence[int]) -> Grid:
         """Return the grid of some folds, given by their numbers."""
         chosen = [self.folds[number] for number in folds]
         penalties = [self.penalties[number] for number in folds]
@@ -210,7 +210,7 @@ class GradientTrainer:
         for number, fold in enumerate(grid.folds):
             folds_of_shape[len(fold.train), fold.drawn].append(number)
         for numbers in folds_of_shape.values():
-            training = _Together(self, grid.of(numbers))
+            training = _Together(self, grid.of_folds(numbers))
             weights[numbers], accuracy[numbers] = training.run(finished)
         return TrainedClassifiers(weights, accuracy)
 

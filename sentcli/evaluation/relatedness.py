@@ -77,7 +77,7 @@ class GradedTask:
         """
         features = {}
         for split, pairs in self.splits.items():
-            features[split] = pair_features(vectors.of(pairs.first), vectors.of(pairs.second))
+            features[split] = pair_features(vectors.vectors_of(pairs.first), vectors.vectors_of(pairs.second))
         test = self.splits["test"]
         with console.counting(f"{self.name}: epochs", MAX_EPOCHS + EPOCHS_OF_A_ROUND) as finished:
             predicted, dev_pearson = train(

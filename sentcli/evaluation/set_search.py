@@ -104,7 +104,7 @@ class SetSearch:
             encoded = model.encode(texts, progress, prompt=prompt, length=length)
             progress(EncodeStats(texts=len(texts) - len(set(texts))))  # repeated texts are not encoded
             truncated += encoded.truncated(texts)
-            return encoded.of(texts)
+            return encoded.vectors_of(texts)
 
         def encode_documents(_: object, prompt: str, texts: Sequence[str]) -> Vectors:
             return encode(facts.document_length, prompt, texts)

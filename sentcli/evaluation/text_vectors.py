@@ -47,7 +47,7 @@ class TextVectors:
         """Return the rows of texts, which may repeat ``[n]``."""
         return np.array([self.rows[text] for text in texts], np.int64)
 
-    def of(self, texts: Sequence[str]) -> Floats:
+    def vectors_of(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts, which may repeat ``[n, dim]``."""
         return self.vectors[self.rows_of(texts)]
 
@@ -57,7 +57,7 @@ class TextVectors:
 
     def zero(self, texts: Sequence[str]) -> int:
         """Count the texts, with repetitions, whose vector is zero; their similarity to any other is 0."""
-        has_numbers = self.of(texts).any(axis=1)
+        has_numbers = self.vectors_of(texts).any(axis=1)
         return int((~has_numbers).sum())
 
 

@@ -36,11 +36,11 @@ def features(task: Examples, vectors: TextVectors) -> dict[str, Floats]:
     """Return the features of each split: the vector of a text, or for pairs ``|u - v|`` and ``u * v``."""
     by_split = {}
     for split, examples in task.splits.items():
-        first = vectors.of([example.texts[0] for example in examples])
+        first = vectors.vectors_of([example.texts[0] for example in examples])
         if len(examples[0].texts) == 1:
             by_split[split] = first
         else:
-            by_split[split] = pair_features(first, vectors.of([example.texts[1] for example in examples]))
+            by_split[split] = pair_features(first, vectors.vectors_of([example.texts[1] for example in examples]))
     return by_split
 
 

@@ -208,10 +208,10 @@ def encode(
     texts = data.texts()
     with console.encoding(label, len(queries) + len(data.ids)) as progress:
         encoded = other.encode(queries, progress, prompt=query_prompt, length=data.facts.query_length)
-        query_vectors = encoded.of(queries)
+        query_vectors = encoded.vectors_of(queries)
         while block := list(islice(texts, BLOCK_DOCUMENTS)):
             encoded = other.encode(block, progress, prompt=document_prompt, length=data.facts.document_length)
-            documents.append(encoded.of(block))
+            documents.append(encoded.vectors_of(block))
             truncated += encoded.truncated(block)
     speed = costs.measure(other, sample)["texts_per_second"]
     normalized = bool(encoder.spec.normalizes)

@@ -50,7 +50,7 @@ class Neighbours:
             scores.append(part.scores)
         return cls(np.concatenate(positions, axis), np.concatenate(scores, axis))
 
-    def of(self, queries: slice | Integers | Mask) -> Neighbours:
+    def of_queries(self, queries: slice | Integers | Mask) -> Neighbours:
         """Return the neighbours of some of the queries."""
         return Neighbours(self.positions[queries], self.scores[queries])
 
@@ -84,7 +84,7 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     if len(parts) > 1 or not _sorted(hits.scores).all():
         hits = hits.best_first()
         with_equal = ~_sorted(hits.scores)  # queries with equal similarities
-        some = hits.of(with_equal)
+        some = hits.of_queries(with_equal)
         by_position = np.lexsort((some.positions, -some.scores), axis=1)
         hits.overwrite(with_equal, some.reordered(by_position))
     best = hits.scores[:, :k].astype(np.float32, copy=False)

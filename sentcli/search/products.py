@@ -103,7 +103,7 @@ class _Group:
         if not len(lacking):
             return
         again = _Group(self.queries[lacking], self.k, samples=False)
-        again.best = before.of(lacking)
+        again.best = before.of_queries(lacking)
         again.add(rows, first, workers)
         self.best.overwrite(lacking, again.best)
 
@@ -138,7 +138,7 @@ class _Group:
         """Choose the best of several parts, each thread those of some queries."""
 
         def chosen(queries: slice) -> Neighbours:
-            return _kept(Neighbours.side_by_side(part.of(queries) for part in parts), self.k)
+            return _kept(Neighbours.side_by_side(part.of_queries(queries) for part in parts), self.k)
 
         self.best = Neighbours.concatenated(workers.each(chosen, workers.shares(len(self.queries))))
 

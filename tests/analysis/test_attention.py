@@ -92,21 +92,21 @@ def test_a_pair_of_texts_is_compared_where_both_have_tokens(slicing):
 
 
 def test_the_views_of_a_text_depend_on_seed_and_number_alone(encoder, views):
-    before = views.of(1)
-    views.of(4)
-    again = views.of(1)
+    before = views.of_view(1)
+    views.of_view(4)
+    again = views.of_view(1)
     assert torch.equal(before.weights, again.weights) and torch.equal(before.vectors, again.vectors)
     assert not torch.equal(before.weights[0], before.weights[1])
-    fewer = DropoutViews(encoder, TEXTS[:2], seed=3).of(1)
+    fewer = DropoutViews(encoder, TEXTS[:2], seed=3).of_view(1)
     assert torch.equal(before.weights, fewer.weights)
-    assert not torch.equal(before.weights, DropoutViews(encoder, TEXTS, seed=4).of(1).weights)
+    assert not torch.equal(before.weights, DropoutViews(encoder, TEXTS, seed=4).of_view(1).weights)
 
 
 def test_views_draw_from_random_numbers_of_their_own(views):
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    views.of(0)
+    views.of_view(0)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -114,7 +114,7 @@ def test_without_dropout_views_are_the_models_own_vectors(tiny_bert):
     encoder = SentenceEncoder.load(tiny_bert, backend="torch", pooling="cls")
     expected = encoder.encode(TEXTS)
     views = DropoutViews(encoder, TEXTS, dropout=0.0)
-    found = views.of(1)
+    found = views.of_view(1)
     assert found.weights.shape == (2, 2, 4, views.lengths[1], views.lengths[1])
     torch.testing.assert_close(found.weights.sum(-1), torch.ones(2, 2, 4, views.lengths[1]))
     np.testing.assert_allclose(found.vectors[1].numpy(), expected[1], atol=1e-5)
@@ -123,7 +123,7 @@ def test_without_dropout_views_are_the_models_own_vectors(tiny_bert):
 
 
 def test_dropout_removes_weights_and_scales_the_others(views):
-    found = views.of(1).weights
+    found = views.of_view(1).weights
     dropped = found == 0
     assert 0.02 < dropped.float().mean() < 0.25  # the tiny model drops a tenth
     assert views.check() == 4
@@ -132,25 +132,25 @@ def test_dropout_removes_weights_and_scales_the_others(views):
 def test_positives_and_negatives(views):
     found = attention_pairs(views, len(TEXTS), (0, 1), "layer-pairs", seed=5)
     assert found.information.shape == found.correlation.shape == (2, 4)
-    one = views.of(2)
-    assert list(found.of("positives")["information"])[2] == pytest.approx(
+    one = views.of_view(2)
+    assert list(found.of_kind("positives")["information"])[2] == pytest.approx(
         pair_information(one.weights[0], one.weights[1], (0, 1), "layer-pairs")
     )
     cosine = torch.nn.functional.cosine_similarity(one.vectors[0], one.vectors[1], dim=0)
-    assert list(found.of("positives")["cosine"])[2] == pytest.approx(float(cosine), abs=1e-5)
-    heads = [by_head(views.of(i).weights) for i in range(len(TEXTS))]
+    assert list(found.of_kind("positives")["cosine"])[2] == pytest.approx(float(cosine), abs=1e-5)
+    heads = [by_head(views.of_view(i).weights) for i in range(len(TEXTS))]
     np.testing.assert_allclose(found.information, np.mean([mi for _, mi in heads], axis=0))
     assert found.centroid("positives")[0] > found.centroid("negatives")[0]
     again = attention_pairs(views, len(TEXTS), (0, 1), "layer-pairs", seed=5)
     assert again.to_dict() == found.to_dict()
     other = attention_pairs(views, len(TEXTS), (0, 1), "layer-pairs", seed=6)
-    assert list(other.of("negatives")["cosine"]) != list(found.of("negatives")["cosine"])
+    assert list(other.of_kind("negatives")["cosine"]) != list(found.of_kind("negatives")["cosine"])
 
 
 def test_auc_is_the_chance_that_a_positive_is_greater(views):
     found = attention_pairs(views, len(TEXTS), (0, 1), "head-pairs")
     for key in ("cosine", "information"):
-        one, two = (found.of(kind)[key].to_numpy() for kind in ("positives", "negatives"))
+        one, two = (found.of_kind(kind)[key].to_numpy() for kind in ("positives", "negatives"))
         wins = (one[:, None] > two).mean() + (one[:, None] == two).mean() / 2
         assert found.auc(key) == pytest.approx(wins)
     x, y = found.centroid("positives") - found.centroid("negatives")
@@ -161,16 +161,16 @@ def test_negatives_are_split_by_trees(views):
     lines = ["A", "B", "A", "C", "A"]
     ticks = []
     found = attention_pairs(views, 5, (0, 1), "layer-pairs", 0, lines, ticks.append)
-    assert (found.sharing, found.equal_trees, len(found.of("equal"))) == (3, 3, 3)
-    one, two = views.of(0), views.of(2)
+    assert (found.sharing, found.equal_trees, len(found.of_kind("equal"))) == (3, 3, 3)
+    one, two = views.of_view(0), views.of_view(2)
     expected = pair_information(one.weights[0], two.weights[1], (0, 1), "layer-pairs")
-    assert found.of("equal")["information"].iloc[0] == pytest.approx(expected)
-    assert 0 < len(found.of("unequal")) <= 5
+    assert found.of_kind("equal")["information"].iloc[0] == pytest.approx(expected)
+    assert 0 < len(found.of_kind("unequal")) <= 5
     control = equally_long_pairs(lines, views.lengths)
-    assert len(found.of("unequal_as_long")) == len(control) == 1
-    one, two = (views.of(number) for number in control[0])
+    assert len(found.of_kind("unequal_as_long")) == len(control) == 1
+    one, two = (views.of_view(number) for number in control[0])
     expected = pair_information(one.weights[0], two.weights[1], (0, 1), "layer-pairs")
-    assert found.of("unequal_as_long")["information"].iloc[0] == pytest.approx(expected)
+    assert found.of_kind("unequal_as_long")["information"].iloc[0] == pytest.approx(expected)
     assert sum(ticks) == tree_pairs(lines, views.lengths) + 5
     offset = found.centroid("equal") - found.centroid("unequal")
     assert found.to_dict()["trees"]["centroid_distance"] == pytest.approx(np.linalg.norm(offset))
@@ -179,7 +179,7 @@ def test_negatives_are_split_by_trees(views):
 def test_unequal_trees_are_found_where_the_drawn_negatives_have_equal_ones(views):
     for seed in range(20):
         found = attention_pairs(views, 3, (0, 1), "layer-pairs", seed, ["A", "A", "B"])
-        assert 1 <= len(found.of("unequal")) <= 3
+        assert 1 <= len(found.of_kind("unequal")) <= 3
         assert np.isfinite(found.centroid("unequal")).all()
 
 

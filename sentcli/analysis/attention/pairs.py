@@ -70,13 +70,13 @@ class AttentionPairs:
     equal_trees: int = 0
     """The number of pairs with equal trees; `pairs` holds `MOST_TREE_PAIRS` of them at most."""
 
-    def of(self, kind: str) -> pd.DataFrame:
+    def of_kind(self, kind: str) -> pd.DataFrame:
         """Return the pairs of a kind."""
         return self.pairs[self.pairs["kind"] == kind]
 
     def centroid(self, kind: str) -> Doubles:
         """Return the mean cosine and the mean mutual information of the pairs of a kind ``[2]``."""
-        pairs = self.of(kind)
+        pairs = self.of_kind(kind)
         return np.array([pairs["cosine"].to_numpy().mean(), pairs["information"].to_numpy().mean()])
 
     def distance(self, kind: str, other: str) -> float:
@@ -117,7 +117,7 @@ class AttentionPairs:
 
     def _means(self, kind: str) -> dict[str, Any] | None:
         """Return the number of pairs of a kind and their centroid; None if there are none."""
-        count = len(self.of(kind))
+        count = len(self.of_kind(kind))
         if not count:
             return None
         cosine, information = self.centroid(kind).tolist()
@@ -168,16 +168,16 @@ def attention_pairs(
         numbers = rng.choice(len(pairs), min(len(pairs), most), replace=False)
         for number in sorted(numbers.tolist()):
             first, second = pairs[number]
-            compare(kind, views.of(first), views.of(second))
+            compare(kind, views.of_view(first), views.of_view(second))
             tick(1)
 
     of_texts = []
     unequal = []
     for i, j in enumerate(partners):
-        one = views.of(i)
+        one = views.of_view(i)
         of_texts.append(by_head(one.weights))
         compare("positives", one, one)
-        negative = compare("negatives", one, views.of(j))
+        negative = compare("negatives", one, views.of_view(j))
         if trees is not None and trees[i] != trees[j]:
             unequal.append(negative._replace(kind="unequal"))
         tick(1)

@@ -92,7 +92,7 @@ def _pairs_table(pairs: dict[str, AttentionPairs]) -> Table:
                 "AUC MI": model_pairs.auc("information"),
             }
         )
-    count = len(next(iter(pairs.values())).of("positives"))
+    count = len(next(iter(pairs.values())).of_kind("positives"))
     notes = (
         f"Means of {count:,} positive pairs (+, two dropout views of a "
         f"text) and as many negative ones ({MINUS}, views of two texts). MI: attention mutual information in nats.",
@@ -107,7 +107,7 @@ def _trees_table(pairs: dict[str, AttentionPairs]) -> Table:
     rows = []
     for name, model_pairs in pairs.items():
         for kind, other in others.items():
-            count = len(model_pairs.of(kind))
+            count = len(model_pairs.of_kind(kind))
             if count:
                 centroid = model_pairs.centroid(kind)
                 normalised = centroid - model_pairs.centroid(other)
@@ -144,7 +144,7 @@ def _clouds(
     for name, model_pairs in pairs.items():
         panel = f"{name}: {model_pairs.distance(*kinds):.2f} apart"
         for kind, other in permutations(kinds):
-            points = model_pairs.of(kind)[["cosine", "information"]]
+            points = model_pairs.of_kind(kind)[["cosine", "information"]]
             points = points.set_axis(["x", "y"], axis=1)
             if mirrored:
                 points = points - model_pairs.centroid(other)

@@ -195,7 +195,7 @@ class AttentionInputs:
         layers = self._layers(views)
         if not self.shown:
             self.shown = texts[self._sentence_number(texts, views.lengths)]
-        weights = views.of(texts.index(self.shown)).weights
+        weights = views.of_view(texts.index(self.shown)).weights
         # three adjacent heads in four adjacent layers, as in miCSE's fig. 8
         heads = range(options.first_head - 1, min(options.first_head + 2, weights.shape[2]))
         slices = slices_of(weights, layers[:4], heads)

@@ -78,7 +78,7 @@ class DropoutViews:
         """Put the encoder back into evaluation mode."""
         self.module.eval()
 
-    def of(self, number: int) -> EncodedTwice:
+    def of_view(self, number: int) -> EncodedTwice:
         """Return the two views of a text, on the CPU in float32.
 
         Raises:
@@ -104,7 +104,7 @@ class DropoutViews:
         Raises:
             InputError: if the model gives no attention weights, or its dropout does not make the views differ.
         """
-        views = self.of(0)
+        views = self.of_view(0)
         if bool((views.weights[0] == views.weights[1]).all()):
             raise InputError(
                 f"{self.name}: the two views of a text are the same, since this model has no dropout; try --dropout 0.1"

@@ -89,7 +89,7 @@ def compare(
         if name in stored:
             both.append(stored[name][positions])
         else:
-            both.append(vectors_of(models[name], lines).of(lines))
+            both.append(vectors_of(models[name], lines).vectors_of(lines))
     with console.working(f"neighbours of {len(lines):,} texts"):
         compared = compare_vectors(both[0], both[1], neighbours)
     short = short_names(names).shown

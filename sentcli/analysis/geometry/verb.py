@@ -196,7 +196,7 @@ class GeometryInputs:
         return self.of_vectors(
             name=model.name,
             clock=clock,
-            vectors=vectors.of(self.texts or sentences),
+            vectors=vectors.vectors_of(self.texts or sentences),
             model=model,
             aligned=aligned,
             average=average,

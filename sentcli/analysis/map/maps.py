@@ -79,7 +79,7 @@ class Maps:
         texts = self.inputs.texts
         positives = self.inputs.positives
         if positives == 1:
-            return vectors_of(model, texts).of(texts)
+            return vectors_of(model, texts).vectors_of(texts)
         distinct = texts[::positives]
         with console.working(f"{model.name}: {positives} positives of {len(distinct):,} texts"):
             vectors = dropout_positives(model.load(), distinct, positives, self.settings.seed)

@@ -87,7 +87,7 @@ def objectives(
     for evaluated in named_models(names if texts else [], load, rerun=rerun, reused=[texts]):
         assert rows is not None
         clock = Clock()
-        vectors = vectors_of(evaluated, rows.texts).of(rows.texts)
+        vectors = vectors_of(evaluated, rows.texts).vectors_of(rows.texts)
         default_groups = max(1, vectors.shape[1] // 2)
         spectrum = group_spectra(vectors, groups or default_groups, seed)
         choices = {**kind, **asdict(rows.sample), "groups": len(spectrum.eigenvalues)}

@@ -80,8 +80,8 @@ class GoldPairs:
 
         clock = Clock()
         vectors = vectors_of(model, [*self.first, *self.second])
-        first = vectors.of(self.first)
-        second = vectors.of(self.second)
+        first = vectors.vectors_of(self.first)
+        second = vectors.vectors_of(self.second)
         mean = np.concatenate([first, second]).mean(axis=0, dtype=np.float64)
         cosines = sts.cosine(first, second)
         centred = sts.cosine(first - mean, second - mean)
