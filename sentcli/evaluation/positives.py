@@ -142,7 +142,9 @@ class PairsTask(TableTask):
         for anchor, texts in self._positives.items():
             relevant.append([self._corpus[text] for text in texts])
             own.append(self._corpus.get(anchor, -1))
-        ranks = positive_ranks(queries.vectors_of(anchors), documents.vectors_of(corpus), relevant, own, self.similarity)
+        ranks = positive_ranks(
+            queries.vectors_of(anchors), documents.vectors_of(corpus), relevant, own, self.similarity
+        )
         best = np.array([of_anchor[0] for of_anchor in ranks])
         reciprocal = np.where(best <= RECALL_CUTOFFS[-1], 1 / best, 0.0)
         metrics = {"mrr@10": float(reciprocal.mean())}

@@ -201,7 +201,9 @@ class SimilarityTask:
             if self.joint:
                 values = vectors.vectors_of(_joint(subset))[:, 0].astype(np.float64)
             else:
-                values = similarities(vectors.vectors_of(subset.first), vectors.vectors_of(subset.second), self.similarity)
+                values = similarities(
+                    vectors.vectors_of(subset.first), vectors.vectors_of(subset.second), self.similarity
+                )
             predicted.append((subset.name, values, subset.gold))
         score = correlations(self.name, predicted, self.resamples, self.aggregation)
         details = score.details | {"truncated": vectors.truncated(self.texts)}
