@@ -105,7 +105,18 @@ class RetrievalSet:
         return {key: row for row, key in enumerate(self.ids) if key in self.queries}
 
     def texts(self) -> Iterator[str]:
-        """Yield the texts of the documents in the order of `ids`.
+        """Yield the texts of the documents in the order of `ids`; see `records` for errors."""
+        for record in self.records():
+            yield document_text(record, join_title=self.facts.join_title)
+
+    def titled_texts(self) -> Iterator[tuple[str, str]]:
+        """Yield title and text of the documents in the order of `ids`; a title is empty where it is not read."""
+        for record in self.records():
+            title = record.get("title") if self.facts.join_title else None
+            yield title or "", document_text(record, join_title=False)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the documents as they stand in the file, in the order of `ids`.
 
         Raises:
             DataError: if the file is not the one that was read first.
@@ -115,7 +126,7 @@ class RetrievalSet:
             if row >= len(self.ids) or self.ids[row] != str(record.get("_id")):
                 raise DataError(self.corpus, "the file has changed since it was read first", line=line)
             row += 1
-            yield document_text(record, join_title=self.facts.join_title)
+            yield record
         if row != len(self.ids):
             raise DataError(self.corpus, "the file has changed since it was read first")
 

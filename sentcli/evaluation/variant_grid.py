@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool
 from sentcli.compression import Compression, OutputType
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.readings import Reading
 from sentcli.io.forms import read_toml
 from sentcli.model.options import MIN_LENGTH, Backend, Precision
 from sentcli.model.spec import POOLINGS
@@ -53,6 +54,8 @@ class VariantGrid(BaseModel):
     precisions: list[Precision] | None = None
     """Precisions of the computation; None takes int8 on a CPU."""
     backends: list[Backend] = []
+    readings: list[Reading] | None = None
+    """Ways of reading documents that are longer than the model reads; None takes all where many documents are."""
     prompts: StrictBool = True
     """Encode without prompts as well, where the model has some."""
 
@@ -72,6 +75,8 @@ class Encoding:
 
     options: dict[str, Any] = field(default_factory=dict)
     """Fields of `LoadOptions`."""
+    reading: Reading = "cut"
+    """How documents are read that are longer than the model reads."""
     prompts: bool = True
     """Whether queries and documents have the prompts of the model."""
 
@@ -80,6 +85,8 @@ class Encoding:
         """The difference in words; empty for none."""
         words = {"max_length": "{} tokens", "precision": "{} weights", "pooling": "{} pooling", "backend": "{}"}
         parts = [words[key].format(value) for key, value in self.options.items()]
+        if self.reading != "cut":
+            parts.append(self.reading)
         if not self.prompts:
             parts.append("without prompts")
         return ", ".join(parts)
@@ -134,8 +141,15 @@ def storages(grid: VariantGrid, documents: int, dimension: int) -> list[Storage]
     return list(dict.fromkeys(ways))
 
 
-def encodings(grid: VariantGrid, model: EvaluatedModel, cut: float) -> list[Encoding]:
-    """Return the ways of encoding besides that of the command; `cut` is the share of documents that it cuts."""
+def encodings(grid: VariantGrid, model: EvaluatedModel, cut: float, *, titled: bool = False) -> list[Encoding]:
+    """Return the ways of encoding besides that of the command.
+
+    Args:
+        grid: what is tried.
+        model: with the options of the command.
+        cut: the share of the documents that it cuts.
+        titled: whether documents have titles.
+    """
     spec = model.spec
     options = model.options
     lengths = grid.lengths or []
@@ -155,9 +169,20 @@ def encodings(grid: VariantGrid, model: EvaluatedModel, cut: float) -> list[Enco
         for value in values:
             if value != value_of_command:
                 ways.append(Encoding({option: value}))
+    ways += _readings(grid, model, cut, titled=titled)
     if grid.prompts and any(SearchOptions().prompts(spec)):
         ways.append(Encoding(prompts=False))
     return ways
+
+
+def _readings(grid: VariantGrid, model: EvaluatedModel, cut: float, *, titled: bool) -> list[Encoding]:
+    """Return the ways of reading long documents that are tried."""
+    readings = grid.readings
+    if readings is None:
+        readings = []
+        if cut > OFTEN_CUT and not model.is_served:
+            readings = ["chunk-mean", "passages with titles" if titled else "passages"]
+    return [Encoding(reading=reading) for reading in readings if reading != "cut"]
 
 
 def _int8_is_a_choice(model: EvaluatedModel) -> bool:

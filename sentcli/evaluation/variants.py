@@ -22,6 +22,7 @@ from sentcli.compression import Compression
 from sentcli.errors import InputError, SentcliError
 from sentcli.evaluation import costs, significance
 from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.readings import ReadDocuments, pieces_of, read_documents
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import each_query, main_metric, ranked
 from sentcli.evaluation.set_search import SetSearch
@@ -32,7 +33,6 @@ from sentcli.search.exact import Blocks, Vectors
 from sentcli.search.faiss_border import require_faiss
 from sentcli.search.options import SearchOptions
 from sentcli.search.provenance import Provenance
-from sentcli.search.rows import BLOCK_DOCUMENTS
 from sentcli.search.searcher import CompressedSearch, Searcher
 
 HITS = 10
@@ -52,8 +52,7 @@ class EncodedSet:
     encoding: Encoding
     queries: Vectors
     """``[queries, dim]``."""
-    documents: Vectors
-    """``[documents, dim]``."""
+    documents: ReadDocuments
     normalized: bool
     cut: float
     """The share of the documents that are longer than the maximum length."""
@@ -63,7 +62,7 @@ class EncodedSet:
     def searched(self, storage: Storage) -> tuple[Searcher | CompressedSearch, int, float]:
         """Return the search by vectors that are kept in some way, the bytes of a row, and the seconds of an index."""
         compression = replace(storage.compression, renormalize=self.normalized)
-        vectors = compression.apply(self.documents)
+        vectors = compression.apply(self.documents.vectors)
         origin = Provenance(output_dtype=compression.output_type, truncate_dim=compression.truncate_dim)
         blocks = Blocks([vectors], signs=origin.signs(vectors.shape[1]))
         started = time.perf_counter()
@@ -79,7 +78,7 @@ class EncodedSet:
         fit_queries = partial(origin.compress, normalized=self.normalized)
         if not storage.rescored:
             return CompressedSearch(search, fit_queries, None), row_bytes, seconds
-        whole = self.documents.astype(np.float16)
+        whole = self.documents.vectors.astype(np.float16)
         row_bytes += whole.itemsize * whole.shape[1]
         return CompressedSearch(search, fit_queries, Blocks([whole])), row_bytes, seconds
 
@@ -94,6 +93,7 @@ class Variant:
     values: Floats = field(repr=False)
     """The metric of each query ``[queries]``."""
     bytes_per_vector: int
+    """The bytes of the vectors of a document: of one, or in the mean of those of its passages."""
     texts_per_second: float
     queries_per_second: float
     seconds: float
@@ -202,18 +202,15 @@ def encode(
     if encoding.prompts:
         query_prompt, document_prompt = SearchOptions().prompts(other.spec)
     queries = list(data.queries.values())
-    documents: list[Vectors] = []
-    truncated = 0
     encoder = other.load()
-    texts = data.texts()
     with console.encoding(label, len(queries) + len(data.ids)) as progress:
         encoded = other.encode(queries, progress, prompt=query_prompt, length=data.facts.query_length)
         query_vectors = encoded.vectors_of(queries)
-        while block := list(islice(texts, BLOCK_DOCUMENTS)):
-            encoded = other.encode(block, progress, prompt=document_prompt, length=data.facts.document_length)
-            documents.append(encoded.vectors_of(block))
-            truncated += encoded.truncated(block)
-    speed = costs.measure(other, sample)["texts_per_second"]
+        documents = read_documents(other, data, encoding.reading, document_prompt, progress)
+    measured = sample
+    if encoding.reading != "cut":
+        measured = pieces_of(other, sample, document_prompt, data)
+    speed = costs.measure(other, measured)["texts_per_second"] * len(sample) / max(len(measured), 1)
     normalized = bool(encoder.spec.normalizes)
     if encoder.sent is not None:
         console.note(f"{model.name} was sent {encoder.sent}")
@@ -221,9 +218,9 @@ def encode(
     return EncodedSet(
         encoding=encoding,
         queries=query_vectors,
-        documents=np.concatenate(documents),
+        documents=documents,
         normalized=normalized,
-        cut=truncated / len(data.ids),
+        cut=documents.truncated / len(data.ids),
         texts_per_second=speed,
     )
 
@@ -232,11 +229,12 @@ def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
     """Search a set by vectors that are kept in one way, and score the hits."""
     searcher_of_way, row_bytes, index_seconds = encoded.searched(storage)
     started = time.perf_counter()
-    hits = search.found(searcher_of_way.search(encoded.queries, search.count))
+    hits = search.found(encoded.documents.nearest(searcher_of_way, encoded.queries, search.count))
     search_seconds = time.perf_counter() - started
     qrels = search.data.qrels
     values = each_query(ranked(search.run(hits), qrels), qrels, HITS)
-    name = storage.name(encoded.documents.shape[1])
+    count = len(search.data.ids)
+    name = storage.name(encoded.documents.vectors.shape[1])
     if encoded.encoding.name:
         name = f"{encoded.encoding.name}, {name}"
     return Variant(
@@ -244,10 +242,10 @@ def score(search: SetSearch, encoded: EncodedSet, storage: Storage) -> Variant:
         storage=storage,
         name=name,
         values=values[main_metric(HITS)],
-        bytes_per_vector=row_bytes,
+        bytes_per_vector=round(row_bytes * encoded.documents.per_document(count)),
         texts_per_second=encoded.texts_per_second,
         queries_per_second=len(encoded.queries) / max(search_seconds, 1e-9),
-        seconds=len(encoded.documents) / encoded.texts_per_second + index_seconds,
+        seconds=count / encoded.texts_per_second + index_seconds,
     )
 
 
@@ -273,7 +271,7 @@ def score_variants(
     sample = costs.sample([list(islice(data.texts(), SAMPLED_FROM))])
     first = encode(model, data, Encoding(), sample, f"{name}: encoding")
     variants: list[Variant] = []
-    rows, columns = first.documents.shape
+    rows, columns = first.documents.vectors.shape
     ways = storages(grid, rows, columns)
     with console.counting(f"{name}: ways of keeping vectors", len(ways)) as progress:
         for way in ways:
@@ -283,7 +281,7 @@ def score_variants(
                 console.note(f"{way.name(columns)}: left out ({error})")
             progress(1)
     smallest = VariantComparison(name, main_metric(HITS), variants, allow).chosen.storage
-    for encoding in encodings(grid, model, first.cut):
+    for encoding in encodings(grid, model, first.cut, titled=data.titled):
         try:
             encoded = encode(model, data, encoding, sample, f"{name}: {encoding.name}")
         except SentcliError as error:
@@ -291,4 +289,22 @@ def score_variants(
             continue
         for way in dict.fromkeys([Storage(), smallest]):
             variants.append(score(search, encoded, way))
-    return VariantComparison(name, main_metric(HITS), variants, allow)
+    comparison = VariantComparison(name, main_metric(HITS), variants, allow)
+    _say_of_readings(comparison)
+    return comparison
+
+
+def _say_of_readings(comparison: VariantComparison) -> None:
+    """Say of each way of reading long documents whether it is shown to find more than cutting them."""
+    queries = len(comparison.halves[1])
+    for variant in comparison.variants:
+        if variant.encoding.reading == "cut" or variant.storage != Storage():
+            continue
+        difference, low, high = comparison.difference(variant)
+        verdict = "finds more than cutting long documents" if low > 0 else "is not shown to help"
+        if high < 0:
+            verdict = "finds less than cutting long documents"
+        console.note(
+            f"{comparison.task}: {variant.encoding.reading} {verdict}: {difference:+.4f} ({low:+.4f} to {high:+.4f}) "
+            f"{comparison.metric}, {queries} queries"
+        )

@@ -14,6 +14,7 @@ from sentcli.compression import Compression
 from sentcli.errors import InputError
 from sentcli.evaluation import variants
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
+from sentcli.evaluation.readings import FLAGS
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_tasks import retrieval_tasks
 from sentcli.evaluation.score_kinds import RETRIEVAL
@@ -108,7 +109,8 @@ class Savings(Part):
 
         def encode(output: str, compression: Compression) -> str:
             flags = _flags(compression.protocol(), Compression().protocol())
-            return _command("encode", *corpus, "-o", output, "-m", model, *load, *prompt, *flags)
+            reading = FLAGS[variant.encoding.reading]
+            return _command("encode", *corpus, "-o", output, "-m", model, *load, *prompt, *reading, *flags)
 
         folder = f"{name}-vectors"
         full = f"{folder}-full"
