@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.update import Changes, changes, require_same_vectors, stored_texts
+from sentcli.bulk.update import Changes, StoredTexts, changes, require_same_vectors, stored_texts
 from sentcli.cluster.options import ClusterOptions
 from sentcli.encoder.announce import announce, load_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -372,6 +372,7 @@ def _open_output(
     group = InputGroup(inputs.identity(), plan.rows, inputs.survey.records)
     options: dict[str, Any] = {"part": part, "append": settings.append}
     with locked(place.lock(part.manifest), message):
+        _require_as_read(output, settings.stored)
         folder, writer = place, None
         if settings.overwrite and place.holds(part):
             refuse_links(place.path)
@@ -382,6 +383,7 @@ def _open_output(
                     with suppress(InputError):  # it is of another input, model or setting
                         writer = DatasetWriter(one, plan, settings.shard_rows, group, resume=True, **options)
             if writer is None:
+                _clear_staging(folder, part)
                 console.detail(f"the new {place} is made in {folder}; the old one stays until it is complete")
         if writer is None:
             resume = settings.resume and folder is place
@@ -390,6 +392,22 @@ def _open_output(
             yield writer
         if writer.folder != place and not settings.stays_beside:
             _replace(place, part)
+
+
+def _require_as_read(output: str, stored: StoredTexts | None) -> None:
+    """Refuse to update a directory that another process has replaced since its texts were read.
+
+    Raises:
+        InputError: which says so.
+    """
+    if stored is not None and read_manifest(open_folder(output)) != stored.manifest:
+        raise InputError(f"{output} was changed by another process after it was read: give the command again")
+
+
+def _clear_staging(folder: Folder, part: ShardShare) -> None:
+    """Delete what an interrupted run has left, which may be an index of other rows; parts of other machines stay."""
+    if part.of == 1:
+        folder.delete()
 
 
 def _replace(place: Folder, part: ShardShare) -> None:

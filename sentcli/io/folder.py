@@ -81,6 +81,10 @@ class Folder(Place):
         """Delete a file of the directory, if it is there."""
         (self.path / name).unlink(missing_ok=True)
 
+    def delete(self) -> None:
+        """Delete the directory with all that is in it, if it is there."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def staging(self) -> Folder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
         return open_folder(staging_folder(self.path))
@@ -197,6 +201,11 @@ class RemoteFolder(Folder):
         object_stores.delete(f"{self.name}/{name}")
         self.sizes.pop(name, None)
         (self.path / name).unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete the directory with all that is in it, if it is there."""
+        for name in list(self.sizes):
+            self.remove(name)
 
     def staging(self) -> RemoteFolder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
