@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -371,7 +371,7 @@ def _open_output(
     place, part = open_folder(output), settings.part
     group = InputGroup(inputs.identity(), plan.rows, inputs.survey.records)
     options: dict[str, Any] = {"part": part, "append": settings.append}
-    with locked(place.lock(part.manifest), message):
+    with locked(place.lock(part.manifest), message), _staging_held(place, settings):
         _require_as_read(output, settings.stored)
         folder, writer = place, None
         if settings.overwrite and place.holds(part):
@@ -402,6 +402,13 @@ def _require_as_read(output: str, stored: StoredTexts | None) -> None:
     """
     if stored is not None and read_manifest(open_folder(output)) != stored.manifest:
         raise InputError(f"{output} was changed by another process after it was read: give the command again")
+
+
+def _staging_held(place: Folder, settings: EncodeSettings) -> AbstractContextManager[None]:
+    """Hold the staging folder of a directory that is replaced; parts share it, and `index` holds it itself."""
+    if not settings.overwrite or settings.stays_beside or settings.part.of > 1:
+        return nullcontext()
+    return place.staging_held()
 
 
 def _clear_staging(folder: Folder, part: ShardShare) -> None:

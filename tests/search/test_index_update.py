@@ -136,3 +136,28 @@ def test_what_an_interrupted_update_left_does_not_keep_a_corpus_that_changes_aga
     invoke("index", corpus, "-o", out, *model, "--update", check=0)
     invoke("index", out, "--check", check=0)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_second_update_is_refused_while_indexes_are_built(rows, changed, model, tmp_path, invoke, monkeypatch):
+    from sentcli.verbs import index as module
+
+    corpus, other, out = tmp_path / "corpus.jsonl", tmp_path / "other.jsonl", tmp_path / "out"
+    write(corpus, rows)
+    invoke("index", corpus, "-o", out, *model, "--type", "hnsw", check=0)
+    write(corpus, changed)
+    write(other, rows[9:])
+    build_index = module.build_index
+    refused = []
+
+    def meanwhile(*arguments):
+        monkeypatch.setattr(module, "build_index", build_index)
+        for verb in ("index", "encode"):
+            refused.append(invoke(verb, other, "-o", out, *model, "--update", check=2).stderr)
+        return build_index(*arguments)
+
+    monkeypatch.setattr(module, "build_index", meanwhile)
+    invoke("index", corpus, "-o", out, *model, "--update", check=0)
+    assert len(refused) == 2
+    assert all("another process" in message for message in refused)
+    invoke("index", out, "--check", check=0)
+    assert json.loads((out / "manifest.json").read_text())["rows_done"] == len(changed)
