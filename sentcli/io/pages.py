@@ -11,7 +11,7 @@ from typing import Any
 
 MARKDOWN_SUFFIXES = (".md", ".markdown")
 PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
-FRONT_MATTER = re.compile(r"---\n(.{,65536}?)\n---(\n|$)", re.DOTALL)
+FRONT_MATTER = re.compile(r"---[ \t]*\n(.{,65536}?)\n---[ \t]*(\n|$)", re.DOTALL)
 """YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
 RESERVED = ("id", "text", "embedding", "document", "passage", "start", "end", "heading")
 """The columns that `encode` writes itself, with passages."""

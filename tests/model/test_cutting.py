@@ -123,6 +123,7 @@ def test_headings_of_a_page_and_its_front_matter(tmp_path):
     assert page.text[found[1].start :].startswith("Two\n---")
     assert [[heading.words for heading in path] for path in paths(found)] == [["One"], ["One", "Two"], ["Three"]]
     assert Page.parse("# First\n\ntext", tmp_path / "b.md").facts == {"title": "First"}
+    assert Page.parse("--- \ntitle: Guide\n---\t\n# First", tmp_path / "c.md") == Page("# First", {"title": "Guide"})
     assert Page.parse("text", tmp_path / "my_noteBook.txt").facts == {"title": "my note Book"}
 
 
