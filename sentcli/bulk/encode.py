@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sentcli import console
 from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.update import Changes, changes, require_same_vectors, stored_texts
+from sentcli.bulk.update import Changes, StoredTexts, changes, require_same_vectors, stored_texts
 from sentcli.cluster.options import ClusterOptions
 from sentcli.encoder.announce import announce, load_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -371,7 +371,8 @@ def _open_output(
     place, part = open_folder(output), settings.part
     group = InputGroup(inputs.identity(), plan.rows, inputs.survey.records)
     options: dict[str, Any] = {"part": part, "append": settings.append}
-    with locked(place.lock(part.manifest), message):
+    with locked(place.lock(part.manifest), message), _staging_held(place, settings):
+        _require_as_read(output, settings.stored)
         folder, writer = place, None
         if settings.overwrite and place.holds(part):
             refuse_links(place.path)
@@ -382,6 +383,7 @@ def _open_output(
                     with suppress(InputError):  # it is of another input, model or setting
                         writer = DatasetWriter(one, plan, settings.shard_rows, group, resume=True, **options)
             if writer is None:
+                _clear_staging(folder, part)
                 console.detail(f"the new {place} is made in {folder}; the old one stays until it is complete")
         if writer is None:
             resume = settings.resume and folder is place
@@ -390,6 +392,29 @@ def _open_output(
             yield writer
         if writer.folder != place and not settings.stays_beside:
             _replace(place, part)
+
+
+def _require_as_read(output: str, stored: StoredTexts | None) -> None:
+    """Refuse to update a directory that another process has replaced since its texts were read.
+
+    Raises:
+        InputError: which says so.
+    """
+    if stored is not None and read_manifest(open_folder(output)) != stored.manifest:
+        raise InputError(f"{output} was changed by another process after it was read: give the command again")
+
+
+def _staging_held(place: Folder, settings: EncodeSettings) -> AbstractContextManager[None]:
+    """Hold the staging folder of a directory that is replaced; parts share it, and `index` holds it itself."""
+    if not settings.overwrite or settings.stays_beside or settings.part.of > 1:
+        return nullcontext()
+    return place.staging_held()
+
+
+def _clear_staging(folder: Folder, part: ShardShare) -> None:
+    """Delete what an interrupted run has left, which may be an index of other rows; parts of other machines stay."""
+    if part.of == 1:
+        folder.delete()
 
 
 def _replace(place: Folder, part: ShardShare) -> None:

@@ -22,8 +22,9 @@ from sentcli.errors import InputError
 from sentcli.io.blocks import Block, Survey
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
 from sentcli.io.folder import local_place, open_folder
-from sentcli.model.encoding import Encoded, EncodeStats, OnLong, Progress
-from sentcli.model.passages import context_of, title_column, title_of
+from sentcli.io.writers import arrow_column
+from sentcli.model.encoding import Encoded, EncodeStats, LongTextError, OnLong, Progress, RefusedTextError
+from sentcli.model.passages import context_of, title_columns, title_of
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -181,14 +182,12 @@ class StoredTexts:
             for table in self.tables(["text"]):
                 yield table["text"].to_pylist()
             return
-        columns = ["text", "heading"]
-        title = title_column(self.manifest.columns)
-        if title is not None:
-            columns.append(title)
-        for table in self.tables(columns):
+        titles = title_columns(self.manifest.columns)
+        for table in self.tables(["text", "heading", *titles]):
             texts = []
             for row in table.to_pylist():
-                context = context_of(title_of(row.get(title)), row["heading"] or "", passages.context)
+                title = title_of(map(row.get, titles))
+                context = context_of(title, row["heading"] or "", passages.context)
                 texts.append(context + row["text"])
             yield texts
 
@@ -214,7 +213,11 @@ class _WithKnown:
 
     def result(self) -> Encoded:
         """Wait for the new texts, and return all; the vector of a known text is of ones."""
-        encoded = self.pending.result()
+        try:
+            encoded = self.pending.result()
+        except (LongTextError, RefusedTextError) as error:
+            error.number = int(np.flatnonzero(self.is_new)[error.number])
+            raise
         vectors = np.ones((len(self.is_new), encoded.vectors.shape[1]), np.float32)
         vectors[self.is_new] = encoded.vectors
         excess_tokens = np.empty(len(self.is_new), np.int64)
@@ -228,6 +231,8 @@ class RowChanges:
     """Counts what the rows of a corpus are to those of a directory, block by block."""
 
     stored: StoredTexts
+    column_types: dict[str, Any]
+    """The Arrow types of the columns, as they are written."""
     sample_texts: int = 256
     counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "changed": 0, "new": 0})
     _new_texts: set[bytes] = field(default_factory=set)
@@ -237,7 +242,7 @@ class RowChanges:
     def add(self, block: Block) -> None:
         """Count the rows of a block."""
         ids = _digests(block.ids)[:, 0]
-        contents = _contents(block.texts, block.columns)
+        contents = _contents(block.texts, self._as_written(block))
         place = np.searchsorted(self._ids, ids)
         place[place == len(self._ids)] = 0
         is_there = np.zeros(len(ids), bool)
@@ -252,6 +257,13 @@ class RowChanges:
         texts = block.encoded_texts
         for row in np.flatnonzero(self.stored.find(texts) < 0).tolist():
             self._add_new(texts[row])
+
+    def _as_written(self, block: Block) -> dict[str, list[Any]]:
+        """Return the columns of a block as they are read from a directory."""
+        columns = {}
+        for name, values in block.columns.items():
+            columns[name] = arrow_column(values, self.column_types[name]).to_pylist()
+        return columns
 
     def _add_new(self, text: str) -> None:
         key = _digest(text)
@@ -317,7 +329,7 @@ def stored_texts(output: str, encoder: SentenceEncoder, prompt: str, on_long: On
         on_long: what happens to texts that are too long.
 
     Raises:
-        InputError: if it is unfinished.
+        InputError: if it is unfinished or damaged.
     """
     place = open_folder(output)
     if not holds_manifest(place.names()):
@@ -326,6 +338,10 @@ def stored_texts(output: str, encoder: SentenceEncoder, prompt: str, on_long: On
     if manifest.rows_done < manifest.rows_total:
         done = f"{manifest.rows_done:,} of {manifest.rows_total:,} rows"
         raise InputError(f"{output} is unfinished ({done}): finish it with --resume, then update it")
+    for shard in manifest.shards:
+        problem = place.damage(shard, manifest)
+        if problem is not None:
+            raise InputError(f"{output}: {problem}; --overwrite encodes all anew")
     stored = StoredTexts(place.full_name, manifest, None, prompt, on_long)
     if encoder.sent is not None:
         return stored
@@ -348,11 +364,11 @@ def changes(stored: StoredTexts, surveyed: Survey, reader: Iterable[Block]) -> C
             f"{surveyed.repeated_ids:,} rows have the id of an earlier row, so it cannot be said which of them has "
             f"changed: {surveyed.repeated}"
         )
-    counted = RowChanges(stored)
+    counted = RowChanges(stored, surveyed.column_types)
     for block in reader:
         counted.add(block)
     total = counted.total()
-    if not len(surveyed.id_hashes) and not counted.were_numbers:
+    if surveyed.rows and not len(surveyed.id_hashes) and not counted.were_numbers:
         raise InputError(f"the rows of {stored.name} have ids, and these have none: name their column with --id-field")
     return total
 

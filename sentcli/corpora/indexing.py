@@ -92,8 +92,9 @@ def folder_of_vectors(folder: Path, *, replaced: bool) -> Iterator[Path]:
     if not replaced or not place.holds(ShardShare()):
         yield folder
         return
-    yield place.staging().path
-    place.promote()
+    with place.staging_held():
+        yield place.staging().path
+        place.promote()
 
 
 def with_queries(

@@ -31,7 +31,7 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
         language: of an index of words that is asked for.
 
     Raises:
-        InputError: if an index of the directory is damaged, or of other vectors than it has.
+        InputError: if an index of the directory is damaged, or of the vectors of another model.
     """
     earlier: dict[str, IndexRequest] = {}
     earlier_language = None
@@ -40,12 +40,12 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
         for name in store.indexes:
             if name == WORDS_INDEX:
                 continue
-            manifest = store.read_index(name)
+            manifest = store.read_index(name, earlier=True)
             index = IndexRequest(manifest.kind, manifest.similarity, manifest.query_prompt, dict(manifest.settings))
             if manifest.trained:
                 index = replace(index, trained_in=store.place(name))
             earlier[manifest.kind] = index
-        words = store.words()
+        words = store.words(earlier=True)
         if words is not None:
             earlier_language = words.language
     if request is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import copies, object_stores
-from sentcli.io.atomic import check_output, link, promote, staging_folder
+from sentcli.io.atomic import check_output, link, locked, promote, staging_folder
 from sentcli.io.copies import FolderCopy
 from sentcli.io.dataset import (
     PART,
@@ -81,9 +81,25 @@ class Folder(Place):
         """Delete a file of the directory, if it is there."""
         (self.path / name).unlink(missing_ok=True)
 
+    def delete(self) -> None:
+        """Delete the directory with all that is in it, if it is there."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def staging(self) -> Folder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""
         return open_folder(staging_folder(self.path))
+
+    @contextmanager
+    def staging_held(self) -> Iterator[None]:
+        """Hold the staging folder inside the block, until it takes the place of this directory.
+
+        Raises:
+            InputError: if another process holds it.
+        """
+        staging = staging_folder(self.path)
+        message = f"another process makes what replaces {self}: wait for it"
+        with locked(staging.with_name(f"{staging.name}.lock"), message):
+            yield
 
     def promote(self) -> None:
         """Put the finished staging folder in the place of this directory, with the files that `encode` did not write.
@@ -197,6 +213,11 @@ class RemoteFolder(Folder):
         object_stores.delete(f"{self.name}/{name}")
         self.sizes.pop(name, None)
         (self.path / name).unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete the directory with all that is in it, if it is there."""
+        for name in list(self.sizes):
+            self.remove(name)
 
     def staging(self) -> RemoteFolder:
         """Return the directory in which what replaces this one is made; it need not be there yet."""

@@ -11,12 +11,14 @@ from typing import Any
 
 MARKDOWN_SUFFIXES = (".md", ".markdown")
 PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
-FRONT_MATTER = re.compile(r"---\n(.{,65536}?)\n---(\n|$)", re.DOTALL)
+FRONT_MATTER = re.compile(r"---[ \t]*\n(.{,65536}?)\n---[ \t]*(\n|$)", re.DOTALL)
 """YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
 RESERVED = ("id", "text", "embedding", "document", "passage", "start", "end", "heading")
 """The columns that `encode` writes itself, with passages."""
 HEADING_SIGN = re.compile(r"^ {0,3}#{1,6}(?=\s|$)|^ {0,3}(=+|-+)\s*$", re.MULTILINE)
 """What every heading of Markdown has: without it a text is not parsed for headings."""
+END_OF_LINE = re.compile(r"\r\n?|\n")
+"""The ends of lines of Markdown, among them a carriage return alone."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ def headings(text: str) -> list[Heading]:
     from markdown_it import MarkdownIt
 
     starts = [0]
-    for line in text.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
+    for end in END_OF_LINE.finditer(text):
+        starts.append(end.end())
     found: list[Heading] = []
     tokens = MarkdownIt("commonmark").parse(text)
     for place, token in enumerate(tokens):
@@ -116,16 +118,16 @@ def headings(text: str) -> list[Heading]:
     return found
 
 
-def path_at(headings_of_page: Sequence[Heading], position: int) -> list[Heading]:
-    """Return the headings above a character of a page, the highest first; one that begins there is the last."""
+def paths(headings_of_page: Sequence[Heading]) -> list[list[Heading]]:
+    """Return the headings above each heading of a page, the highest first, and the heading itself as the last."""
+    found: list[list[Heading]] = []
     path: list[Heading] = []
     for heading in headings_of_page:
-        if heading.start > position:
-            break
         while path and path[-1].level >= heading.level:
             path.pop()
         path.append(heading)
-    return path
+        found.append(list(path))
+    return found
 
 
 def plain_words(tokens: Sequence[Any]) -> str:

@@ -53,12 +53,12 @@ class RowBatch:
     """What is put in front of each text when it is encoded; nothing if it is empty."""
     cut_from: RowBatch | None = None
     """The documents that these rows are passages of."""
-    made: frozenset[str] = frozenset()
-    """The columns that the file does not have, whose values have their types."""
+    typed: frozenset[str] = frozenset()
+    """The columns whose values have their types, whatever the format of the file."""
 
     def is_untyped(self, name: str) -> bool:
         """Tell whether the values of a column are texts of which it is not known what they stand for."""
-        return self.source.format in ("csv", "tsv") and name not in self.made
+        return self.source.format in ("csv", "tsv") and name not in self.typed
 
     @property
     def read(self) -> int:

@@ -95,7 +95,7 @@ class Cutter:
         return len(self._token_starts(text))
 
     def _token_starts(self, text: str) -> Integers:
-        """Return the character at which each token begins ``[tokens]``; several may begin at one."""
+        """Return the character at which each token begins ``[tokens]``, in order; several may begin at one."""
         text = without_surrogates(text)
         found = [np.empty(0, np.int64)]
         for begin, segment in _segments(text):
@@ -104,7 +104,7 @@ class Cutter:
                 is_special = np.array(piece.special_tokens_mask, bool)
                 offsets = np.array(piece.offsets, np.int64).reshape(-1, 2)
                 found.append(offsets[~is_special, 0] + begin)
-        return np.concatenate(found)
+        return np.sort(np.concatenate(found))  # a tokenizer that cuts on the left gives the last piece first
 
     def _fitting(self, text: str, span: Span, most: int) -> Iterator[Span]:
         """Yield a passage, or its halves if it has more tokens by itself than it had as a part of the document."""

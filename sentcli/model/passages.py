@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sentcli.errors import DataError, InputError
-from sentcli.io.pages import Heading, headings, is_markdown, path_at
+from sentcli.io.pages import Heading, headings, is_markdown, paths
 from sentcli.io.row_batch import RowBatch
 from sentcli.model.cutting import Cutter, Span
 
@@ -17,26 +18,28 @@ above it."""
 COLUMNS = ("document", "passage", "start", "end", "heading")
 """The columns of passages: the id of the document, the number of the passage in it, from 0, its characters in the text
 of the document, and the headings above it."""
-TITLES = ("title", "headline", "heading", "subject", "name")
-"""The columns that may hold the title of a document, in any case."""
+TITLES = ("title", "headline", "subject", "name")
+"""The columns that may hold the title of a document, in any case; `heading` is a column of passages."""
 BETWEEN_HEADINGS = " > "
 ID = "id"
+TEXT = "text"
 
 
-def title_column(names: Iterable[str]) -> str | None:
-    """Return the column that holds the titles of documents, or None."""
-    by_name = {name.lower(): name for name in names}
-    for title in TITLES:
-        if title in by_name:
-            return by_name[title]
-    return None
+def title_columns(names: Iterable[str]) -> list[str]:
+    """Return the columns that may hold the titles of documents, in the order of `TITLES`."""
+    found = []
+    for name in sorted(names):
+        if name.lower() in TITLES:
+            found.append(name)
+    return sorted(found, key=lambda name: TITLES.index(name.lower()))
 
 
-def title_of(value: object) -> str:
-    """Return the title in a cell; empty where there is none."""
-    if not isinstance(value, str):
-        return ""
-    return value.strip()
+def title_of(values: Iterable[object]) -> str:
+    """Return the title of a document, given its cells of `title_columns`: the first text; empty if there is none."""
+    for value in values:
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+    return ""
 
 
 def context_of(title: str, path: str, context: Context) -> str:
@@ -84,7 +87,7 @@ class PassageRows:
         """
         source = documents.source
         for name in documents.names():
-            if name in COLUMNS:
+            if name in (ID, TEXT, *COLUMNS):
                 raise DataError(source.name, f"column {name!r} is one that passages have: rename it in the input")
         titles = self._titles(documents)
         passages = _Passages(documents)
@@ -98,10 +101,10 @@ class PassageRows:
 
     def _titles(self, documents: RowBatch) -> list[str]:
         """Return the title of each document; empty where it has none."""
-        name = title_column(documents.names())
-        if name is None:
+        names = title_columns(documents.names())
+        if not names:
             return [""] * len(documents)
-        return list(map(title_of, documents.column(name)))
+        return list(map(title_of, zip(*map(documents.column, names), strict=True)))
 
     def _cut(self, documents: RowBatch, row: int, title: str) -> Iterator[_Passage]:
         """Yield the passages of a document."""
@@ -109,14 +112,13 @@ class PassageRows:
         page_headings: list[Heading] = []
         if documents.source.format == "page" and is_markdown(documents.source.path):
             page_headings = headings(text)
-        reserved = self.cutter.length(context_of(title, "", self.context))
-        starts = []
-        for heading in page_headings:
-            starts.append(heading.start)
-            longest = context_of(title, _joined(path_at(page_headings, heading.start)), self.context)
-            reserved = max(reserved, self.cutter.length(longest))
+        starts = [heading.start for heading in page_headings]
+        joined = ["", *map(_joined, paths(page_headings))]
+        reserved = 0
+        for path in joined:
+            reserved = max(reserved, self.cutter.length(context_of(title, path, self.context)))
         for span in self.cutter.cut(text, starts, reserved):
-            path = _joined(path_at(page_headings, span.start))
+            path = joined[bisect_right(starts, span.start)]
             yield _Passage(span, path, context_of(title, path, self.context))
 
 
@@ -155,9 +157,7 @@ class _Passages:
             text = whole[span.start : span.end]
             key = f"{document}#{number}"
             place = (document, number, span.start, span.end, passage.path or None)
-            record = {ID: key, documents.text_field: text, **columns}
-            record.update(zip(COLUMNS, place, strict=True))
-            self.records.append(record)
+            self.records.append({**columns, **dict(zip(COLUMNS, place, strict=True))})
             self.texts.append(text)
             self.ids.append(key)
             self.contexts.append(passage.context)
@@ -168,6 +168,7 @@ class _Passages:
         """Return the passages as rows."""
         return replace(
             self.documents,
+            text_field=TEXT,
             id_field=ID,
             places=self.places,
             lines=self.lines,
@@ -177,7 +178,7 @@ class _Passages:
             without_text=frozenset(),
             contexts=self.contexts,
             cut_from=self.documents,
-            made=frozenset(COLUMNS),
+            typed=frozenset((*COLUMNS, *title_columns(self.documents.names()))),
         )
 
 

@@ -117,14 +117,18 @@ class VectorDirectory(StoredVectors):
         refuse_link(place)
         return place
 
-    def read_index(self, index: str) -> IndexManifest:
+    def read_index(self, index: str, *, earlier: bool = False) -> IndexManifest:
         """Read the manifest of an index of vectors.
+
+        Args:
+            index: its name.
+            earlier: accept an index of the rows before an update of the directory.
 
         Raises:
             InputError: if the index is missing or damaged, or the vectors have changed since, other than by added rows.
         """
         manifest = IndexManifest.read(self.place(index))
-        same_vectors = self.vector_digests[: len(manifest.shards)] == manifest.shards
+        same_vectors = earlier or self.vector_digests[: len(manifest.shards)] == manifest.shards
         if not same_vectors or manifest.encoder != self.origin.of_encoder():
             raise InputError(
                 f"{self.folder}: the vectors have changed since the index {index} was built: build it again with "
@@ -257,11 +261,12 @@ class VectorDirectory(StoredVectors):
             notes.append(f"{unindexed} rows were added since the index was built; they are searched exactly")
         return notes
 
-    def words(self, language: str | None = None) -> BM25 | None:
+    def words(self, language: str | None = None, *, earlier: bool = False) -> BM25 | None:
         """Return the index of words, or None if there is none, or only one of other rows or in another language.
 
         Args:
             language: the language of the queries; None accepts that of the index.
+            earlier: accept an index of the rows before an update of the directory.
 
         Raises:
             InputError: if the index is damaged.
@@ -270,7 +275,7 @@ class VectorDirectory(StoredVectors):
         if not place.is_dir():
             return None
         facts = self._words_facts()
-        if facts.rows != self.row_digests:
+        if facts.rows != self.row_digests and not earlier:
             return None
         for name, digest in facts.files.items():
             problem = damage(place / name, digest, known=True)

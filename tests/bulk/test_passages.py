@@ -210,3 +210,29 @@ def test_what_does_not_go_with_passages_is_refused_by_name(table, pages, model, 
     assert "served" in served.stderr
     (tmp_path / "null.jsonl").write_text('{"id": "a", "text": null}\n')
     assert "null" in invoke("encode", tmp_path / "null.jsonl", "-o", tmp_path / "w", *model, *passage, check=2).stderr
+
+
+@pytest.mark.parametrize("name", ["passage", "document", "start", "heading"])
+def test_the_column_of_texts_may_be_called_as_one_of_passages(name, model, tmp_path, invoke):
+    file = tmp_path / "documents.jsonl"
+    file.write_text(json.dumps({"id": "a", name: SENTENCES["cat"] * 4, "n": 1}) + "\n")
+    cut = ("--passages", "--passage-tokens", 14, "--text-field", name)
+    invoke("encode", file, "-o", tmp_path / "v", *model, *cut, check=0)
+    first, second, *_ = rows_of(tmp_path / "v")
+    assert (first["document"], second["passage"], second["start"], first["heading"]) == ("a", 1, first["end"], None)
+    assert first["text"] == SENTENCES["cat"][: first["end"]] or first["text"].startswith(SENTENCES["cat"])
+
+
+def test_a_column_of_ids_that_is_not_the_one_is_refused_as_it_is_without_passages(model, tmp_path, invoke):
+    file = tmp_path / "documents.jsonl"
+    file.write_text('{"id": "a", "url": "u", "text": "the cat"}\n')
+    for cut in ((), ("--passages",)):
+        assert "'id'" in invoke("encode", file, "-o", tmp_path / "v", *model, "--id-field", "url", *cut, check=2).stderr
+
+
+def test_a_page_with_carriage_returns_alone_has_its_headings(model, tmp_path, invoke):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "old.md").write_bytes(b"# cat\rthe cat sat\r\r# dog\rthe dog sat on the mat")
+    cut = ("--passages", "--passage-tokens", 8)
+    invoke("encode", tmp_path / "pages", "-o", tmp_path / "v", *model, *cut, check=0)
+    assert {row["text"][:5]: row["heading"] for row in rows_of(tmp_path / "v")}["# dog"] == "dog"

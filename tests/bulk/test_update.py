@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 WORDS = "the a cat dog bird fish sat ran flew swam on under mat house river tree".split()
 texts = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
 SHARD_ROWS = 4
+TITLE_COLUMNS = ("title", "Title", "subject", "name")
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +70,12 @@ def read(folder):
 
 
 def vector_of_text(folder):
-    """The vector of each text of a directory, with the title that may stand in front of it."""
+    """The vector of each text of a directory, with the titles that may stand in front of it."""
     found = {}
     for file in sorted(folder.glob("rows-*.parquet")):
         vectors = np.load(folder / file.name.replace("rows", "vectors").replace("parquet", "npy"))
         for row, vector in zip(pq.read_table(file).to_pylist(), vectors, strict=True):
-            found.setdefault((row.get("title"), row["text"]), vector)
+            found.setdefault((*map(row.get, TITLE_COLUMNS), row["text"]), vector)
     return found
 
 
@@ -198,3 +199,86 @@ def test_an_unfinished_directory_is_finished_first(model, tmp_path, invoke):
     manifest["rows_done"] -= SHARD_ROWS
     (out / "manifest.json").write_text(json.dumps(manifest))
     assert "--resume" in invoke(*encode, "--update", check=2).stderr
+
+
+@pytest.mark.parametrize("titles", [{"subject": "the cat"}, {"Title": "the cat", "name": "the dog"}])
+def test_titles_in_any_column_keep_the_vectors_of_their_passages(titles, model, tmp_path, invoke):
+    rows = [{"id": f"r{i}", **titles, "text": " ".join(WORDS[i:] * 2)} for i in range(6)]
+    without = [{**row, **dict.fromkeys(titles, "")} for row in rows]
+    options = ("--passages", "--passage-tokens", 8, "--context", "title")
+    check_history([rows, rows, without], model, tmp_path, invoke, *options)
+
+
+def test_titles_that_look_like_numbers_keep_the_vectors_of_their_passages(model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.csv", tmp_path / "out"
+    corpus.write_text("id,title,year,text\na,007,7,the cat sat\nb,1984,8,the dog ran\n")
+    encode = ("encode", corpus, "-o", out, *model, "--passages", "--context", "title", "--update", "--json", "-")
+    invoke(*encode, check=0)
+    assert json.loads(invoke(*encode, check=0).stdout)["results"]["encoded"] == 0
+    table = pq.read_table(out / "rows-00000.parquet")
+    assert table["title"].to_pylist() == ["007", "1984"]
+    assert table["year"].to_pylist() == [7, 8]
+
+
+def test_rows_are_compared_as_they_are_written(model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": "a", "text": "the cat", "n": 1, "s": {"x": 1}}, {"id": "b", "text": "a", "n": 2.5, "s": {}}])
+    encode = ("encode", corpus, "-o", out, *model, "--update", "--json", "-")
+    invoke(*encode, check=0)
+    results = json.loads(invoke(*encode, check=0).stdout)["results"]
+    assert (results["kept"], results["changed"]) == (2, 0)
+
+
+def test_a_long_text_among_known_ones_is_named(model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    rows = [{"id": f"r{i}", "text": f"the {WORDS[i]}"} for i in range(5)]
+    encode = ("encode", corpus, "-o", out, *model, "--on-long", "error", "--update")
+    write(corpus, rows)
+    invoke(*encode, check=0)
+    write(corpus, [*rows[:3], {"id": "long", "text": "cat " * 50}, *rows[3:]])
+    assert "row 4 (id long)" in invoke(*encode, check=2).stderr
+
+
+@pytest.mark.parametrize("name", ["vectors-00000.npy", "rows-00000.parquet"])
+def test_a_damaged_directory_is_refused(name, model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": "a", "text": "the cat"}, {"id": "b", "text": "the dog"}])
+    encode = ("encode", corpus, "-o", out, *model, "--update")
+    invoke(*encode, check=0)
+    whole = (out / name).read_bytes()
+    (out / name).write_bytes(whole[:-8] + b"\1" * 8)
+    assert name in invoke(*encode, check=2).stderr
+    (out / name).unlink()
+    assert name in invoke(*encode, "--dry-run", check=2).stderr
+
+
+def test_a_directory_that_another_process_replaced_is_not_mixed_with_what_was_read(
+    model, tmp_path, invoke, monkeypatch
+):
+    from sentcli.bulk import encode as module
+
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, [{"id": "a", "text": "the cat"}, {"id": "b", "text": "the dog"}])
+    encode = ("encode", corpus, "-o", out, *model)
+    invoke(*encode, check=0)
+    changes_of = module.changes_of
+
+    def replaced_meanwhile(*arguments):
+        found = changes_of(*arguments)
+        monkeypatch.undo()
+        write(corpus, [{"id": "b", "text": "the dog"}, {"id": "a", "text": "the cat"}])
+        invoke(*encode, "--overwrite", check=0)
+        return found
+
+    monkeypatch.setattr(module, "changes_of", replaced_meanwhile)
+    assert "again" in invoke(*encode, "--update", check=2).stderr
+    invoke("encode", "--check", out, check=0)
+
+
+def test_a_corpus_whose_rows_have_all_lost_their_texts_leaves_nothing(model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    encode = ("encode", corpus, "-o", out, *model, "--update", "--on-null", "skip")
+    write(corpus, [{"id": "a", "text": "the cat"}])
+    invoke(*encode, check=0)
+    write(corpus, [{"id": "a", "text": None}])
+    assert "1 gone" in invoke(*encode, check=0).stderr

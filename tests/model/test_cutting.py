@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from sentcli.errors import InputError
-from sentcli.io.pages import Page, headings, path_at
+from sentcli.io.pages import Page, headings, paths
 from sentcli.model.cutting import Cutter
 from sentcli.model.passages import context_of
 from sentcli.model.tokenizing import TextTokenizer
@@ -106,6 +106,13 @@ def test_what_stands_in_front_counts_and_may_not_take_all():
         Cutter(cutter.tokenizer, 10, 6)
 
 
+def test_a_tokenizer_that_cuts_on_the_left_loses_nothing():
+    tokenizer = TextTokenizer(BACKENDS["wordpiece"](), MAX_LENGTH, 0, side="left")
+    text = "the cat sat on the mat . " * 40
+    spans = Cutter(tokenizer, 20).cut(text)
+    assert "".join(text[span.start : span.end] for span in spans) == text
+
+
 def test_headings_of_a_page_and_its_front_matter(tmp_path):
     front_matter = "---\ntitle: Guide\ntags: [a, b]\nid: own\n---\n"
     content = f"{front_matter}# One\n\ntext\n\nTwo\n---\n\n> # quoted\n\n```\n# code\n```\n\n# Three\n"
@@ -114,8 +121,9 @@ def test_headings_of_a_page_and_its_front_matter(tmp_path):
     found = headings(page.text)
     assert [(heading.level, heading.words) for heading in found] == [(1, "One"), (2, "Two"), (1, "Three")]
     assert page.text[found[1].start :].startswith("Two\n---")
-    assert [heading.words for heading in path_at(found, page.text.index("quoted"))] == ["One", "Two"]
+    assert [[heading.words for heading in path] for path in paths(found)] == [["One"], ["One", "Two"], ["Three"]]
     assert Page.parse("# First\n\ntext", tmp_path / "b.md").facts == {"title": "First"}
+    assert Page.parse("--- \ntitle: Guide\n---\t\n# First", tmp_path / "c.md") == Page("# First", {"title": "Guide"})
     assert Page.parse("text", tmp_path / "my_noteBook.txt").facts == {"title": "my note Book"}
 
 

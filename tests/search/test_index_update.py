@@ -100,3 +100,64 @@ def test_what_cannot_be_updated_is_said(rows, model, tmp_path, invoke):
     invoke("encode", corpus, "-o", tmp_path / "v.parquet", *model, check=0)
     given = invoke("index", tmp_path / "v.parquet", "-o", out, *model, "--update", check=2)
     assert "--overwrite" in given.stderr
+
+
+def test_indexes_of_the_rows_before_are_built_again(rows, changed, model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, rows)
+    invoke("index", corpus, "-o", out, *model, "--type", "hnsw", check=0)
+    invoke("index", out, "--type", "bm25", check=0)
+    write(corpus, changed)
+    invoke("encode", corpus, "-o", out, *model, "--update", check=0)
+    invoke("index", corpus, "-o", out, *model, "--update", check=0)
+    invoke("index", out, "--check", check=0)
+    assert sorted(path.name for path in (out / "indexes").iterdir()) == ["bm25", "hnsw"]
+
+
+def test_what_an_interrupted_update_left_does_not_keep_a_corpus_that_changes_again(
+    rows, changed, model, tmp_path, invoke, monkeypatch
+):
+    from sentcli.verbs import index as module
+
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, rows)
+    invoke("index", corpus, "-o", out, *model, "--type", "hnsw", check=0)
+    build_index = module.build_index
+
+    def interrupted(*arguments):
+        build_index(*arguments)
+        raise KeyboardInterrupt
+
+    write(corpus, changed)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "build_index", interrupted)
+        invoke("index", corpus, "-o", out, *model, "--update", check=130)
+    write(corpus, changed[7:])
+    invoke("index", corpus, "-o", out, *model, "--update", check=0)
+    invoke("index", out, "--check", check=0)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_second_update_is_refused_while_indexes_are_built(rows, changed, model, tmp_path, invoke, monkeypatch):
+    from sentcli.verbs import index as module
+
+    corpus, other, out = tmp_path / "corpus.jsonl", tmp_path / "other.jsonl", tmp_path / "out"
+    write(corpus, rows)
+    invoke("index", corpus, "-o", out, *model, "--type", "hnsw", check=0)
+    write(corpus, changed)
+    write(other, rows[9:])
+    build_index = module.build_index
+    refused = []
+
+    def meanwhile(*arguments):
+        monkeypatch.setattr(module, "build_index", build_index)
+        for verb in ("index", "encode"):
+            refused.append(invoke(verb, other, "-o", out, *model, "--update", check=2).stderr)
+        return build_index(*arguments)
+
+    monkeypatch.setattr(module, "build_index", meanwhile)
+    invoke("index", corpus, "-o", out, *model, "--update", check=0)
+    assert len(refused) == 2
+    assert all("another process" in message for message in refused)
+    invoke("index", out, "--check", check=0)
+    assert json.loads((out / "manifest.json").read_text())["rows_done"] == len(changed)
