@@ -179,7 +179,9 @@ class RowsOnDisk:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The Arrow types of all columns by name, without the vectors."""
+        """The Arrow types of all columns by name, without the vectors; of no rows none is known but id and text."""
+        if not self.paths:
+            return RowsInMemory([]).schema
         with reading(self.paths[0]):
             schema = _parquet().read_schema(self.paths[0])
         return {field.name: field.type for field in schema if field.name != EMBEDDING}
