@@ -9,6 +9,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from sentcli.io.packed import unpacked_name
+
 MARKDOWN_SUFFIXES = (".md", ".markdown")
 PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
 FRONT_MATTER = re.compile(r"---[ \t]*\n(.{,65536}?)\n---[ \t]*(\n|$)", re.DOTALL)
@@ -95,8 +97,8 @@ def _cell(value: Any) -> Any:
 
 
 def is_markdown(name: str | Path) -> bool:
-    """Tell whether a file is Markdown, by its suffix."""
-    return Path(name).suffix.lower() in MARKDOWN_SUFFIXES
+    """Tell whether a file is Markdown, by its suffix in front of one of compression."""
+    return Path(unpacked_name(str(name).lower())).suffix in MARKDOWN_SUFFIXES
 
 
 def headings(text: str) -> list[Heading]:

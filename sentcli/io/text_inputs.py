@@ -55,7 +55,7 @@ def text_sources(names: Iterable[str], file_format: str | None = None, *, pages:
 def _page(source: Source, name: str) -> Source:
     """Return a Markdown file, or a text file of a folder, as one document whose id is its path in the folder."""
     is_of_folder = Path(name).is_dir()
-    if source.packed or source.format != "txt" or not (is_markdown(source.path) or is_of_folder):
+    if source.format != "txt" or not (is_markdown(source.path) or is_of_folder):
         return source
     path = Path(source.path.name)
     if is_of_folder:
@@ -121,7 +121,7 @@ def _of_folder(folder: Path, *, pages: bool) -> list[str]:
         raise InputError(f"{folder} is a retrieval set: name its documents, {folder}/corpus.jsonl")
     read_suffixes = (*FORMATS, *MARKDOWN_SUFFIXES)
     files = visible_files(folder)
-    if pages and any(path.suffix.lower() in PAGE_SUFFIXES for path in files):
+    if pages and any(_suffix(path) in PAGE_SUFFIXES for path in files):
         read_suffixes = PAGE_SUFFIXES
     texts = []
     left_out: Counter[str] = Counter()

@@ -165,6 +165,18 @@ def test_a_document_is_found_by_its_best_passage(to, pages, model, tmp_path, inv
     assert only["columns"]["title"] == "Big dog"
 
 
+def test_a_page_may_be_compressed(pages, model, tmp_path, invoke):
+    import gzip
+
+    page = pages / "more" / "cat.md"
+    (pages / "more" / "cat.md.gz").write_bytes(gzip.compress(page.read_bytes()))
+    page.unlink()
+    invoke("encode", pages, "-o", tmp_path / "v", *model, "--passages", "--passage-tokens", 16, check=0)
+    cat = [row for row in rows_of(tmp_path / "v") if row["document"] == "more/cat.md.gz"]
+    assert {row["title"] for row in cat} == {"Big cat"}
+    assert cat[-1]["heading"] == "cat > tree"
+
+
 def test_passages_of_a_frame_are_rows_of_a_frame(tiny_bert):
     import pandas as pd
 
