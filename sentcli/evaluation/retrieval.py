@@ -112,8 +112,10 @@ class RetrievalSet:
     def titled_texts(self) -> Iterator[tuple[str, str]]:
         """Yield title and text of the documents in the order of `ids`; a title is empty where it is not read."""
         for record in self.records():
-            title = record.get("title") if self.facts.join_title else None
-            yield title or "", document_text(record, join_title=False)
+            title = ""
+            if self.facts.join_title:
+                title = record.get("title") or ""
+            yield title, document_text(record, join_title=False)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield the documents as they stand in the file, in the order of `ids`.

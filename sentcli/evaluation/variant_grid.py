@@ -181,7 +181,9 @@ def _readings(grid: VariantGrid, model: EvaluatedModel, cut: float, *, titled: b
     if readings is None:
         readings = []
         if cut > OFTEN_CUT and not model.is_served:
-            readings = ["chunk-mean", "passages with titles" if titled else "passages"]
+            readings = ["chunk-mean", "passages"]
+            if titled:
+                readings[1] = "passages with titles"
     return [Encoding(reading=reading) for reading in readings if reading != "cut"]
 
 

@@ -301,8 +301,10 @@ def _say_of_readings(comparison: VariantComparison) -> None:
         if variant.encoding.reading == "cut" or variant.storage != Storage():
             continue
         difference, low, high = comparison.difference(variant)
-        verdict = "finds more than cutting long documents" if low > 0 else "is not shown to help"
-        if high < 0:
+        verdict = "is not shown to help"
+        if low > 0:
+            verdict = "finds more than cutting long documents"
+        elif high < 0:
             verdict = "finds less than cutting long documents"
         console.note(
             f"{comparison.task}: {variant.encoding.reading} {verdict}: {difference:+.4f} ({low:+.4f} to {high:+.4f}) "
