@@ -78,7 +78,7 @@ def score_model(
         protocol=whole_protocol,
         environment=facts,
         cached=cached,
-        seconds=time.perf_counter() - started,
+        seconds=round(time.perf_counter() - started, 3),  # as the JSON has them, of which pages are made, too
     )
     done[-1] = scores
     return scores
@@ -126,7 +126,7 @@ def score_without_model(
         tasks=tuple(scores),
         environment=environment("cpu", None) | {"trained_run": False},
         cached=tuple(cached),
-        seconds=time.perf_counter() - started,
+        seconds=round(time.perf_counter() - started, 3),  # as the JSON has them, of which pages are made, too
     )
 
 
