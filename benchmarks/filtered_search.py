@@ -18,7 +18,7 @@ from common import machine, seconds
 
 from sentcli.io.blocks import Block
 from sentcli.search import milvus, milvus_client, searcher
-from sentcli.search.conditions import parse_condition
+from sentcli.search.condition_reader import parse_condition
 from sentcli.search.milvus_rows import Record, fields_of, filter_of
 
 QUERIES, K, RUNS, CENTRES = 20, 10, 5, 1000

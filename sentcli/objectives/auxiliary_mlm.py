@@ -41,19 +41,22 @@ class AuxiliaryNetwork(nn.Module):
     def __init__(self, context: ObjectiveContext, layers: int, init: str, *, tied: bool = False) -> None:
         super().__init__()
         backbone = context.backbone
-        if not 1 <= layers <= surgery.depth(backbone):
-            raise InputError(f"layers {layers}: the auxiliary network can have 1 to {surgery.depth(backbone)}")
+        depth = surgery.depth(backbone)
+        if not 1 <= layers <= depth:
+            raise InputError(f"layers {layers}: the auxiliary network can have 1 to {depth}")
         self.layers = surgery.upper_layers(backbone, layers)
         self.lm_head = LMHead(backbone, tied=tied)
         if init not in ("copy-top", "random"):
             self._load(Path(init))
         elif tied or init == "copy-top":  # a tied head is that of the encoder, wherever the layers come from
-            self.lm_head.take(stored_heads.lm_head_weights(context.spec.folder))
+            weights = stored_heads.lm_head_weights(context.spec.folder)
+            self.lm_head.take(weights)
         if init == "random":
             std = float(getattr(backbone.config, "initializer_range", 0.02))
             surgery.reset(self.layers, std)
-            if self.lm_head.decoder is not None:
-                nn.init.normal_(self.lm_head.decoder.weight, std=std)
+            decoder = self.lm_head.decoder
+            if decoder is not None:
+                nn.init.normal_(decoder.weight, std=std)
 
     def _load(self, folder: Path) -> None:
         """Load the network of a pretraining.
@@ -65,10 +68,10 @@ class AuxiliaryNetwork(nn.Module):
         own_state = self.state_dict()
         if DECODER in own_state:  # a head that was tied is kept without one: the start model's word embeddings stay
             state.setdefault(DECODER, own_state[DECODER])
-        missing = [key for key in own_state if key not in state]
-        wrong = [key for key in own_state if key in state and state[key].shape != own_state[key].shape]
-        if missing or wrong:
-            raise InputError(f"--aux-init {folder}: it does not fit this model, see {(missing + wrong)[0]}")
+        problems = [key for key in own_state if key not in state]
+        problems += [key for key in own_state if key in state and state[key].shape != own_state[key].shape]
+        if problems:
+            raise InputError(f"--aux-init {folder}: it does not fit this model, see {problems[0]}")
         self.load_state_dict({key: state[key] for key in own_state})
 
     def _read(self, folder: Path) -> dict[str, Tensor]:
@@ -93,7 +96,8 @@ class AuxiliaryNetwork(nn.Module):
         layers = {}
         for key, value in state.items():
             if key.startswith("c_head."):
-                layers[f"layers.{path}.{key.removeprefix('c_head.')}"] = value
+                name = key.removeprefix("c_head.")
+                layers[f"layers.{path}.{name}"] = value
         return layers
 
     def forward(self, sentence: Tensor, states: Tensor, mask: Tensor) -> Tensor:
@@ -208,12 +212,14 @@ class AuxiliaryMLMLoss(_NetworkLoss):
 
     def predict(self, views: Views, masked: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of masked ids and labels ``[rows, T]``, which belong to the first rows of the views."""
-        inputs = {name: ids[: len(masked)] for name, ids in views.inputs.items()}
+        count = len(masked)
+        inputs = {name: ids[:count] for name, ids in views.inputs.items()}
         inputs["input_ids"] = masked
-        sentences = views.pooled.flatten(0, 1)[: len(masked)]
+        sentences = views.pooled.flatten(0, 1)[:count]
 
         def states(rows: Tensor, part: dict[str, Tensor]) -> Tensor:
-            return self.network(sentences[rows], self.lower_states(views, part), part["attention_mask"])
+            lower = self.lower_states(views, part)
+            return self.network(sentences[rows], lower, part["attention_mask"])
 
         hidden, words = chosen_states(inputs, labels, states)
         return masked_loss(self.network.lm_head, hidden, words, views.encoder.backbone)
@@ -221,7 +227,8 @@ class AuxiliaryMLMLoss(_NetworkLoss):
     def lower_states(self, views: Views, inputs: dict[str, Tensor]) -> Tensor:
         """Return the states ``[rows, T, d]`` of the lower layers on masked text."""
         if self.lower is None:
-            return views.encoder.backbone(**inputs, output_hidden_states=True).hidden_states[self.count]
+            output = views.encoder.backbone(**inputs, output_hidden_states=True)
+            return output.hidden_states[self.count]
         with torch.no_grad():
             frozen: Tensor = self.lower(**inputs).last_hidden_state
         return frozen
@@ -276,7 +283,8 @@ class CondenserMLMLoss(_NetworkLoss, WordPrediction):
 
         def states(_: Tensor, part: dict[str, Tensor]) -> Tensor:
             output = backbone(**part, output_hidden_states=True)
-            early, late = output.hidden_states[self.count], output.last_hidden_state
+            early = output.hidden_states[self.count]
+            late = output.last_hidden_state
             predicted = self.network(late[:, 0], early, part["attention_mask"])
             return torch.stack([predicted, late], dim=2)
 

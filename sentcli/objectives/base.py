@@ -66,7 +66,8 @@ class Vocabulary:
         begin one.
         """
         special = frozenset(tokenizer.all_special_ids)
-        continuing, beginning = [], set()
+        continuing = []
+        beginning = set()
         tokens = tokenizer.get_vocab()
         for token, number in tokens.items():
             if token.startswith("##"):

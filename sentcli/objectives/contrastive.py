@@ -94,7 +94,8 @@ def info_nce(
             addend = torch.full_like(logits[:, : own_columns.shape[1]], math.log(hard_negative_weight))
             logits = logits.scatter_add(1, own_columns, addend)
         if positives_only:
-            logits = torch.zeros_like(logits).scatter(1, target, logits.gather(1, target))
+            own_logits = logits.gather(1, target)
+            logits = torch.zeros_like(logits).scatter(1, target, own_logits)
         return functional.cross_entropy(logits, target[:, 0], reduction="sum")
 
     parts = torch.split(numbers, max(1, LARGEST_TABLE // len(candidates)))
@@ -158,10 +159,12 @@ def equal_texts(texts: Tensor, rows: Tensor) -> Tensor:
     Returns:
         ``[A, (1 + k) * N]``, for the positives and then the hard negatives.
     """
-    anchor, positive = texts[0][rows], texts[1][rows]
+    anchor_texts = texts[0]
+    anchor = anchor_texts[rows]
+    positive = texts[1][rows]
     candidates = texts[1:].flatten()
     twins: Tensor = (candidates == anchor) | (candidates == positive)
-    twins[:, : texts.shape[1]] |= texts[0] == anchor
+    twins[:, : texts.shape[1]] |= anchor_texts == anchor
     return twins
 
 
@@ -265,8 +268,10 @@ class Contrastive(InBatchNegatives, name="contrastive"):
 
 def text_numbers(views: Views, *, cross_device: bool) -> Tensor:
     """Return a number for the text of each row of each view ``[m, B]``, which equal texts share, over all processes."""
-    ids = views.inputs["input_ids"].masked_fill(views.inputs["attention_mask"] == 0, -1)
-    rows, start = len(ids), 0
+    padding = views.inputs["attention_mask"] == 0
+    ids = views.inputs["input_ids"].masked_fill(padding, -1)
+    rows = len(ids)
+    start = 0
     if cross_device:
         start = rows * rank()
         ids = gather(widest(ids))
@@ -321,15 +326,18 @@ class MomentumContrastive(StatefulObjective):
     @torch.no_grad()
     def enqueue(self, views: Views) -> None:
         """Append the momentum encoder's vectors of one view, of all processes, and drop the oldest."""
-        count, capacity = views.projected.shape[1], self.settings.queue_size
+        count = views.projected.shape[1]
+        capacity = self.settings.queue_size
         start = count if views.paired else 0
+        stop = start + count
         parts = []
-        for first in range(start, start + count, MOMENTUM_ROWS):
-            end = min(first + MOMENTUM_ROWS, start + count)
+        for first in range(start, stop, MOMENTUM_ROWS):
+            end = min(first + MOMENTUM_ROWS, stop)
             rows = {name: ids[first:end] for name, ids in views.inputs.items()}
             parts.append(self.encoder.features(rows, normalize=False, sentence_only=True).sentence)
         vectors = widened(torch.cat(parts))
-        new = gather(widened(views.head(vectors[None])[0]))
+        projected = views.head(vectors[None])[0]
+        new = gather(widened(projected))
         self.rows = torch.cat([self.rows, new])[-capacity:]
         self._count = min(self.count + len(new), capacity)
         self.filled.fill_(self._count)

@@ -66,15 +66,18 @@ def nt_xent(
     rows = torch.arange(len(first), device=anchors.device)
     if cross_device:
         rows = rows + len(rows) * rank()
-        first, second = gather(first), gather(second)
+        first = gather(first)
+        second = gather(second)
         texts = gathered_texts(texts)
     everyone = len(first)
     itself = torch.cat([rows, rows + everyone])[:, None]
     target = torch.cat([rows + everyone, rows])
     logits = cosines(anchors, torch.cat([first, second])) / temperature
     if texts is not None:
-        own, partner = texts.flatten(), texts.flip(0).flatten()
-        twins = (own == own[itself]) | (own == partner[itself]) | (partner == own[itself])
+        own = texts.flatten()
+        partner = texts.flip(0).flatten()
+        anchor = own[itself]
+        twins = (own == anchor) | (own == partner[itself]) | (partner == anchor)
         twins = twins.scatter(1, target[:, None], False)
         logits = logits.masked_fill(twins, -torch.inf)
     logits = logits.scatter(1, itself, -torch.inf)
@@ -117,5 +120,5 @@ class NTXent(InBatchNegatives, name="nt-xent"):
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of views 1 and 2."""
         texts = self.texts(views)
-        first, second = views.projected[0], views.projected[1]
+        first, second = views.projected[:2]
         return nt_xent(first, second, self.temperature, texts=texts, cross_device=self.cross_device)

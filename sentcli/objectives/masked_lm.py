@@ -47,22 +47,26 @@ def mask_tokens(
     Returns:
         The changed ids, and the labels: the original id where a token was chosen, and -100 elsewhere.
     """
+    shape = ids.shape
+    device = ids.device
     special = ids == vocabulary.pad
     for number in sorted(vocabulary.special):  # a tensor of them would be copied to a GPU, which is a wait
         special = special | (ids == number)
-    drawn = torch.rand(ids.shape, device=ids.device)
+    drawn = torch.rand(shape, device=device)
     if whole_words:
-        places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        places = torch.arange(shape[1], device=device).expand_as(ids)
         assert vocabulary.continues is not None
-        goes_on = queued_to(vocabulary.continues, ids.device)[ids]
+        goes_on = queued_to(vocabulary.continues, device)[ids]
         first_of_word = places.where(~goes_on, 0).cummax(dim=1).values
         drawn = drawn.gather(1, first_of_word)
     chosen = (drawn < rate) & ~special
-    kind = torch.rand(ids.shape, device=ids.device)
+    kind = torch.rand(shape, device=device)
     assert vocabulary.mask is not None
-    masked = ids.where(~(chosen & (kind < 0.8)), vocabulary.mask)
-    random = torch.randint(vocabulary.size, ids.shape, device=ids.device)
-    masked = masked.where(~(chosen & (kind >= 0.9)), random)
+    becomes_mask = chosen & (kind < 0.8)
+    masked = ids.where(~becomes_mask, vocabulary.mask)
+    random = torch.randint(vocabulary.size, shape, device=device)
+    becomes_random = chosen & (kind >= 0.9)
+    masked = masked.where(~becomes_random, random)
     return masked, ids.where(chosen, IGNORED)
 
 
@@ -127,7 +131,8 @@ def masked_loss(head: LMHead, hidden: Tensor, labels: Tensor, backbone: Any) -> 
     """
     chosen = labels != IGNORED
     places = chosen.nonzero(as_tuple=True)  # once: on a GPU each selection by a mask waits for their number
-    hidden, words = hidden[places], labels[places]  # only the chosen positions, which are few
+    hidden = hidden[places]  # only the chosen positions, which are few
+    words = labels[places]
     size = max(1, WORD_SCORES // len(head.bias))
     # parts of few different lengths: oneDNN keeps code for each, and a heap of blocks that recur stays in one piece
     unit = min(size, ROWS_OF_WORDS)
@@ -157,11 +162,13 @@ def chosen_states(
         labels: ``[B, T]``, -100 where no word is predicted.
         states: takes the numbers of some rows and their inputs ``[P, T']``, and returns their states ``[P, T', ...]``.
     """
-    hidden, words = [], []
+    hidden = []
+    words = []
     for rows, part in by_length({**inputs, "labels": labels}):
         row_labels = part.pop("labels")
         places = (row_labels != IGNORED).nonzero(as_tuple=True)
-        hidden.append(states(rows, part)[places])
+        row_states = states(rows, part)
+        hidden.append(row_states[places])
         words.append(row_labels[places])
     return torch.cat(hidden), torch.cat(words)
 
@@ -241,14 +248,17 @@ class MaskedLMLoss(WordPrediction):
 
         With two encoders, it is the mean of both.
         """
-        inputs, labels = views.inputs, views.masked_words
+        inputs = views.inputs
+        labels = views.masked_words
         if labels is None:
             masked, labels = self.masked(inputs["input_ids"])
             inputs = {**inputs, "input_ids": masked}
         losses = []
         for encoder in views.encoders:
-            hidden, words = chosen_states(inputs, labels, partial(_last_states, encoder.backbone))
-            losses.append(masked_loss(self.lm_head, hidden, words, encoder.backbone))
+            backbone = encoder.backbone
+            hidden, words = chosen_states(inputs, labels, partial(_last_states, backbone))
+            loss = masked_loss(self.lm_head, hidden, words, backbone)
+            losses.append(loss)
         return torch.stack(losses).mean()
 
     def trained_part(self) -> nn.Module:

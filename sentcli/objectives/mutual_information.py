@@ -78,7 +78,8 @@ def attention_mutual_information(
     if samples is not None:
         draw_positions = draw_with_replacement if replacement else draw
         numbers, positions = draw_positions(joint, samples, generator)
-        joint, inside = joint[numbers], inside[numbers]
+        joint = joint[numbers]
+        inside = inside[numbers]
     share = joint.sum().to(first.dtype) / inside.sum()
     if samples is not None:
         first = first[numbers].gather(1, positions)
@@ -98,7 +99,8 @@ def slices(
     layers, batch, heads, width, _ = first.shape
     if first.shape != second.shape or first.ndim != 5 or len(lengths) != batch:
         raise ValueError(f"attentions {tuple(first.shape)} and {tuple(second.shape)} must both be [L, B, H, T, T]")
-    real = torch.arange(width, device=first.device) < lengths.to(first.device)[:, None]
+    device = first.device
+    real = torch.arange(width, device=device) < lengths.to(device)[:, None]
     inside = real[:, :, None] & real[:, None, :]
     if slicing == "layer-pairs":
         if layers % 2:
@@ -110,7 +112,8 @@ def slices(
         if heads % 2:
             raise ValueError(f"head pairs need an even number of heads, not {heads}")
         cut = _head_pairs
-    first, second = cut(first), cut(second)
+    first = cut(first)
+    second = cut(second)
     inside = inside[:, None, None, None].expand(first.shape)
     return _flat(first), _flat(second), _flat(inside)
 
@@ -289,8 +292,10 @@ def jensen_shannon_terms(
     own_column = owner[:, None]
     others = torch.arange(len(sentences) - 1, device=own_column.device).expand(len(own_column), -1)
     others = others + (others >= own_column)
-    positive = math.log(2) - functional.softplus(-scores.gather(1, own_column))
-    negative = functional.softplus(scores.gather(1, others)) - math.log(2)
+    own_scores = scores.gather(1, own_column)
+    other_scores = scores.gather(1, others)
+    positive = math.log(2) - functional.softplus(-own_scores)
+    negative = functional.softplus(other_scores) - math.log(2)
     return positive.mean(), negative.mean()
 
 

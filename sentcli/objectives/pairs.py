@@ -47,12 +47,14 @@ class ContrastiveTension(Objective, name="tension"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        first, second, matched = views.pooled[0], views.pooled[1], views.matched
+        first, second = views.pooled[:2]
+        matched = views.matched
         if matched is None:
             count = len(first)
             shifts = range(min(self.negatives + 1, count))
-            matched = torch.arange(len(shifts) * count, device=first.device) < count
-            first = first.repeat(len(shifts), 1)
+            copies = len(shifts)
+            matched = torch.arange(copies * count, device=first.device) < count
+            first = first.repeat(copies, 1)
             second = torch.cat([second.roll(shift, 0) for shift in shifts])
         return contrastive_tension_loss(first, second, matched, self.reduction)
 
@@ -130,8 +132,9 @@ class SoftmaxLoss(StatefulObjective):
 
     def forward(self, views: Views) -> Tensor:
         """Return the loss in nats."""
-        first, second = views.pooled[0], views.pooled[1]
-        logits = self.layer(torch.cat([first, second, (first - second).abs()], dim=1))
+        first, second = views.pooled[:2]
+        difference = (first - second).abs()
+        logits = self.layer(torch.cat([first, second, difference], dim=1))
         return functional.cross_entropy(widened(logits), views.required_labels.long())
 
 
@@ -165,8 +168,10 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
         second: ``[B, d]``.
     """
     odd = first.shape[1] % 2
-    first = functional.normalize(functional.pad(first, (0, odd)), dim=1)
-    second = functional.normalize(functional.pad(second, (0, odd)), dim=1)
+    first = functional.pad(first, (0, odd))
+    second = functional.pad(second, (0, odd))
+    first = functional.normalize(first, dim=1)
+    second = functional.normalize(second, dim=1)
     real, imaginary = first.chunk(2, dim=1)
     other_real, other_imaginary = second.chunk(2, dim=1)
     cosine = (first * second).sum(dim=1)
@@ -184,7 +189,9 @@ class CoSENT(Objective, name="cosent"):
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
-        return ranking_loss(self.similarities(views.pooled[0], views.pooled[1]), views.required_labels, self.scale)
+        first, second = views.pooled[:2]
+        similarities = self.similarities(first, second)
+        return ranking_loss(similarities, views.required_labels, self.scale)
 
     def similarities(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the similarity of each pair ``[B]``, given their vectors ``[B, d]``."""
@@ -217,12 +224,14 @@ def online_contrastive_loss(first: Tensor, second: Tensor, labels: Tensor, margi
         A scalar.
     """
     distances = 1 - functional.cosine_similarity(first, second, dim=-1)
-    matching, others = distances[labels == 1], distances[labels == 0]
+    matching = distances[labels == 1]
+    others = distances[labels == 0]
     farthest_match = matching.max() if len(matching) else others.mean()
     closest_other = others.min() if len(others) else matching.mean()
     near = others[others < farthest_match]
     far = matching[matching > closest_other]
-    return far.square().sum() + functional.relu(margin - near).square().sum()
+    lacking = functional.relu(margin - near)
+    return far.square().sum() + lacking.square().sum()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,9 +80,10 @@ class ReplacedTokenLoss(StatefulObjective):
         self.generator, self.lm_head = self._generator(context)
         surgery.freeze(self.generator)
         surgery.freeze(self.lm_head)
-        self.discriminator: Any = copy.deepcopy(backbone)
-        if getattr(self.discriminator, "pooler", None) is not None:
-            self.discriminator.pooler = None
+        discriminator: Any = copy.deepcopy(backbone)
+        if getattr(discriminator, "pooler", None) is not None:
+            discriminator.pooler = None
+        self.discriminator = discriminator
         self.classifier = nn.Linear(int(backbone.config.hidden_size), 2)
         # `detect` sets the sentence vectors, and the hook puts them at position 0
         self._sentences: Tensor | None = None
@@ -96,7 +97,8 @@ class ReplacedTokenLoss(StatefulObjective):
         """
         name = self.settings.generator
         if name == "self":
-            folder, backbone = context.spec.folder, copy.deepcopy(context.backbone)
+            folder = context.spec.folder
+            backbone = copy.deepcopy(context.backbone)
         else:
             folder, backbone = _other_model(name, context)
         head = LMHead(backbone, tied=True)
@@ -123,8 +125,9 @@ class ReplacedTokenLoss(StatefulObjective):
     def replace(self, inputs: dict[str, Tensor], masked: Tensor, labels: Tensor) -> Tensor:
         """Return the ids ``[rows, T]`` with the generator's words, except at position 0 and at padding."""
         original = inputs["input_ids"]
-        hidden = self.generator(**{**inputs, "input_ids": masked}).last_hidden_state
-        words = torch.cat([self._words(part) for part in hidden.split(WORD_ROWS)])
+        output = self.generator(**{**inputs, "input_ids": masked})
+        parts = output.last_hidden_state.split(WORD_ROWS)
+        words = torch.cat([self._words(part) for part in parts])
         stays = inputs["attention_mask"] == 0
         stays[:, 0] = True
         if self.settings.only_masked:
@@ -140,13 +143,14 @@ class ReplacedTokenLoss(StatefulObjective):
 
     def detect(self, views: Views, generated: Tensor) -> Tensor:
         """Return the discriminator's loss on generated ids ``[rows, T]``."""
-        is_token = views.inputs["attention_mask"] == 1
-        is_replaced = (generated != views.inputs["input_ids"]) & is_token
+        inputs = views.inputs
+        is_token = inputs["attention_mask"] == 1
+        is_replaced = (generated != inputs["input_ids"]) & is_token
         sentences = views.pooled if self.settings.before_head else views.projected
         self._sentences = sentences.flatten(0, 1)
-        hidden = self.discriminator(**{**views.inputs, "input_ids": generated}).last_hidden_state
+        output = self.discriminator(**{**inputs, "input_ids": generated})
         self._sentences = None
-        logits = self.classifier(hidden)
+        logits = self.classifier(output.last_hidden_state)
         counts = torch.ones_like(is_token) if self.settings.count_padding else is_token
         return functional.cross_entropy(logits[counts], is_replaced.long()[counts])
 
@@ -161,7 +165,8 @@ def _other_model(name: str, context: ObjectiveContext) -> tuple[Path, Any]:
     from sentcli.model.tokenizing import position_limit
     from sentcli.model.torch_backend import load_tokenizer
 
-    spec = read_spec(zoo.resolve(name)[0])
+    folder = zoo.resolve(name)[0]
+    spec = read_spec(folder)
     positions = position_limit(spec, context.vocabulary.pad)
     if positions is not None and positions < context.max_length:
         raise InputError(f"rtd: the generator {name} has {positions} positions, fewer than max_length")

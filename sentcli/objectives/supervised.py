@@ -40,12 +40,15 @@ def supervised_contrastive_loss(
         rows = rows + len(rows) * rank()
         columns = [gather(view) for view in views]
         labels = gather(labels[:, None])[:, 0]
-    itself = torch.cat([rows + number * len(labels) for number in range(len(views))])[:, None]
-    logits = cosines(anchors, torch.cat(columns)) / temperature
+    count = len(labels)
+    itself = torch.cat([rows + number * count for number in range(len(views))])[:, None]
+    candidates = torch.cat(columns)
+    logits = cosines(anchors, candidates) / temperature
     logits = logits.scatter(1, itself, -torch.inf)
     positives = anchor_labels[:, None] == labels.repeat(len(views))
     positives = positives.scatter(1, itself, False)
-    likelihoods = functional.log_softmax(logits, dim=1).masked_fill(~positives, 0.0)
+    likelihoods = functional.log_softmax(logits, dim=1)
+    likelihoods = likelihoods.masked_fill(~positives, 0.0)
     means = likelihoods.sum(dim=1) / positives.sum(dim=1)
     return -means.mean()
 

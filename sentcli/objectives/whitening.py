@@ -54,8 +54,10 @@ def pca(covariance: Tensor, eps: float, *, detach: bool) -> Tensor:
 def _eigen(covariance: Tensor, eps: float, detach: bool) -> tuple[Tensor, Tensor]:
     if detach:
         covariance = covariance.detach()
+    kind = covariance.dtype
     # torch has no eigendecomposition in half precision, and rounding can make a zero eigenvalue negative
-    wide = covariance if covariance.dtype == torch.float64 else covariance.float()
+    wide = covariance if kind == torch.float64 else covariance.float()
     identity = torch.eye(wide.shape[-1], device=wide.device, dtype=wide.dtype)
     values, vectors = torch.linalg.eigh(wide + eps * identity)
-    return values.clamp(min=eps).to(covariance.dtype), vectors.to(covariance.dtype)
+    values = values.clamp(min=eps)
+    return values.to(kind), vectors.to(kind)

@@ -68,7 +68,7 @@ def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *
         pairs: whether each text is one of `pair_text`.
     """
     names, run = _runtime(folder, export)
-    vectors: list[Vectors] = []
+    vectors = []
     for batch in _batches(texts):
         encodings = tokenise(tokenizer, batch, pairs=pairs)
         columns = {
@@ -76,7 +76,8 @@ def encode(folder: Path, export: Export, tokenizer: Any, texts: Sequence[str], *
             "attention_mask": [encoding.attention_mask for encoding in encodings],
             "token_type_ids": [encoding.type_ids for encoding in encodings],
         }
-        vectors.append(run({name: np.array(columns[name], np.int64) for name in names}))
+        inputs = {name: np.array(columns[name], np.int64) for name in names}
+        vectors.append(run(inputs))
     return np.concatenate(vectors)
 
 
@@ -105,7 +106,8 @@ def _runtime(folder: Path, export: Export) -> tuple[list[str], Any]:
         # where a processor has bf16, OpenVINO computes in it by itself, which says nothing of the graph
         settings = {"INFERENCE_PRECISION_HINT": "f32"}
         compiled = openvino.Core().compile_model(folder / export.graph_file, "CPU", settings)
-        return [port.get_any_name() for port in compiled.inputs], lambda batch: compiled(batch)[0]
+        names = [port.get_any_name() for port in compiled.inputs]
+        return names, lambda batch: compiled(batch)[0]
     onnxruntime = required("onnxruntime", "onnxruntime", "cpu", "the verification of an export")
     session = onnxruntime.InferenceSession(str(folder / export.graph_file), providers=["CPUExecutionProvider"])
     names = [argument.name for argument in session.get_inputs()]
@@ -123,11 +125,13 @@ def check(folder: Path, export: Export, model: LoadedModel) -> None:
     """
     from tokenizers import Tokenizer
 
-    texts, pairs = hostile_texts(model), model.spec.scores_pairs
+    texts = hostile_texts(model)
+    pairs = model.spec.scores_pairs
     problem = f"tokenizer.json and the graph of {model.name} alone do not give the model's vectors"
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     own_ids = model.tokenizer(texts).ids
-    for text, own, encoding in zip(texts, own_ids, tokenise(tokenizer, texts, pairs=pairs), strict=True):
+    encodings = tokenise(tokenizer, texts, pairs=pairs)
+    for text, own, encoding in zip(texts, own_ids, encodings, strict=True):
         ids = list(compress(encoding.ids, encoding.attention_mask))
         if ids != own:
             raise SentcliError(f"{problem}: {text!r:.60} becomes other tokens; nothing was written")

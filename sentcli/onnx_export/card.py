@@ -17,7 +17,8 @@ from sentcli.onnx_export import alone
 if TYPE_CHECKING:
     from jinja2 import Template
 
-BEGIN, END = "<!-- exports -->", "<!-- end of exports -->"
+BEGIN = "<!-- exports -->"
+END = "<!-- end of exports -->"
 """Stand around the part of a card that tells of the exports in the folder."""
 
 
@@ -36,9 +37,11 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
         model: that they were made of.
         tokens: whether the graphs give token vectors, too.
     """
-    exports, weights = exports_in(folder), has_weights(folder)
+    exports = exports_in(folder)
+    weights = has_weights(folder)
+    first = exports[0]
     source = source_of(model.name, model.spec.folder)
-    library = exports[0].runtime
+    library = first.runtime
     if weights and model.spec.is_sentence_transformers:
         library = "sentence-transformers"
     text = _template().render(
@@ -49,16 +52,17 @@ def write_card(folder: Path, model: LoadedModel, *, tokens: bool) -> None:
         token_types=model.tokenizer.has_type_ids,
         tokens=tokens,
         weights=weights,
-        hub=bool(exports[0].file),
+        hub=bool(first.file),
         sentences=", ".join(f'"{sentence}"' for sentence in SHOWN),
-        shown=_shown(folder, model, exports[0]),
+        shown=_shown(folder, model, first),
         citation=source.citation,
     )
     path = folder / CARD
     if path.exists():
         before, _, after = path.read_text("utf-8").partition(BEGIN)
         part = text.partition(BEGIN)[2].partition(END)[0]
-        text = f"{before.rstrip()}\n\n{BEGIN}{part}{END}{after.partition(END)[2]}"
+        behind = after.partition(END)[2]
+        text = f"{before.rstrip()}\n\n{BEGIN}{part}{END}{behind}"
     with replacing(path) as temporary:
         temporary.write_text(text.rstrip() + "\n", "utf-8")
 

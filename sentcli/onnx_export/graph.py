@@ -44,7 +44,9 @@ class Graph:
         keep: Collection[str] = (),
         reduce_range: bool = False,
     ) -> None:
-        self.precision, self.keep, self.reduce_range = precision, keep, reduce_range
+        self.precision = precision
+        self.keep = keep
+        self.reduce_range = reduce_range
         self._kind = np.float16 if precision == "fp16" else np.float32
         self.tape = ir.tape.Tape()
         names = ["input_ids", "attention_mask"]
@@ -66,7 +68,8 @@ class Graph:
         if name not in self._weights:
             if not isinstance(values, np.ndarray):
                 values = array_of(values)
-            self._weights[name] = self.tape.initializer(ir.tensor(np.asarray(values, order="C")), name=name)
+            tensor = ir.tensor(np.asarray(values, order="C"))
+            self._weights[name] = self.tape.initializer(tensor, name=name)
         return self._weights[name]
 
     def integers(self, *numbers: int) -> Value:
@@ -114,7 +117,8 @@ class Graph:
         half = self.precision == "fp16"
         if half and value not in self._narrow:
             value = self.cast(value, ir.DataType.FLOAT16)
-        operands = [value, self.weight(f"{name}.weight", weight.T.astype(self._kind))]
+        columns = weight.T.astype(self._kind)
+        operands = [value, self.weight(f"{name}.weight", columns)]
         if bias is not None:
             operands.append(self.weight(f"{name}.bias", bias.astype(self._kind)))
         product = self.op("Gemm", *operands)
@@ -138,11 +142,14 @@ class Graph:
         """Return rows of a table ``[n, d]`` in float32."""
         if self.precision == "int8":  # with a scale for each row, because the rows differ much in length
             quantised, scale = _quantised(table, 127)
-            gathered = self.op("Gather", self.weight(name, quantised), rows)
-            scales = self.op("Gather", self.weight(f"{name}.scale", scale), rows)
+            stored = self.weight(name, quantised)
+            gathered = self.op("Gather", stored, rows)
+            stored_scales = self.weight(f"{name}.scale", scale)
+            scales = self.op("Gather", stored_scales, rows)
             return self.op("Mul", self.cast(gathered, ir.DataType.FLOAT), scales)
         stored = self.weight(name, table.astype(self._kind))
-        gathered = self._marked(self.op("Gather", stored, rows), narrow=self.precision == "fp16")
+        gathered = self.op("Gather", stored, rows)
+        self._marked(gathered, narrow=self.precision == "fp16")
         return self.wide(gathered)
 
     def layer_norm(self, name: str, value: Value, module: Any) -> Value:
@@ -205,7 +212,9 @@ class Graph:
     def _result(self, name: str, value: Value, shape: list[Any]) -> Value:
         """Return a value under the name of an output, in float32."""
         result = self.op("Identity", self.wide(value))
-        result.name, result.dtype, result.shape = name, ir.DataType.FLOAT, ir.Shape(shape)
+        result.name = name
+        result.dtype = ir.DataType.FLOAT
+        result.shape = ir.Shape(shape)
         return result
 
 
@@ -217,7 +226,8 @@ def array_of(tensor: Any) -> Array:
 def _quantised(matrix: Array, largest: int) -> tuple[Array, Array]:
     """Return a matrix ``[n, d]`` in int8 up to the largest number, and the float32 scale of each row ``[n, 1]``."""
     scale = np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1e-12) / largest
-    return np.round(matrix / scale).astype(np.int8), scale.astype(np.float32)
+    rounded = np.round(matrix / scale)
+    return rounded.astype(np.int8), scale.astype(np.float32)
 
 
 def save(model: ir.Model, path: Path, *, apart: bool = False) -> None:

@@ -60,7 +60,8 @@ class Maker:
     """Whether the graph gives token vectors, too; None leaves it to the pooling."""
 
     def __post_init__(self) -> None:
-        model, modules = self.model, self.model.spec.modules
+        model = self.model
+        modules = model.spec.modules
         if not model.spec.includes_prompt:
             raise InputError(f"{model.name} leaves its prompt out of the pooling, which an export cannot; use torch")
         for_openvino = self.runtime == "openvino"
@@ -70,7 +71,8 @@ class Maker:
             self.path = self.work / ONNX
         self.path.parent.mkdir(exist_ok=True)
         if self.tokens is None:
-            self.tokens = not (modules[0].reads_one_token or model.spec.scores_pairs)
+            reads_whole = modules[0].reads_one_token or model.spec.scores_pairs
+            self.tokens = not reads_whole
         self.reduce_range = self.precision == "int8" and self.runtime == "onnx" and sums_saturate()
         self.graph_precision = "fp32" if for_openvino else self.precision
         is_known = transformer.family_of(model.torch_module.backbone) is not None
@@ -82,7 +84,8 @@ class Maker:
         texts = verify.texts_for(model)
         self.calibration = [*texts, *self.own_texts[::2]]
         """The texts that OpenVINO's ranges are learned from."""
-        self.texts = list(dict.fromkeys([*texts, *self.own_texts[1::2]]))
+        verified = [*texts, *self.own_texts[1::2]]
+        self.texts = list(dict.fromkeys(verified))
 
     @cached_property
     def expected(self) -> Vectors:
@@ -121,11 +124,14 @@ class Maker:
                     f"the {self.precision} export of {self.model.name} does not give the model's vectors: "
                     f"{verification.complaint}; nothing was written"
                 )
-        export = replace(self._describe(keep, verification), probes=Probes.of(self.model))
-        if self.model.spec.scores_pairs:  # the fixed texts are no pairs
+        model = self.model
+        export = self._describe(keep, verification)
+        export = replace(export, probes=Probes.of(model))
+        spec = model.spec
+        if spec.scores_pairs:  # the fixed texts are no pairs
             return export, verification
-        opened = replace(self.opened(), spec=self.model.spec)
-        canaries = ProbeVectors.of(opened, self.model.spec.usual_prompt)
+        opened = replace(self.opened(), spec=spec)
+        canaries = ProbeVectors.of(opened, spec.usual_prompt)
         return replace(export, canaries=asdict(canaries)), verification
 
     def _build(self, keep: Collection[str] = ()) -> None:
@@ -133,7 +139,8 @@ class Maker:
         if self.kind != "written":
             self._trace(keep)
             return
-        spec, module = self.model.spec, self.model.torch_module
+        spec = self.model.spec
+        module = self.model.torch_module
         recorded = graph.Graph(
             self.graph_precision,
             token_types=self.model.tokenizer.has_type_ids,
@@ -185,13 +192,15 @@ class Maker:
 
     def _describe(self, keep: list[str], verification: Verification | None) -> Export:
         """Return the facts of the export, `keep` being the layers that stay in fp32."""
-        spec, tokenizer = self.model.spec, self.model.tokenizer
+        model = self.model
+        spec = model.spec
+        tokenizer = model.tokenizer
         source = Source.of(spec)
         return Export(
             precision=self.precision,
-            dimension=self.model.backend.dimension,
+            dimension=model.backend.dimension,
             pad_id=tokenizer.pad_id,
-            model=public_name(self.model.name),
+            model=public_name(model.name),
             model_digest=model_digest(spec),
             source_sha256=list(source.weights),
             source_config=source.config,
@@ -221,7 +230,8 @@ class Maker:
         nncf = required("nncf", "openvino and nncf", "openvino", "int8 on openvino")
         self.say("learning the ranges of activations")
         logging.getLogger("nncf").setLevel(logging.ERROR)
-        core, tokenizer = openvino.Core(), self.model.tokenizer
+        core = openvino.Core()
+        tokenizer = self.model.tokenizer
         plain = self.work / "plain.xml"  # nncf cannot handle a model that was read from ONNX
         openvino.save_model(core.read_model(self.path), plain, compress_to_fp16=False)
         tokens = tokenizer(self.calibration)
@@ -238,18 +248,20 @@ class Maker:
 
     def opened(self) -> LoadedModel:
         """Return the export as a model, opened as `encode` will open it."""
-        spec = replace(self.model.spec, folder=self.folder)
+        model = self.model
+        folder = self.folder
+        spec = replace(model.spec, folder=folder)
         export = self._describe([], None)
         backend: Backend
         if self.runtime == "openvino":
             from sentcli.model.openvino_backend import OpenVinoBackend
 
-            backend = OpenVinoBackend(self.folder, export)
+            backend = OpenVinoBackend(folder, export)
         else:
-            backend = OnnxBackend(self.folder, export, half_on_cpu=True)
-        limit = self.model.tokenizer.max_length
-        tokenizer = fit(read_tokenizer(self.folder), spec, self.model.tokenizer.pad_id, limit)
-        return LoadedModel(self.model.name, spec, tokenizer, backend)
+            backend = OnnxBackend(folder, export, half_on_cpu=True)
+        own = model.tokenizer
+        tokenizer = fit(read_tokenizer(folder), spec, own.pad_id, own.max_length)
+        return LoadedModel(model.name, spec, tokenizer, backend)
 
     def _verify(self) -> Verification:
         """Compare the export with the model."""
@@ -298,12 +310,13 @@ class Maker:
         names = self.linear_names
         self.say(f"measuring what quantising each of {len(names)} layers does")
         step = max(len(self.texts) // COMPARED_TEXTS, 1)
-        cosines: dict[str, float] = {}  # on average, where each layer alone is quantised
+        cosines = {}  # on average, where each layer alone is quantised
         for name in names:
             self._build([other for other in names if other != name])
             _, _, cosines[name] = self._agreement(self.opened(), step)
         order = sorted(names, key=lambda name: cosines[name])
-        count, verification = 1, worst
+        count = 1
+        verification = worst
         while count < len(order):
             self.say(f"{verification.complaint}: keeping {count} of {len(order)} layers in fp32")
             self._build(order[:count])

@@ -43,7 +43,8 @@ class Exported:
 
     def sizes(self) -> tuple[int, int]:
         """Return the size of the whole folder, and of the torch weights in it, in bytes."""
-        whole, weights = 0, 0
+        whole = 0
+        weights = 0
         for path in self.folder.rglob("*"):
             if path.is_file():
                 size = path.stat().st_size

@@ -66,9 +66,11 @@ class Target:
     def _check_same(self, model: LoadedModel) -> None:
         """Refuse to add a graph to the folder of another model, or one that is there already."""
         folder = self.folder
-        if (folder / self.file).exists() and not self.overwrite:
-            raise InputError(f"{folder / self.file} exists; use --overwrite to replace it, or another -o")
-        spec, there = model.spec, read_spec(folder)
+        graph = folder / self.file
+        if graph.exists() and not self.overwrite:
+            raise InputError(f"{graph} exists; use --overwrite to replace it, or another -o")
+        spec = model.spec
+        there = read_spec(folder)
         others = self._exports_of(there)
         sources = [Source.of_export(export) for export in others]
         if has_weights(folder):
@@ -81,12 +83,10 @@ class Target:
         lengths = {export.max_length for export in others}
         if not lengths:
             lengths.add(self._length_without_exports(there, model))
-        if lengths != {model.tokenizer.max_length}:
+        length = model.tokenizer.max_length
+        if lengths != {length}:
             stated = ", ".join(map(str, sorted(lengths)))
-            raise InputError(
-                f"{folder} holds a model of the maximum length {stated}, not {model.tokenizer.max_length}; choose "
-                "another -o"
-            )
+            raise InputError(f"{folder} holds a model of the maximum length {stated}, not {length}; choose another -o")
 
     def _exports_of(self, there: EncoderSpec) -> list[Export]:
         """Return the exports in the folder of a model, but none of earlier weights."""
@@ -118,13 +118,16 @@ class Target:
         Raises:
             InputError: if its other exports have another tokenizer.json.
         """
-        tokenizer = self.folder / "tokenizer.json"
-        others = [export for export in exports_in(self.folder) if export.file != self.file]
+        folder = self.folder
+        file = self.file
+        tokenizer = folder / "tokenizer.json"
+        others = [export for export in exports_in(folder) if export.file != file]
         if others and file_digest(tokenizer) != file_digest(new / tokenizer.name):
             raise InputError(f"{tokenizer} is not what this model's export has now; export all again to another folder")
-        replaced = {self.file, str(weights_file(Path(self.file))), facts_file(self.file), *TOKENIZER_FILES}
-        for path in sorted(self.folder.rglob("*")):
-            name = path.relative_to(self.folder)
+        weights = str(weights_file(Path(file)))
+        replaced = {file, weights, facts_file(file), *TOKENIZER_FILES}
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder)
             target = new / name
             if path.is_dir() and not path.is_symlink():
                 target.mkdir(exist_ok=True)

@@ -24,7 +24,8 @@ class _Traced(nn.Module):
 
     def __init__(self, encoder: TorchEncoder, *, tokens: bool) -> None:
         super().__init__()
-        self.encoder, self.tokens = encoder, tokens
+        self.encoder = encoder
+        self.tokens = tokens
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -128,22 +129,30 @@ def halve(source: Path, target: Path) -> None:
     graph = model.graph
     halves: dict[str, ir.Value] = {}
     for node in list(graph):
-        if node.op_type != "MatMul" or node.inputs[1] is None:
+        if node.op_type != "MatMul":
             continue
-        name = node.inputs[1].name or ""
+        factor = node.inputs[1]
+        if factor is None:
+            continue
+        name = factor.name or ""
         weight = graph.initializers.get(name)
         if weight is None or weight.const_value is None:
             continue
         if name not in halves:
             array = weight.const_value.numpy().astype(np.float16)
-            halves[name] = ir.val(f"{name}.fp16", const_value=ir.tensor(array, name=f"{name}.fp16"))
-            graph.register_initializer(halves[name])
+            half_name = f"{name}.fp16"
+            half = ir.val(half_name, const_value=ir.tensor(array, name=half_name))
+            graph.register_initializer(half)
+            halves[name] = half
         before = ir.node("Cast", [node.inputs[0]], {"to": int(ir.DataType.FLOAT16)})
         product = ir.node("MatMul", [before.outputs[0], halves[name]])
         after = ir.node("Cast", [product.outputs[0]], {"to": int(ir.DataType.FLOAT)})
-        after.outputs[0].name, node.outputs[0].name = node.outputs[0].name, None
+        old = node.outputs[0]
+        new = after.outputs[0]
+        new.name = old.name
+        old.name = None
         graph.insert_before(node, [before, product, after])
-        node.outputs[0].replace_all_uses_with(after.outputs[0])
+        old.replace_all_uses_with(new)
         graph.remove(node, safe=True)
     for name in halves:
         if not graph.initializers[name].uses():

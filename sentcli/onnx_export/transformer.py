@@ -121,7 +121,9 @@ def write(graph: Graph, backbone: Any, *, first_token_only: bool = False) -> Sta
 
 class _Writer:
     def __init__(self, graph: Graph, backbone: Any, family: Family) -> None:
-        self.graph, self.backbone, self.family = graph, backbone, family
+        self.graph = graph
+        self.backbone = backbone
+        self.family = family
         config = backbone.config
         self.width = int(getattr(config, "hidden_size", None) or config.dim)
         self.heads = int(getattr(config, "num_attention_heads", None) or config.n_heads)
@@ -151,7 +153,8 @@ class _Writer:
 
     def embeddings(self) -> Value:
         """Return the sum of word, position and type embeddings, normalised: ``[rows, d]``."""
-        graph, parts = self.graph, self.backbone.embeddings
+        graph = self.graph
+        parts = self.backbone.embeddings
         words = graph.lookup("embeddings.words", array_of(parts.word_embeddings.weight), self.ids)
         positions = array_of(parts.position_embeddings.weight)
         types: Any = getattr(parts, "token_type_embeddings", None)
@@ -191,7 +194,8 @@ class _Writer:
         if not hasattr(encoder, "relative_attention_bias"):
             return None
         table = encoder.relative_attention_bias
-        graph, reach = self.graph, int(self.backbone.config.max_position_embeddings)
+        graph = self.graph
+        reach = int(self.backbone.config.max_position_embeddings)
         distances = torch.arange(-reach + 1, reach)
         buckets = encoder.relative_position_bucket(distances[None], num_buckets=table.weight.shape[0])[0]
         by_distance = graph.weight("position_bias", array_of(table.weight[buckets]))  # [2 * reach - 1, heads]
@@ -208,20 +212,24 @@ class _Writer:
 
     def layer(self, state: Value, name: str, layer: Any, bias: Value | None, *, first_only: bool) -> Value:
         """Return a layer's output ``[rows, d]``, or ``[batch, d]`` of position 0."""
-        graph, family = self.graph, self.family
-        attending, query_shape = state, self.cube
+        graph = self.graph
+        family = self.family
+        cube = self.cube
+        attending = state
+        query_shape = cube
         if first_only:
-            cube = graph.reshape(state, self.cube)
-            attending = graph.op("Gather", cube, graph.integer(0), axis=1)
+            tokens = graph.reshape(state, cube)
+            attending = graph.op("Gather", tokens, graph.integer(0), axis=1)
             query_shape = self.first_tokens()
             if bias is not None:
                 bias = graph.op("Slice", bias, graph.integers(0), graph.integers(1), graph.integers(2))
         project = partial(self.part, layer, name)
         query = graph.reshape(project(family.query, attending), query_shape)
-        key = graph.reshape(project(family.key, state), self.cube)
-        value = graph.reshape(project(family.value, state), self.cube)
+        key = graph.reshape(project(family.key, state), cube)
+        value = graph.reshape(project(family.value, state), cube)
         context = graph.attention(query, key, value, self.mask, bias, self.heads)
-        mixed = project(family.output, graph.reshape(context, self.rows))
+        rows = graph.reshape(context, self.rows)
+        mixed = project(family.output, rows)
         state = self.add_and_norm(mixed, attending, layer, name, family.attention_norm)
         up = graph.wide(project(family.up, state))
         down = project(family.down, self.activation(up))
@@ -246,7 +254,8 @@ class _Writer:
         return self.graph.layer_norm(f"{name}.{path}", total, layer.get_submodule(path))
 
     def activation(self, value: Value) -> Value:
-        graph, kind = self.graph, activation_of(self.backbone.config)
+        graph = self.graph
+        kind = activation_of(self.backbone.config)
         if kind == "relu":
             return graph.op("Relu", value)
         if kind in ("silu", "swish"):

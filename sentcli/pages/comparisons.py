@@ -105,18 +105,23 @@ def verdict(tables: Sequence[ScoreTable]) -> str:
 def _lead(table: ScoreTable) -> tuple[str, str] | None:
     """Return who is best by the last column, which is the average if there is one, and the lead in words."""
     leading = leaders(table)
-    if leading is None or len(leading.best) + len(leading.others) < 2:
+    if leading is None:
+        return None
+    best = leading.best
+    others = leading.others
+    if len(best) + len(others) < 2:
         return None
     column = table.columns[-1]
     where = f"on {short(column)}"
     if column == AVERAGE:
         where = f"on average over {len(table.tasks)} data sets"
-    lead = f"{where} ({table.axis} {_in_words(leading.value, table, column)})"
-    if len(leading.best) > 1:
+    score = _in_words(leading.value, table, column)
+    lead = f"{where} ({table.axis} {score})"
+    if len(best) > 1:
         equal = "are equal" if leading.all_equal else "are best and equal"
-        return f"{leading.names} {equal}", lead + equal_because(leading.best)
-    system = leading.best[0]
-    other = leading.others[0]
+        return f"{leading.names} {equal}", lead + equal_because(best)
+    system = best[0]
+    other = others[0]
     next_best, _ = other.mean_and_deviation(column)
     assert next_best is not None  # the others have a value
     more = _in_words(leading.value - next_best, table, column)
@@ -138,17 +143,16 @@ def _how_sure(table: ScoreTable, first: System, second: System, column: str) -> 
     high = difference.high
     if low is None or high is None:
         return f", which may be chance ({difference.reason})"
-    words = f" (95 % {_in_words(low, table, column)} to {_in_words(high, table, column)})"
+    low_words = _in_words(low, table, column)
+    high_words = _in_words(high, table, column)
+    words = f" (95 % {low_words} to {high_words})"
     if low <= 0 <= high:
         words += ", which may be chance"
     items = _items(table, column)
     if items is not None and items < FEW_ITEMS:
         # a difference of 2.8 standard errors is found with power 0.8, and the interval is 3.92 of them wide
-        least = (1.96 + 0.84) / 3.92 * (high - low)
-        words += (
-            f"; with {items} {table.kind.sampled} a difference of {_in_words(least, table, column)} is found in four "
-            "of five cases"
-        )
+        least = _in_words((1.96 + 0.84) / 3.92 * (high - low), table, column)
+        words += f"; with {items} {table.kind.sampled} a difference of {least} is found in four of five cases"
     return words
 
 
@@ -207,15 +211,18 @@ def _of_systems(tables: Sequence[ScoreTable]) -> Table | None:
     rows: list[dict[str, Any]] = []
     texts: dict[tuple[int, int], str] = {}
     for line in compared:
-        first = line.table.systems[0]
+        table = line.table
+        system = line.system
+        column = line.column
+        first = table.systems[0]
         difference = line.difference
-        row: dict[str, Any] = {"system" if grouped else "model": line.system.label, "less": first.label}
+        row: dict[str, Any] = {"system" if grouped else "model": system.label, "less": first.label}
         if grouped:
-            row["seeds"] = f"{len(line.system.seeds)}, {len(first.seeds)}"
-        row["task"] = short(line.column)
+            row["seeds"] = f"{len(system.seeds)}, {len(first.seeds)}"
+        row["task"] = short(column)
         if of_own_data:
-            row["measure"] = measure(line.table.models[0])
-        pattern = f"+{line.table.format_of(line.column)}"
+            row["measure"] = measure(table.models[0])
+        pattern = f"+{table.format_of(column)}"
         numbers = {"difference": difference.difference, "95 % from": difference.low, "to": difference.high}
         p_values = {"p": difference.p, "p (Holm)": line.corrected}
         for name, value in numbers.items():
@@ -246,8 +253,9 @@ def _notes(tables: Sequence[ScoreTable], compared: Sequence[SystemDifference], *
     for line in compared:
         if line.corrected is not None:
             tested += 1
-        if line.difference.reason:
-            reasons[f"{MISSING}: {line.difference.reason}."] = None
+        reason = line.difference.reason
+        if reason:
+            reasons[f"{MISSING}: {reason}."] = None
     notes.append(f"p: Student's t; p (Holm): corrected for the {tested} comparisons that have a p.")
     return [*notes, *reasons]
 
@@ -268,8 +276,9 @@ def _difference(system: System, first: System, column: str) -> significance.Grou
         return difference
     reasons = []
     for single in (system, first):
-        if single.single_run_caveat:
-            reasons.append(f"{single.label} {single.single_run_caveat}")
+        caveat = single.single_run_caveat
+        if caveat:
+            reasons.append(f"{single.label} {caveat}")
     reason = f"{' and '.join(reasons)}, so how far other seeds lie from it is not known"
     return replace(difference, reason=reason)
 

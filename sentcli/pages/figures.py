@@ -138,8 +138,9 @@ def save_figure(figure: Figure, folder: Path) -> None:
 
     with drawn(figure, list(figure.panels), figure.columns) as canvas:
         for axes in canvas.axes:
-            if sum(np.shape(cloud.get_offsets())[0] for cloud in axes.collections) > MANY:
-                for cloud in axes.collections:
+            clouds = axes.collections
+            if sum(np.shape(cloud.get_offsets())[0] for cloud in clouds) > MANY:
+                for cloud in clouds:
                     cloud.set_rasterized(True)
         for suffix in (".png", ".svg"):
             metadata: Any = {"Title": figure.title, "Description": figure.alt}
@@ -179,9 +180,10 @@ def inline(figure: Figure) -> list[tuple[str, list[Point]]]:
 
 def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     """Return those points of a panel that lie on its drawn canvas."""
-    if not {"panel", "series", "x", "y"} <= set(figure.data):
+    data = figure.data
+    if not {"panel", "series", "x", "y"} <= set(data):
         return []
-    own = figure.data[figure.data["panel"] == panel]
+    own = data[data["panel"] == panel]
     if "id" in own:
         own = own.dropna(subset="id")  # without an id are the places of names in a map
     if own.empty:
@@ -196,7 +198,8 @@ def _points(figure: Figure, panel: str, canvas: Canvas) -> list[Point]:
     points = []
     for (x, y), row in zip(pixels.tolist(), own.to_dict("records"), strict=True):
         if 0 <= x <= width and 0 <= y <= height:  # beyond it lies what a logarithm does not have
-            points.append((round(x, 1), round(height - y, 1), _text(row), _group(row)))
+            from_top = height - y
+            points.append((round(x, 1), round(from_top, 1), _text(row), _group(row)))
     return points
 
 
@@ -257,9 +260,10 @@ def _adapted(svg: str) -> str:
 
 def _as_dots(run: re.Match[str]) -> str:
     """Return a line of dots for all markers of each shape and look in a run of markers, which is a tenth as long."""
-    marks = list(MARK.finditer(run[0]))
+    markers = run[0]
+    marks = list(MARK.finditer(markers))
     if len(marks) < FEW:
-        return run[0]
+        return markers
     dots: dict[tuple[str, str], list[str]] = {}
     for mark in marks:
         x = float(mark["x"])
@@ -273,7 +277,8 @@ def _as_dots(run: re.Match[str]) -> str:
         reach = max(map(float, re.findall(r"[\d.]+", outline[1])))
         stroke = look.replace("fill", "stroke")
         stroke += f"; fill: none; stroke-width: {2 * reach:.2f}; stroke-linecap: round"
-        lines.append(f'<path d="{"".join(places)}" style="{stroke}"/>\n')
+        path = "".join(places)
+        lines.append(f'<path d="{path}" style="{stroke}"/>\n')
     return "".join(lines)
 
 
@@ -282,6 +287,7 @@ def _attributes(styled: re.Match[str]) -> str:
     attributes = []
     for part in styled[1].split(";"):
         key, colon, value = part.partition(":")
-        if colon and key.strip() != "font-family":
-            attributes.append(f' {key.strip()}="{value.strip()}"')
+        key = key.strip()
+        if colon and key != "font-family":
+            attributes.append(f' {key}="{value.strip()}"')
     return "".join(attributes)

@@ -84,9 +84,10 @@ class Gate(Part):
 
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
         """Return the comparison of a model on a data set."""
-        entry = self.comparisons[scores.label, task].to_dict()
-        if scores.label in self.kinships:
-            entry["model_is"] = self.kinships[scores.label][0]
+        label = scores.label
+        entry = self.comparisons[label, task].to_dict()
+        if label in self.kinships:
+            entry["model_is"] = self.kinships[label][0]
         return {"baseline": entry}
 
     def sections(self) -> Sequence[Section]:
@@ -140,7 +141,8 @@ class Gate(Part):
             lost = []
             for worst in comparison.worst:
                 query = self._text(task, worst.item)
-                lost.append(printable(f"{query}: {worst.before:.4f} -> {worst.after:.4f}"))
+                line = f"{query}: {worst.before:.4f} -> {worst.after:.4f}"
+                lost.append(printable(line))
             ElementTree.SubElement(case, "failure", message=text).text = "\n".join(lost)
         suite.set("failures", str(failures))
         xml = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
@@ -175,18 +177,20 @@ def compare_with_baseline(
     Raises:
         InputError: if the baseline is damaged, or kept answers may be those of another model.
     """
-    assert options.baseline is not None
+    file = options.baseline
+    assert file is not None
     kinships = {}
     if baseline.canaries is not None:
         for model in models:
-            kinships[model.name] = _kinship(model, baseline, options.baseline)
+            kinships[model.name] = _kinship(model, baseline, file)
     comparisons = {}
     titles = {}
     for of_model in scores:
         for score in of_model.tasks:
-            comparison = baseline.compare(score, options.allow, options.baseline)
+            comparison = baseline.compare(score, options.allow, file)
             comparisons[of_model.label, score.task] = comparison
-            titles[score.task] = SCORE_KINDS[score.kind].columns.get(comparison.metric, comparison.metric)
+            metric = comparison.metric
+            titles[score.task] = SCORE_KINDS[score.kind].columns.get(metric, metric)
     queries = {}
     for task in tasks:
         if isinstance(task, RetrievalTask):

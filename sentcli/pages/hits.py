@@ -79,14 +79,15 @@ def _text_of(hit: Hit, shown: Shown) -> Text:
     """Return title and text of a hit, or where the same stands already."""
     from rich.text import Text
 
-    title = hit.row.columns.get("title")
-    first = shown.setdefault((title, hit.row.text), hit.rank)
+    row = hit.row
+    title = row.columns.get("title")
+    first = shown.setdefault((title, row.text), hit.rank)
     if first < hit.rank:
         return Text(f"the same text as rank {first}", "dim not bold")
     text = Text(style="bold")
     if title:
         text.append(f"{_beginning(str(title))}\n")
-    text.append(_beginning(hit.row.text), "not bold")
+    text.append(_beginning(row.text), "not bold")
     return text
 
 
@@ -95,10 +96,13 @@ def _add_columns(text: Text, hit: Hit) -> None:
     columns = dict(hit.row.columns)
     if has_passages(columns):
         document, _, start, end = (columns.pop(name) for name in PLACE_COLUMNS)
-        text.append(f"\n{safe(str(document))}, characters {start:,} to {end:,}", "dim not bold")
+        place = safe(str(document))
+        text.append(f"\n{place}, characters {start:,} to {end:,}", "dim not bold")
+    columns.pop("title", None)
     for name, value in columns.items():
-        if name != "title" and value is not None and value != "":
-            text.append(f"\n{safe(name)}: {_beginning(str(value))}", "dim not bold")
+        if value is not None and value != "":
+            beginning = _beginning(str(value))
+            text.append(f"\n{safe(name)}: {beginning}", "dim not bold")
 
 
 def _beginning(text: str) -> str:

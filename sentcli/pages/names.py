@@ -60,7 +60,7 @@ def _last_parts(names: Iterable[str]) -> dict[str, str]:
 
     A path from the root is never short: where somebody keeps models is nothing for a page that is passed on.
     """
-    parts: dict[str, str] = {}
+    parts = {}
     for name in names:
         path = Path(name)
         parts[name] = name

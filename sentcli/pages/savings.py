@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-SIZE, SPEED, TIME = "MB for a million rows", "texts a second", "seconds for all documents"
+SIZE = "MB for a million rows"
+SPEED = "texts a second"
+TIME = "seconds for all documents"
 """The titles of the panels, each with a cost against which the difference of the score is drawn."""
 
 
@@ -75,7 +77,8 @@ class Savings(Part):
             title = f"What {model} may save on {name}"
             table = _table(comparison, title)
             figure = _figure(comparison, title, number)
-            sections.append(Section(title, [_sentence(comparison)], table, figure))
+            sentence = _sentence(comparison)
+            sections.append(Section(title, [sentence], table, figure))
             commands = self.commands(comparison.chosen, model, name)
             sections.append(Section(f"Commands for {model} on {name}", code=commands, level=3))
         return sections
@@ -95,12 +98,14 @@ class Savings(Part):
     def commands(self, variant: Variant, model: str, name: str) -> list[str]:
         """Return the commands that make the vectors of a way, and its index."""
         storage = variant.storage
-        spec = self.models[model].spec
-        options = replace(self.models[model].options, **variant.encoding.options)
+        encoding = variant.encoding
+        evaluated = self.models[model]
+        spec = evaluated.spec
+        options = replace(evaluated.options, **encoding.options)
         load = _flags(vars(options), vars(LoadOptions()))
         search_prompts = []
         prompt = []
-        if not variant.encoding.prompts:
+        if not encoding.prompts:
             search_prompts = ["--query-prompt", "", "--doc-prompt", ""]
             prompt = ["--prompt", ""]
         elif any(spec.prompts.values()):
@@ -118,7 +123,8 @@ class Savings(Part):
         if storage.rescored:
             commands.append(encode(full, Compression("float16")))
             searched = ["--corpus", folder, "--rescore", full, "--query", "your question"]
-            commands.append(_command("retrieve", "-m", model, *load, *search_prompts, *searched))
+            search = _command("retrieve", "-m", model, *load, *search_prompts, *searched)
+            commands.append(search)
         if storage.index != "flat":
             commands.append(_command("index", folder, "--type", storage.index))
         return commands
@@ -153,7 +159,8 @@ def compare_variants(
     sets = {task.name: task.data for task in retrieval_tasks(tasks, "--variants")}
     comparisons = {}
     for model, (name, data) in product(models, sets.items()):
-        comparisons[model.name, name] = variants.score_variants(model, data, name, grid, allow)
+        comparison = variants.score_variants(model, data, name, grid, allow)
+        comparisons[model.name, name] = comparison
     for (model_name, name), comparison in comparisons.items():
         score = comparison.value(comparison.variants[0])
         if allow >= score:
@@ -187,12 +194,15 @@ def _sentence(comparison: VariantComparison) -> str:
         loss = f"a loss of more than {comparison.allow:g} (--allow)"
         return f"nothing may be saved: by {len(choosing)} queries no cheaper way excludes {loss}"
     difference = comparison.difference(chosen)
-    saved = f"{100 * chosen.bytes_per_vector / first.bytes_per_vector:.0f} % of the bytes"
+    percent = 100 * chosen.bytes_per_vector / first.bytes_per_vector
+    saved = f"{percent:.0f} % of the bytes"
     if chosen.encoding != first.encoding:
-        saved += f" and {100 * chosen.seconds / first.seconds:.0f} % of the time"
+        percent = 100 * chosen.seconds / first.seconds
+        saved += f" and {percent:.0f} % of the time"
     if difference.low < -comparison.allow:
         saved += f"; they do not exclude a loss of {comparison.allow:g}"
-    lost = f"{_title(comparison)} {_with_interval(difference)}"
+    metric = _title(comparison)
+    lost = f"{metric} {_with_interval(difference)}"
     return f"{chosen.name}: {lost} on the {len(measuring)} queries that it was not chosen by, {saved}"
 
 
@@ -258,10 +268,11 @@ def _draw(data: pd.DataFrame, metric: str, axes: Axes) -> None:
 
     for number, name in enumerate(("not on the front", "on the front", "chosen")):
         part = data[data["series"] == name]
-        whiskers = [part["y"] - part["low"], part["high"] - part["y"]]
+        y = part["y"]
+        whiskers = [y - part["low"], part["high"] - y]
         axes.errorbar(
             part["x"],
-            part["y"],
+            y,
             yerr=whiskers,
             label=name,
             color=style.colour(number),

@@ -116,7 +116,8 @@ def _draw(axes: Axes, *, data: pd.DataFrame, axis: str) -> None:
         colour = look["color"]
         if not isnan(point.low):
             axes.hlines(y, point.low, point.high, color=colour, alpha=0.65, linewidth=1.6)
-        axes.plot(point.seeds, [y] * len(point.seeds), "o", color=colour, alpha=0.55, markersize=2.5)
+        seeds = point.seeds
+        axes.plot(seeds, [y] * len(seeds), "o", color=colour, alpha=0.55, markersize=2.5)
         axes.plot(point.x, y, **look)
         axes.text(1.02, y, point.shown, transform=outside, va="center", fontsize=8)
     for first in data.drop_duplicates("series").itertuples():

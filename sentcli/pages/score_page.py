@@ -81,7 +81,8 @@ def score_tables_of(
         title = group[0].kinds[0].title
         twins = first_of_kind[title]
         if len(twins) > 1:
-            title = f"{title} ({_mark(group[0], twins)})"
+            mark = _mark(group[0], twins)
+            title = f"{title} ({mark})"
         rows = systems.systems_of(group, choices.groups, choices.names, shown)
         tables.append(ScoreTable(title, tuple(rows)))
     return tables
@@ -97,12 +98,15 @@ def _mark(first: ModelScores, twins: Sequence[ModelScores]) -> str:
     measured = []
     number = 0
     for place, twin in enumerate(twins):
-        measured.append({"score": protocols.measure(twin), **protocols.common_protocol(twin)})
+        score = protocols.measure(twin)
+        measured.append({"score": score, **protocols.common_protocol(twin)})
         if twin is first:
             number = place
-    different = protocols.of_keys(measured[number], protocols.different_keys(measured))
-    if different.get("name"):
-        return str(different["name"])
+    keys = protocols.different_keys(measured)
+    different = protocols.of_keys(measured[number], keys)
+    name = different.get("name")
+    if name:
+        return str(name)
     return protocols.words(different) or f"data {number + 1} of {len(twins)}"
 
 
@@ -111,7 +115,8 @@ def write_score_page(
 ) -> None:
     """Write a page of scores; only HTML shows the figure of a table, since other formats would need a folder for it."""
     for file in files:
-        write_page(score_page(runs, choices, more, figures=file.suffix.lower() == ".html"), file, choices.style)
+        page = score_page(runs, choices, more, figures=file.suffix.lower() == ".html")
+        write_page(page, file, choices.style)
 
 
 def score_page(
@@ -175,10 +180,11 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
     """Return what each model costs, or None if that was not measured; `shown` has what is shown of their names."""
     costs: dict[str, Mapping[str, Any]] = {}
     measured: set[str] = set()
-    texts: set[int | None] = set()
+    texts = set()
     for run in runs:
         if run.cost:
-            costs[shown.get(run.label, run.label)] = run.cost
+            label = run.label
+            costs[shown.get(label, label)] = run.cost
     if not costs:
         return None
     for cost in costs.values():
@@ -192,11 +198,12 @@ def cost_table(runs: Sequence[ModelScores], shown: Mapping[str, str] = MappingPr
     )
     rows: list[list[Any]] = []
     megabytes = {}
-    sent: list[str | None] = []
+    sent = []
     for label, cost in costs.items():
         size = cost.get("weight_bytes")
         if size is not None:
-            megabytes[len(rows), 1 + columns.index("weight_bytes")] = f"{size / 1e6:,.1f} MB"
+            place = 1 + columns.index("weight_bytes")
+            megabytes[len(rows), place] = f"{size / 1e6:,.1f} MB"
         rows.append([label, *map(cost.get, columns)])
         sent.append(_sent_requests(cost))
     if any(sent):
@@ -220,27 +227,30 @@ def _sent_requests(cost: Mapping[str, Any]) -> str | None:
 
 def _summary(table: ScoreTable) -> str:
     """Return a sentence that names the best model of a table."""
+    title = table.title
     leading = leaders(table)
     if leading is None:
-        return f"{table.title}: no model has all scores."
+        return f"{title}: no model has all scores."
     column = table.columns[-1]
     measure = f"{table.axis} on {score_tables.short(column)}"
     if column == AVERAGE:
         measure = f"average {table.axis}"
     value = f"{leading.value:{table.format_of(column)}} ({measure})"
     names = leading.names
-    because = equal_because(leading.best)
-    count = len(leading.best) + len(leading.others)
+    best = leading.best
+    others = leading.others
+    because = equal_because(best)
+    count = len(best) + len(others)
     if leading.all_equal:
-        return f"{table.title}: all {count} models have {value}{because}."
-    if len(leading.best) > 1:
-        return f"{table.title}: {names} have {value}, the best of {count} models{because}."
+        return f"{title}: all {count} models have {value}{because}."
+    if len(best) > 1:
+        return f"{title}: {names} have {value}, the best of {count} models{because}."
     if count == 1:
-        return f"{table.title}: {names} has {value}."
-    second = leading.others[0]
-    if comparisons.may_be_chance(leading.best[0], second, column):
-        return f"{table.title}: {names} has {value}, which is not told apart from {second.label}."
-    return f"{table.title}: {names} has {value}, the best of {count} models."
+        return f"{title}: {names} has {value}."
+    second = others[0]
+    if comparisons.may_be_chance(best[0], second, column):
+        return f"{title}: {names} has {value}, which is not told apart from {second.label}."
+    return f"{title}: {names} has {value}, the best of {count} models."
 
 
 def _sections(table: ScoreTable, style: Style, *, named: bool, figures: bool) -> Iterator[Section]:
@@ -304,7 +314,8 @@ def choices_table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]])
     for label, values in labelled:
         for key, value in values.items():
             labels = labels_by_value.setdefault(key, {})
-            labels.setdefault(protocols.value_words(value), []).append(label)
+            words = protocols.value_words(value)
+            labels.setdefault(words, []).append(label)
     rows = []
     for key, labels in labels_by_value.items():
         setting = key.replace("_", " ")

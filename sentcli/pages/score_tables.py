@@ -118,7 +118,7 @@ def score_table(table: ScoreTable) -> Table:
     """Return the table as a paper prints it: a row for each system, a column for each task, and the average."""
     heads = {column: short(column) for column in table.columns}
     before = ["model", "n"] if table.grouped else ["model"]
-    rows: list[list[Any]] = []
+    rows = []
     intervals = {}
     deviations = {}
     printed = {}
@@ -165,9 +165,11 @@ def score_table(table: ScoreTable) -> Table:
 
 def published_label(against: Mapping[str, Any]) -> str:
     """Return the label of the row of a published system."""
-    label = f"published: {against.get('title', against['name'])}"
-    if against.get("source"):
-        label += f" ({against['source']})"
+    title = against.get("title", against["name"])
+    label = f"published: {title}"
+    source = against.get("source")
+    if source:
+        label += f" ({source})"
     return label
 
 
@@ -197,20 +199,23 @@ def _settings(table: ScoreTable) -> list[str]:
     """Return the settings of the models: those of all, and of each of a few rows those that tell it apart."""
     notes = []
     models = table.models
+    systems = table.systems
     common = protocols.common_choices(list(map(protocols.model_choices, models)))
     if common:
         subject = "All models" if len(models) > 1 else "Model"
         notes.append(f"{subject}: {protocols.words(common)}.")
-    if len(table.systems) > MOST_LISTED:
+    if len(systems) > MOST_LISTED:
         return notes
     choices = []
-    for system in table.systems:
-        choices.append(protocols.without_names(protocols.model_choices(system.seeds[0])))
+    for system in systems:
+        of_model = protocols.model_choices(system.seeds[0])
+        choices.append(protocols.without_names(of_model))
     labels: dict[str, list[str]] = {}
-    for system, own in zip(table.systems, protocols.distinct_choices(choices), strict=True):
+    for system, own in zip(systems, protocols.distinct_choices(choices), strict=True):
         words = protocols.words(own)
-        if words and not system.label.endswith(f"({words})"):
-            labels.setdefault(words, []).append(system.label)
+        label = system.label
+        if words and not label.endswith(f"({words})"):
+            labels.setdefault(words, []).append(label)
     for words, alike in labels.items():
         notes.append(f"{', '.join(alike)}: {words}.")
     return notes
@@ -235,18 +240,21 @@ def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
     """Return the measured scores beside those of a published system."""
     rows: dict[tuple[Any, ...], None] = {}  # each of several models has the row of the mean
     interval = "the 95 % interval"
+    name = against["name"]
     for scores in table.models:
-        if scores.against.get("name") != against["name"]:
+        if scores.against.get("name") != name:
             continue
         for task, line in scores.against["tasks"].items():
             label = scores.label
-            if line["runs"] > 1:
-                label = f"mean of {line['runs']} models"
+            runs = line["runs"]
+            if runs > 1:
+                label = f"mean of {runs} models"
                 interval = "where 95 % of further seeds would lie, if they are normally distributed"
             low, high = line["range"] or (None, None)
             within = {True: "yes", False: "no"}.get(line["within"], MISSING)
-            rows[label, short(task), line["measured"], line["published"], line["difference"], low, high, within] = None
-    source = against.get("source") or f"known as {against['name']}; its source is not known"
+            numbers = [line["measured"], line["published"], line["difference"], low, high]
+            rows[label, short(task), *numbers, within] = None
+    source = against.get("source") or f"known as {name}; its source is not known"
     notes = [
         f"Published: {source}.",
         f"From, to: {interval}; within: whether the published score lies in it.",
@@ -254,7 +262,7 @@ def _against_table(table: ScoreTable, against: Mapping[str, Any]) -> Table:
     columns = ["model", "task", "measured", "published", "difference", "95 % from", "to", "within"]
     formats = dict.fromkeys(columns[2:7], table.format)
     formats["difference"] = f"+{table.format}"
-    title = f"Measured and published: {against.get('title', against['name'])}"
+    title = f"Measured and published: {against.get('title', name)}"
     return Table(title, columns, list(map(list, rows)), formats, notes=notes)
 
 

@@ -45,8 +45,9 @@ class Slices(Part):
         of_scores = {}
         for of_model in scores:
             for score in of_model.tasks:
-                if score.task in columns:
-                    of_scores[of_model.label, score.task] = slices_of(score, columns[score.task], baseline)
+                task = score.task
+                if task in columns:
+                    of_scores[of_model.label, task] = slices_of(score, columns[task], baseline)
         return cls(name, of_scores, baseline is not None)
 
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
@@ -68,7 +69,8 @@ class Slices(Part):
             for value, entry in slices.items():
                 row = [value, model, entry["items"], entry["value"], *entry["interval"]]
                 if self.with_baseline:
-                    row += [entry["baseline"]["difference"], *entry["baseline"]["interval"]]
+                    compared = entry["baseline"]
+                    row += [compared["difference"], *compared["interval"]]
                 rows.append(row)
         metric = RETRIEVAL.columns.get("ndcg@10", RETRIEVAL.metric)
         heads = [self.column, "model", "queries", metric, "low", "high"]

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-PAPER, INK, QUIET, GRID = "#ffffff", "#1b1f24", "#59636e", "#d5dae0"
+PAPER = "#ffffff"
+INK = "#1b1f24"
+QUIET = "#59636e"
+GRID = "#d5dae0"
 COLOURS = ("#0072b2", "#c84e00", "#00805e", "#b5478a", "#9a6700", "#6250b8")
 """The colours ``--c0`` to ``--c5`` of ``templates/page.css``, which has others for a dark page."""
 MARKERS = ("o", "s", "D", "^", "v")

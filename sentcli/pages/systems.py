@@ -58,18 +58,21 @@ class Pattern:
             InputError: if label or pattern are missing.
         """
         label, equals, glob = value.partition("=")
-        if not (label.strip() and equals and glob):
+        label = label.strip()
+        if not (label and equals and glob):
             raise InputError(
                 f"{option} {value!r}: expected LABEL=NAME, where NAME is of a model or file and may have *"
             )
-        return cls(option, label.strip(), glob)
+        return cls(option, label, glob)
 
     def matches(self, scores: ModelScores) -> bool:
         """Tell whether the model's name, the file's, or the last part of either matches."""
+        glob = self.glob
         for name in (scores.model, scores.source):
             if not name:
                 continue
-            if fnmatch.fnmatchcase(name, self.glob) or fnmatch.fnmatchcase(Path(name).name, self.glob):
+            last_part = Path(name).name
+            if fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(last_part, glob):
                 return True
         return False
 
@@ -85,12 +88,13 @@ def check_patterns(patterns: Sequence[Pattern], runs: Sequence[ModelScores]) -> 
     """
     for pattern in patterns:
         if not any(map(pattern.matches, runs)):
-            models = dict.fromkeys(run.model for run in runs)
-            raise InputError(f"{pattern} matches no model and no file; there are: {', '.join(models)}")
+            models = ", ".join(dict.fromkeys(run.model for run in runs))
+            raise InputError(f"{pattern} matches no model and no file; there are: {models}")
     for run in runs:
         matching = [str(pattern) for pattern in patterns if pattern.matches(run)]
         if len(matching) > 1:
-            raise InputError(f"{run.model} is matched by {' and by '.join(matching)}")
+            both = " and by ".join(matching)
+            raise InputError(f"{run.model} is matched by {both}")
 
 
 @dataclass(frozen=True)
@@ -270,17 +274,20 @@ def _labelled(models: list[ModelScores]) -> list[ModelScores]:
     """Make labels unique: by the choices of the models, then by their files, then by numbers."""
     choices: dict[str, list[dict[str, Any]]] = {}  # of the models of each label
     for scores in models:
-        choices.setdefault(scores.label, []).append(model_choices(scores))
+        of_label = choices.setdefault(scores.label, [])
+        of_label.append(model_choices(scores))
     distinct = {label: iter(distinct_choices(of_label)) for label, of_label in choices.items()}
     labelled = []
     for scores in models:
-        own = next(distinct[scores.label])
+        label = scores.label
+        own = next(distinct[label])
         if own:
-            scores = replace(scores, label=f"{scores.label} ({words(own)})")
+            scores = replace(scores, label=f"{label} ({words(own)})")
         labelled.append(scores)
     files = [Path(scores.source).name for scores in labelled]
     numbers = list(map(str, range(1, len(labelled) + 1)))
-    return _apart(_apart(labelled, files), numbers)
+    by_file = _apart(labelled, files)
+    return _apart(by_file, numbers)
 
 
 def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
@@ -288,8 +295,9 @@ def _apart(models: list[ModelScores], marks: list[str]) -> list[ModelScores]:
     counts = Counter(scores.label for scores in models)
     apart = []
     for scores, mark in zip(models, marks, strict=True):
-        if counts[scores.label] > 1 and mark:
-            scores = replace(scores, label=f"{scores.label} [{mark}]")
+        label = scores.label
+        if counts[label] > 1 and mark:
+            scores = replace(scores, label=f"{label} [{mark}]")
         apart.append(scores)
     return apart
 
@@ -338,9 +346,10 @@ def tables(runs: Iterable[ModelScores]) -> list[list[ModelScores]]:
                 break
         else:
             shared.append(_SharedTable(key, sizes, [scores]))
-    commands = list(dict.fromkeys(table.members[0].command for table in shared))
-    shared.sort(key=lambda table: commands.index(table.members[0].command))
-    return [table.members for table in shared]
+    groups = [table.members for table in shared]
+    commands = list(dict.fromkeys(first.command for first, *_ in groups))
+    groups.sort(key=lambda group: commands.index(group[0].command))
+    return groups
 
 
 def _size(task: TaskScore, scores: ModelScores) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ def same_weights(systems: Sequence[System]) -> list[tuple[System, ...]]:
 def weights_notes(systems: Sequence[System]) -> list[str]:
     """Return a sentence for each group of rows, and for each group of seeds, that are the same weights."""
     notes = []
-    mentioned: list[str] = []
+    mentioned = []
     for group in same_weights(systems):
         labels = [system.label for system in group]
         mentioned += labels
@@ -43,8 +43,9 @@ def weights_notes(systems: Sequence[System]) -> list[str]:
         notes.append(f"{models}: the same weights{_of_start(group)}.")
     for system in systems:
         seeds = len(system.seeds)
-        if seeds > 1 and _weights_of(system) is not None and system.label not in mentioned:
-            notes.append(f"{system.label}: its {seeds} runs have the same weights{_of_start((system,))}.")
+        label = system.label
+        if seeds > 1 and _weights_of(system) is not None and label not in mentioned:
+            notes.append(f"{label}: its {seeds} runs have the same weights{_of_start((system,))}.")
     return notes
 
 

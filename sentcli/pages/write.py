@@ -102,18 +102,22 @@ def write_page(page: Page, target: Path, style: Style = PLAIN) -> None:
     """
     from sentcli.io.atomic import check_output
 
-    target.parent.mkdir(parents=True, exist_ok=True)
+    suffix = target.suffix.lower()
+    beside = target.parent
+    beside.mkdir(parents=True, exist_ok=True)
     figures = [section.figure for section in page.sections if section.figure is not None]
-    folder = f"{target.stem}-figures" if figures and target.suffix.lower() != ".html" else ""
-    if folder:
-        check_output(target.parent / folder, resume=True, folder=True)
-        with replacing(target.parent / folder) as temporary:
-            if (target.parent / folder).is_dir():  # it may hold what others have put there
-                shutil.copytree(target.parent / folder, temporary)
+    folder = ""
+    if figures and suffix != ".html":
+        folder = f"{target.stem}-figures"
+        place = beside / folder
+        check_output(place, resume=True, folder=True)
+        with replacing(place) as temporary:
+            if place.is_dir():  # it may hold what others have put there
+                shutil.copytree(place, temporary)
             temporary.mkdir(exist_ok=True)
             for figure in figures:
                 save_figure(figure, temporary)
-    text = render(page, target.suffix.lower(), style, folder)
+    text = render(page, suffix, style, folder)
     with replacing(target) as temporary:
         temporary.write_text(text, "utf-8", newline="\n")
 
@@ -168,8 +172,8 @@ def _html(page: Page, style: Style) -> str:
     points = {}
     halves = _halves(page.sections)
     for number, section in enumerate(page.sections):
-        notes: list[str] = []
-        kinds: list[str] = []
+        notes = []
+        kinds = []
         table = section.table
         if table is not None:
             notes = _table_notes(table, ranked=ranked, intervals=intervals)
@@ -209,11 +213,12 @@ def _drawn(section: Section) -> tuple[Sequence[str], dict[str, object] | None]:
     """Return the panels of a section's figure as SVG, and the texts of its points; None for none or too many."""
     from markupsafe import Markup
 
-    if section.figure is None:
+    figure = section.figure
+    if figure is None:
         return [], None
     drawings = []
     points = []
-    for svg, of_panel in inline(section.figure):
+    for svg, of_panel in inline(figure):
         drawings.append(Markup(svg))
         points.append(of_panel)
     if 0 < sum(map(len, points)) <= MOST_POINTS:

@@ -18,9 +18,10 @@ either. Both have a `Provenance` (`search/provenance.py`): `VectorFacts` (`encod
 made; also in manifests, indexes and collections), and what fits the vectors: which encoder, prompt and similarity, and
 how queries are made as small as they are; `searcher.CompressedSearch` rescores by the full ones. `index.build` makes an
 index in it, file by file under a lock, and `recall.tune` measures any index, of a directory or of a collection, against
-exact search and leaves it at the least effort that reaches a recall. A condition (`search/conditions.py`) is read into
-a tree in which only tests are negated, and becomes a mask of the rows that may be found, which exact search, faiss and
-BM25 all take. Ids and texts come in only at the end: `rows.RowsOnDisk` reads the row groups of the hits.
+exact search and leaves it at the least effort that reaches a recall. A condition (`search/conditions.py`), which
+`search/condition_reader.py` reads, is a tree in which only tests are negated, and becomes a mask of the rows that may
+be found, which exact search, faiss and BM25 all take. Ids and texts come in only at the end: `rows.RowsOnDisk` reads
+the row groups of the hits.
 
 What `retrieve --corpus` searches is a `Corpus` (`search/corpus.py`): a protocol of its rows (columns, conditions,
 counts, documents), of how its vectors were made, and of the nearest rows by vectors and by words. Fusion, hits and the

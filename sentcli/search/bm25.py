@@ -27,7 +27,9 @@ from sentcli.io.writers import mapped_array
 from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
 from sentcli.search.words import PAIRS, TOKEN, WORD, Analyzer, in_pairs, is_unspaced
 
-K1, B, LANGUAGE = 1.2, 0.75, "english"
+K1 = 1.2
+B = 0.75
+LANGUAGE = "english"
 FACTS = "bm25.json"
 """The file that `BM25.save` writes last."""
 NO_LANGUAGE = "none"
@@ -107,17 +109,19 @@ class BM25:
         """
         if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
             raise InputError(f"BM25 with k1 {k1} and b {b}: k1 must be 0 or more, and b lie between 0 and 1")
-        words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **_analysis(language))
+        analysis = _analysis(language)
+        words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **analysis)
         # its stems are numbered as a set has them, which differs from process to process
-        vocabulary: dict[str, int] = {}
-        number_of: dict[int, int] = {}
-        for number, word in enumerate(sorted(words.vocab)):
+        vocabulary = {}
+        number_of = {}
+        drawn_numbers = words.vocab
+        for number, word in enumerate(sorted(drawn_numbers)):
             vocabulary[word] = number
-            number_of[words.vocab[word]] = number
+            number_of[drawn_numbers[word]] = number
         ids = [list(map(number_of.__getitem__, document)) for document in words.ids]
         words = words._replace(ids=ids, vocab=vocabulary)
         index = None
-        if words.vocab:
+        if vocabulary:
             index = require_bm25s().BM25(k1=k1, b=b, method="lucene", backend="numpy")
             index.index(words, create_empty_token=False, show_progress=False)
         return cls(index, len(words.ids), k1, b, language)
@@ -143,34 +147,39 @@ class BM25:
                 "this BM25 index takes a run of Chinese or Japanese for one word and finds hardly anything: build it "
                 "again with index --type bm25 --overwrite"
             )
-        if self._index is None:
+        index = self._index
+        if index is None:
             return hits
         for start in range(0, len(queries), BATCH_QUERIES):
             batch = list(queries[start : start + BATCH_QUERIES])
             if self.analyzer == PAIRS:
                 batch = list(in_pairs(batch))
             words = require_bm25s().tokenize(batch, show_progress=False, return_ids=False, **analysis)
-            for row, tokens in enumerate(map(self._index.get_tokens_ids, words), start):
+            for row, tokens in enumerate(map(index.get_tokens_ids, words), start):
                 if not tokens:
                     continue
-                scores = self._index.get_scores_from_ids(tokens)
+                scores = index.get_scores_from_ids(tokens)
                 if mask is not None:
                     scores = np.where(mask, scores, 0)
                 best = _best(scores, k)
-                hits.positions[row, : len(best)] = best
-                hits.scores[row, : len(best)] = scores[best]
+                count = len(best)
+                hits.positions[row, :count] = best
+                hits.scores[row, :count] = scores[best]
         return hits
 
     def save(self, folder: Path) -> None:
         """Write the files of bm25s and `FACTS` into a folder, which is created if needed."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FACTS).unlink(missing_ok=True)
+        facts_file = folder / FACTS
+        facts_file.unlink(missing_ok=True)
         words = 0
-        if self._index is not None:
-            self._index.save(folder, show_progress=False)
-            words = len(self._index.vocab_dict)
+        index = self._index
+        if index is not None:
+            index.save(folder, show_progress=False)
+            words = len(index.vocab_dict)
         facts = {"rows": len(self), "words": words, **self.protocol()}
-        (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+        text = json.dumps(facts, indent=1)
+        facts_file.write_text(f"{text}\n", "utf-8")
 
     @classmethod
     def open(cls, folder: Path) -> BM25:
@@ -284,8 +293,9 @@ def _check_arrays(folder: Path) -> None:
     """
     for name, kind in ARRAYS.items():
         array = mapped_array(folder / name)
-        if array.dtype.kind != kind or array.ndim != 1:
-            raise DataError(folder / name, f"an array {list(array.shape)} of {array.dtype}")
+        dtype = array.dtype
+        if dtype.kind != kind or array.ndim != 1:
+            raise DataError(folder / name, f"an array {list(array.shape)} of {dtype}")
 
 
 def _check(index: Any, rows: int, words: int) -> None:
@@ -297,7 +307,8 @@ def _check(index: Any, rows: int, words: int) -> None:
     scores = index.scores
     vocabulary = index.vocab_dict
     starts = scores["indptr"]
-    if not len(starts) or starts[0] != 0 or (np.diff(starts) < 0).any():
+    lengths = np.diff(starts)
+    if not len(starts) or starts[0] != 0 or (lengths < 0).any():
         raise ValueError("its lists of documents do not follow on each other")
     postings = int(starts[-1])
     sizes = [scores["num_docs"], len(vocabulary), len(starts), len(scores["data"]), len(scores["indices"])]

@@ -1,23 +1,18 @@
-"""Conditions on the columns of a corpus, ``--where "rating >= 4 and lang = 'en'"``: a small part of SQL.
+"""Conditions on the columns of a corpus, and which rows of a table of Arrow meet them.
 
-sqlglot parses the text. What is allowed becomes a tree of `Test`, `All` and `Either` in which only tests are negated,
-so that a test on a missing value is never met, as in SQL, whoever computes it.
+A condition is a tree of `Test`, `All` and `Either` in which only tests are negated, so that a test on a missing value
+is never met, as in SQL, whoever computes it. `condition_reader` reads them.
 """
 
 from __future__ import annotations
 
-import datetime
-import math
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sentcli.bounds import whole_number
-from sentcli.errors import InputError, library_errors, nearest, required
-from sentcli.io.column_types import TEXT, name_of, types
+from sentcli.io.column_types import TEXT, types
 from sentcli.search.neighbours import Mask
 
 if TYPE_CHECKING:
@@ -25,15 +20,8 @@ if TYPE_CHECKING:
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "like", "null"]
 INVERSE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", ">=": "<=", ">": "<", "<=": ">="}
 COMPUTE = {"=": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 """The functions of Arrow that compare."""
-ALLOWED = "=, <>, <, <=, >, >=, AND, OR, NOT, IN (...), BETWEEN, LIKE and IS NULL on columns and literals"
-NOT_ALLOWED = f"is not allowed here, but {ALLOWED}"
-PARTS = {"this", "expression", "expressions", "low", "high", "negate"}
-"""The parts that a node of sqlglot may have; it parses more than is allowed here."""
-MOST_LEVELS, MOST_TESTS = 200, 20_000
-"""The most levels and the most tests of a condition; longer lists of values stand in ``IN (...)``."""
 
 
 @dataclass(frozen=True)
@@ -93,268 +81,10 @@ def tests(tree: Tree) -> list[Test]:
     """Return all tests of a tree, from left to right."""
     if isinstance(tree, Test):
         return [tree]
-    below: list[Test] = []
+    below = []
     for part in tree.parts:
         below += tests(part)
     return below
-
-
-def _unreadable(why: str) -> InputError:
-    return InputError(f"--where: it cannot be read ({why}); it takes {ALLOWED}")
-
-
-def parse_condition(text: str, schema: Mapping[str, Any], corpus: str) -> Condition:
-    """Read a condition.
-
-    Args:
-        text: in the part of SQL that `ALLOWED` describes. Names that are no plain words stand in double quotes.
-        schema: the Arrow types of the corpus's columns by name.
-        corpus: the name of the corpus, for errors.
-
-    Raises:
-        InputError: with the place, for anything else, an unknown column, or a literal of another type than its column.
-        MissingExtraError: if sqlglot is not installed.
-    """
-    sqlglot = required("sqlglot", "sqlglot", "cpu", "--where")
-    try:
-        text.encode()
-        with library_errors(_unreadable, sqlglot.errors.SqlglotError, RecursionError):
-            parsed = sqlglot.parse(text)
-        if len(parsed) != 1 or parsed[0] is None:
-            raise InputError(f"--where {text!r}: give one condition, of {ALLOWED}")
-        tree = _Reader(text, sqlglot.exp, schema, corpus).tree(parsed[0])
-    except UnicodeEncodeError as error:
-        raise InputError(f"--where: its character {error.start + 1} is a byte that is no UTF-8") from error
-    except sqlglot.errors.SqlglotError as error:
-        raise InputError(f"--where {text!r}: {_place(error)}{_unquoted(text, schema)}; it takes {ALLOWED}") from error
-    except RecursionError as error:
-        raise InputError("--where: the condition is nested too deeply") from error
-    if _depth(tree) > MOST_LEVELS:
-        raise InputError("--where: the condition is nested too deeply")
-    count = len(tests(tree))
-    if count > MOST_TESTS:
-        raise InputError(
-            f"--where: {count:,} tests, of {MOST_TESTS:,} at most: give the values of a column in IN (...)"
-        )
-    return Condition(tree)
-
-
-def _depth(tree: Tree) -> int:
-    """Return the number of levels of a tree; a test alone has none."""
-    if isinstance(tree, Test):
-        return 0
-    return 1 + max(map(_depth, tree.parts), default=0)
-
-
-def check_column(name: str, schema: Mapping[str, Any], corpus: str, option: str) -> None:
-    """Refuse a column that a corpus does not have, which stands in an option.
-
-    Raises:
-        InputError: which lists those that it has, with their types.
-    """
-    if name not in schema:
-        there = ", ".join(f"{column} ({name_of(kind)})" for column, kind in schema.items())
-        raise InputError(f"{option}: {corpus} has no column {name!r}{nearest(name, list(schema))}; it has {there}")
-
-
-def _unquoted(text: str, schema: Mapping[str, Any]) -> str:
-    """Return the hint for columns whose names are words of SQL, such as ``when``, and stand without quotes."""
-    from sqlglot.tokens import Tokenizer
-
-    quoted = []
-    for name in schema:
-        pattern = rf'(?<!["\w]){re.escape(name)}(?!["\w])'
-        if name.upper() in Tokenizer.KEYWORDS and re.search(pattern, text):
-            quoted.append(f'"{name}"')
-    if not quoted:
-        return ""
-    return f"; SQL has such a word itself, so the column stands in double quotes: {', '.join(quoted)}"
-
-
-def _place(error: Exception) -> str:
-    """Return what sqlglot could not read, and where."""
-    errors = getattr(error, "errors", ())
-    if not errors:
-        return "cannot be read"
-    return f"cannot be read at character {errors[0]['col']}, {errors[0]['highlight']!r}"
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Turns the tree of sqlglot into a `Tree`, and refuses what is not allowed."""
-
-    text: str
-    exp: Any
-    schema: Mapping[str, Any]
-    corpus: str
-
-    def kind(self, column: str) -> str:
-        """Return the type of a column, by the names of ``--types``."""
-        return name_of(self.schema[column])
-
-    def tree(self, node: Any, *, negated: bool = False) -> Tree:
-        """Return the tree of a node; `negated` moves a NOT down to the tests."""
-        exp = self.exp
-        kind = type(node)
-        if {part for part, value in node.args.items() if value} - PARTS:
-            self.refuse(node, NOT_ALLOWED)
-        negated = negated != bool(node.args.get("negate"))  # NOT LIKE
-        if kind is exp.Paren:
-            return self.tree(node.this, negated=negated)
-        if kind is exp.Not:
-            return self.tree(node.this, negated=not negated)
-        if kind in (exp.And, exp.Or):
-            parts = tuple(self.tree(part, negated=negated) for part in node.flatten())
-            if (kind is exp.And) == negated:  # NOT (a AND b) is NOT a OR NOT b
-                return Either(parts)
-            return All(parts)
-        if kind is exp.Between:
-            low = self.comparison(node, node.this, ">=", node.args["low"])
-            high = self.comparison(node, node.this, "<=", node.args["high"])
-            if negated:
-                return Either((low.inverted(), high.inverted()))
-            return All((low, high))
-        test = self.test(node)
-        if negated:
-            return test.inverted()
-        return test
-
-    def test(self, node: Any) -> Test:
-        """Return the test of one column."""
-        exp = self.exp
-        kind = type(node)
-        comparisons: dict[Any, Operator] = {
-            exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-        }  # fmt: skip
-        if kind in comparisons:
-            return self.comparison(node, node.this, comparisons[kind], node.expression)
-        if kind is exp.Like:
-            return self.like(node)
-        if kind is exp.In and node.expressions:
-            name = self.column(node.this)
-            return Test(name, "in", self.literals(node.expressions, name), kind=self.kind(name))
-        if kind is exp.Is and type(node.expression) is exp.Null:
-            name = self.column(node.this)
-            return Test(name, "null", kind=self.kind(name))
-        if kind is exp.Column:
-            name = self.column(node)
-            if self.kind(name) == "bool":
-                return Test(name, "=", True, kind="bool")
-        self.refuse(node, NOT_ALLOWED)
-
-    def literals(self, nodes: Sequence[Any], column: str) -> tuple[Any, ...]:
-        """Return the values in a list, without fractions for a column of whole numbers: none equals 3.5."""
-        values = []
-        for node in nodes:
-            value = self.literal(node, column)
-            if self.kind(column) != "int" or isinstance(value, int):
-                values.append(value)
-        return tuple(values)
-
-    def comparison(self, node: Any, left: Any, operator: Operator, right: Any) -> Test:
-        """Return a comparison of a column and a literal, or of a literal and a column."""
-        exp = self.exp
-        if type(left) is not exp.Column and type(right) is exp.Column:
-            left, right = right, left
-            operator = MIRRORED[operator]
-        if type(right) is exp.Column:
-            self.refuse(node, "compares two columns; a text stands in single quotes")
-        if type(right) is exp.Null:
-            self.refuse(node, "is never met: write IS NULL or IS NOT NULL")
-        name = self.column(left)
-        value = self.literal(right, name)
-        kind = self.kind(name)
-        if kind == "bool" and operator not in ("=", "!="):
-            self.refuse(node, f"orders {name}, which is true or false")
-        if kind == "int" and not isinstance(value, int):  # between two whole numbers
-            if operator in ("=", "!="):
-                return Test(name, "in", (), negated=operator == "!=", kind=kind)
-            value = math.ceil(value) if operator in (">=", "<") else math.floor(value)
-        return Test(name, operator, value, kind=kind)
-
-    def like(self, node: Any) -> Test:
-        """Return a test of a text's pattern."""
-        name = self.column(node.this)
-        if self.kind(name) != TEXT:
-            self.refuse(node, f"is for text, and {name} is {self.kind(name)}")
-        pattern = self.literal(node.expression, name)
-        if "\\" in pattern:
-            self.refuse(node, "has a backslash: % and _ cannot be escaped")
-        return Test(name, "like", pattern)
-
-    def column(self, node: Any) -> str:
-        """Return the name of a column that is there."""
-        is_name = type(node) is self.exp.Column and type(node.this) is self.exp.Identifier
-        if not is_name or node.args.get("table"):
-            self.refuse(node, f"is no column of the corpus: it takes {ALLOWED}")
-        name: str = node.this.this
-        check_column(name, self.schema, self.corpus, "--where")
-        return name
-
-    def literal(self, node: Any, column: str) -> Any:
-        """Return the value of a literal, as the type of its column."""
-        exp = self.exp
-        kind = self.kind(column)
-        sign = 1
-        if type(node) is exp.Neg:
-            sign = -1
-            node = node.this
-        is_literal = type(node) is exp.Literal
-        is_number = is_literal and not node.is_string
-        is_text = is_literal and node.is_string and sign == 1
-        is_bool = type(node) is exp.Boolean and sign == 1
-        if not (is_text or is_number or is_bool):
-            self.refuse(node, f"is no number, text in single quotes, true or false: it takes {ALLOWED}")
-        fits = {"int": is_number, "float": is_number, "bool": is_bool}
-        if not fits.get(kind, is_text):
-            literals = {"int": "a number", "float": "a number", "bool": "true or false", TEXT: "a text"}
-            self.refuse(node, f"does not compare with {column}, which is {kind}: write {literals.get(kind, 'a date')}")
-        if is_bool:
-            return bool(node.this)
-        if is_text and kind == TEXT:
-            return node.this
-        if is_text:
-            return self.time(node, column, kind)
-        number = self.number(node)
-        if kind == "float":
-            number = float(number)  # before its sign, so that -0 is -0.0
-        return sign * number
-
-    def number(self, node: Any) -> int | float:
-        """Return a number; whole ones stay whole, so that none of their digits is lost."""
-        try:
-            whole = whole_number(node.this)
-            value = float(node.this) if whole is None else whole
-        except ValueError:
-            self.refuse(node, "is not a number")
-        if not math.isfinite(value) or abs(value) >= 2**63:  # int64 has no such whole number
-            self.refuse(node, "is too large")
-        if value == int(value):
-            return int(value)
-        return value
-
-    def time(self, node: Any, column: str, kind: str) -> datetime.date:
-        """Return a date, or a point in time; without an offset it is taken for UTC where the column is of UTC."""
-        try:
-            if kind == "date":
-                return datetime.date.fromisoformat(node.this)
-            value = datetime.datetime.fromisoformat(node.this)
-            if kind == "timestamp-utc":
-                if value.tzinfo is None:
-                    return value.replace(tzinfo=datetime.UTC)
-                return value.astimezone(datetime.UTC)
-        except (ValueError, OverflowError):
-            example = "'2024-01-31'" if kind == "date" else "'2024-01-31' or '2024-01-31 18:30:00'"
-            self.refuse(node, f"is no {kind}, as {column} is: write {example}")
-        if value.tzinfo is not None:
-            self.refuse(node, f"has an offset from UTC, and the times of {column} have none")
-        return value
-
-    def refuse(self, node: Any, why: str) -> NoReturn:
-        """Raise an error with the part of the text that a node stands for, and its place."""
-        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        place = f" at character {min(starts) + 1}" if starts else ""
-        raise InputError(f"--where {self.text!r}: {node.sql()}{place} {why}")
 
 
 def _met(tree: Tree, table: pa.Table) -> Mask:
@@ -377,26 +107,31 @@ def _test(test: Test, column: Any) -> Any:
     import pyarrow.compute as pc
 
     kind = types()[test.kind][0]
-    if test.kind == "float":  # NaN is a missing value, too
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    is_float = test.kind == "float"
+    negated = test.negated
+    if is_float:  # NaN is a missing value, too
+        missing = pa.scalar(None, column.type)
+        column = pc.if_else(pc.is_nan(column), missing, column)
     match test.operator:
         case "null":
-            if test.negated:
+            if negated:
                 return column.is_valid()
             return column.is_null()
         case "in":
             values = list(test.value)
-            if test.kind == "float" and 0 in values:
+            if is_float and 0 in values:
                 values += [0.0, -0.0]  # Arrow looks for the same bits
             within = pc.is_in(column.cast(kind), value_set=pa.array(values, kind))
-            if test.negated:
+            if negated:
                 return pc.and_(column.is_valid(), pc.invert(within))
             return within
         case "like":
             signs = {"%": ".*", "_": "."}  # `match_like` of Arrow does not find an empty text by %
             letters = [signs.get(letter) or re.escape(letter) for letter in test.value]
-            like = pc.match_substring_regex(column, rf"\A(?s:{''.join(letters)})\z")
-            if test.negated:
+            pattern = "".join(letters)
+            like = pc.match_substring_regex(column, rf"\A(?s:{pattern})\z")
+            if negated:
                 return pc.invert(like)
             return like
-    return pc.call_function(COMPUTE[test.operator], [column, pa.scalar(test.value, kind)])
+    literal = pa.scalar(test.value, kind)
+    return pc.call_function(COMPUTE[test.operator], [column, literal])

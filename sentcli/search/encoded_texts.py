@@ -46,12 +46,14 @@ class EncodedTexts:
         if rescore is not None:
             raise InputError(f"--rescore goes with a --corpus of smaller vectors; {self.title} holds texts")
         query, document = options.prompts(encoder)
-        if isinstance(self.rows, RowsInMemory):
-            searcher = self._encoded(self.rows, options, encoder, document)
+        rows = self.rows
+        if isinstance(rows, RowsInMemory):
+            searcher = self._encoded(rows, options, encoder, document)
             return OpenedVectors(searcher, query, document)
         similarity = options.similarity_of(encoder.spec)
         device = encoder.backend.device
-        streamed = StreamedSearch(self.rows, partial(self.encode, encoder, document), similarity, device)
+        encode = partial(self.encode, encoder, document)
+        streamed = StreamedSearch(rows, encode, similarity, device)
         if options.exact:
             return OpenedVectors(streamed, query, document)
         vectors = np.concatenate(list(streamed.blocks()))
@@ -63,7 +65,8 @@ class EncodedTexts:
 
         They are made of the rows that may be found, but an index is over all rows.
         """
-        repeated = len(rows) - len({row.id for row in rows.rows})
+        count = len(rows)
+        repeated = count - len({row.id for row in rows.rows})
         if repeated:
             console.warn(
                 f"{repeated} rows have an id that another row has, too: the ids of hits do not tell them apart"
@@ -73,10 +76,11 @@ class EncodedTexts:
                 f"the vectors in {self.title} are not read and its texts encoded again: a directory, .parquet or "
                 ".safetensors of encode is searched as it is"
             )
-        encoded = np.ones(len(rows), np.bool_)
+        encoded = np.ones(count, np.bool_)
         if self.mask is not None and options.exact:
             encoded = self.mask
-        vectors = np.zeros((len(rows), encoder.dimension), np.float32)
-        vectors[encoded] = self.encode(encoder, prompt, list(compress(rows.texts(), encoded)))
+        vectors = np.zeros((count, encoder.dimension), np.float32)
+        texts = list(compress(rows.texts(), encoded))
+        vectors[encoded] = self.encode(encoder, prompt, texts)
         similarity = options.similarity_of(encoder.spec)
         return searching.build(options.index or "flat", vectors, similarity, encoder.backend.device)

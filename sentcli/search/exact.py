@@ -105,17 +105,20 @@ class VectorSource(ABC):
             hits: the neighbours of each query.
             similarity: ``cosine`` or ``dot``.
         """
-        scores = np.full(hits.positions.shape, -np.inf, np.float32)
-        numbers_of_query = max(hits.positions.shape[1] * self.dimension, 1)
+        all_positions = hits.positions
+        shape = all_positions.shape
+        scores = np.full(shape, -np.inf, np.float32)
+        numbers_of_query = max(shape[1] * self.dimension, 1)
         size = max(NUMBERS_AT_A_TIME // numbers_of_query, 1)
         for start in range(0, len(queries), size):
             batch = slice(start, start + size)
-            positions = hits.positions[batch]
+            positions = all_positions[batch]
             vectors = self.take(np.maximum(positions, 0).ravel())
-            rows = prepared(vectors, similarity).reshape(*positions.shape, -1)
+            rows = prepared(vectors, similarity)
+            rows = rows.reshape(*positions.shape, -1)
             exact = np.einsum("qd,qkd->qk", queries[batch], rows)
             scores[batch] = np.where(positions < 0, -np.inf, exact)
-        return Neighbours(hits.positions, scores)
+        return Neighbours(all_positions, scores)
 
 
 class Blocks(VectorSource):
@@ -155,12 +158,14 @@ class Blocks(VectorSource):
                 array = mapped_array(path)
             except (OSError, DataError) as error:
                 raise DataError(path, f"damaged ({error}); {remedy(folder)}") from error
-            if array.shape != (shard.count, dimension) or array.dtype != dtype:
-                expected = f"{shard.count} vectors of {dimension} dimensions in {dtype}"
+            count = shard.count
+            if array.shape != (count, dimension) or array.dtype != dtype:
+                expected = f"{count} vectors of {dimension} dimensions in {dtype}"
                 raise DataError(path, f"holds {list(array.shape)} in {array.dtype}, not {expected}; {remedy(folder)}")
             arrays.append(array)
         if not arrays:
-            arrays.append(np.empty((0, dimension), np.float32 if signs is None else np.uint8))
+            kind = np.float32 if signs is None else np.uint8
+            arrays.append(np.empty((0, dimension), kind))
         return cls(arrays, signs=signs)
 
     @property
@@ -262,12 +267,14 @@ class TopK:
             SentcliError: if the device has too little memory, or fails.
         """
         check_width(vectors, self._queries.shape[1], "corpus")
+        best = self._best
         for start in range(0, len(vectors), BLOCK):
             block = vectors[start : start + BLOCK]
-            if isinstance(self._best, BestRows):
-                self._best.add(prepared(block, self.similarity), self.rows)
+            if isinstance(best, BestRows):
+                rows = prepared(block, self.similarity)
+                best.add(rows, self.rows)
             else:
-                self._best.add(block, self.rows)
+                best.add(block, self.rows)
             self.rows += len(block)
 
     def best(self) -> Neighbours:

@@ -50,13 +50,13 @@ def _imported() -> Any:
     try:
         return required("faiss", "faiss", "cpu", "search")
     except MissingExtraError as error:
-        why = str(error.__cause__)
-        if not re.search(OF_CUDA, why, re.IGNORECASE):
+        cause = error.__cause__
+        if not re.search(OF_CUDA, str(cause), re.IGNORECASE):
             raise
         raise SentcliError(
             f"faiss-gpu does not load without libraries of CUDA 12: pip install {' '.join(CUDA_PACKAGES)} "
-            f"({one_line(error.__cause__ or error)}); exact search (--index flat) needs no faiss"
-        ) from error.__cause__
+            f"({one_line(cause or error)}); exact search (--index flat) needs no faiss"
+        ) from cause
 
 
 @contextmanager
@@ -109,7 +109,8 @@ def check_factory(factory: str, dimension: int, rows: int) -> None:
         needed = each if kind == "PQ" else count * each
         if left is not None and needed > left:
             sizes = f"{needed / 1e6:,.0f} MB of memory, and {left / 1e6:,.0f} MB are left"
-            raise InputError(f"{factory}: {kind.strip('_') or 'dimension'} {number} takes about {sizes}; choose less")
+            part = kind.strip("_") or "dimension"
+            raise InputError(f"{factory}: {part} {number} takes about {sizes}; choose less")
 
 
 def check_room(rows: int, row_bytes: int) -> None:

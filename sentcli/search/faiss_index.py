@@ -21,7 +21,8 @@ from sentcli.search.exact import Blocks, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
 from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
 
-OPQ_ROUNDS, OPQ_ROWS = 10, 16_384
+OPQ_ROUNDS = 10
+OPQ_ROWS = 16_384
 """faiss's own values are 50 rounds over 65,536 rows; these need a tenth of the time and gave a million rows the same
 recall."""
 Parameter = Annotated[str, Field(pattern="^(efConstruction|nprobe|efSearch)$")]
@@ -136,27 +137,30 @@ class FaissIndex:
         if self.on_cpu is not None:
             return self.on_cpu.row_bytes
         faiss = require_faiss()
-        inverted = faiss.try_extract_index_ivf(self.index)
+        index = self.index
+        inverted = faiss.try_extract_index_ivf(index)
         if inverted is not None:
             return int(inverted.code_size) + 8
-        if isinstance(self.index, faiss.IndexFlatCodes):
-            return int(self.index.code_size)
-        index = faiss.downcast_index(self.index)
+        if isinstance(index, faiss.IndexFlatCodes):
+            return int(index.code_size)
+        vector_bytes = 4 * int(index.d)
+        graph = faiss.downcast_index(index)
         links = 300
-        if isinstance(index, faiss.IndexHNSW):
-            links = 4 * (index.hnsw.nb_neighbors(0) + 8)
-        return 4 * int(self.index.d) + links
+        if isinstance(graph, faiss.IndexHNSW):
+            links = 4 * (graph.hnsw.nb_neighbors(0) + 8)
+        return vector_bytes + links
 
     @property
     def learned_bytes(self) -> int:
         """The approximate size of what training learns (clusters, rotation, codes), in bytes."""
         faiss = require_faiss()
-        inverted = faiss.try_extract_index_ivf(self.index)
+        index = self.index
+        inverted = faiss.try_extract_index_ivf(index)
         if inverted is None:
             return 0
-        dimension = int(self.index.d)
+        dimension = int(index.d)
         vectors = int(inverted.nlist)
-        if isinstance(self.index, faiss.IndexPreTransform):
+        if isinstance(index, faiss.IndexPreTransform):
             vectors += dimension  # the rotation
         quantiser = getattr(faiss.downcast_index(inverted), "pq", None)
         if quantiser is not None:
@@ -174,13 +178,14 @@ class FaissIndex:
                 f"unknown parameter {parameter!r}{nearest(parameter, SETTINGS)}; one of {', '.join(SETTINGS)}"
             )
         faiss = require_faiss()
-        space = faiss.ParameterSpace() if self.on_cpu is None else faiss.GpuParameterSpace()
+        on_cpu = self.on_cpu
+        space = faiss.ParameterSpace() if on_cpu is None else faiss.GpuParameterSpace()
         with faiss_errors(f"this index has no parameter {parameter!r} ({{why}})"):
             space.set_index_parameter(self.index, parameter, value)
         if parameter != "efConstruction":
             self.efforts = {parameter: value}
-        if self.on_cpu is not None:  # which searches what the GPU cannot
-            self.on_cpu.set(parameter, value)
+        if on_cpu is not None:  # which searches what the GPU cannot
+            on_cpu.set(parameter, value)
 
     def on(self, device: str) -> FaissIndex:
         """Return a copy on a GPU, or this index if the device is no CUDA device or faiss cannot copy it there.
@@ -192,8 +197,9 @@ class FaissIndex:
         if not device.startswith("cuda") or not faiss.get_num_gpus():
             return self
         resources = faiss.StandardGpuResources()
+        number = int(device.partition(":")[2] or 0)
         try:
-            copy = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), self.index)
+            copy = faiss.index_cpu_to_gpu(resources, number, self.index)
         except RuntimeError:  # faiss has no graphs on GPUs
             return self
         return FaissIndex(copy, self.similarity, self.efforts, resources, self)
@@ -239,7 +245,8 @@ class FaissIndex:
         require_memory(2 * sample.nbytes + WORKING, f"training an index with {len(sample):,} rows")
         too_few = f"{len(sample)} rows are too few to train this index ({{why}}); flat needs none"
         with faiss_errors(too_few), self.built_on(device) as built:
-            built.index.train(prepared(sample, self.similarity))
+            vectors = prepared(sample, self.similarity)
+            built.index.train(vectors)
 
     def add(self, vectors: AnyVectors) -> None:
         """Append rows ``[n, dim]``.
@@ -253,7 +260,8 @@ class FaissIndex:
         if self.on_cpu is not None:
             refused = "rows cannot be added to an index on the GPU ({why}); --device cpu adds them"
         with faiss_errors(refused):
-            self.index.add(prepared(vectors, self.similarity))
+            rows = prepared(vectors, self.similarity)
+            self.index.add(rows)
 
     def search(self, queries: AnyVectors, k: int, mask: Mask | None = None) -> Neighbours:
         """Return about the `k` nearest rows of each query ``[queries, dim]``; position -1 where none was found.
@@ -266,7 +274,8 @@ class FaissIndex:
         Raises:
             InputError: if the queries have another dimension.
         """
-        check_width(queries, self.index.d, "query")
+        index = self.index
+        check_width(queries, index.d, "query")
         k = min(k, len(self))
         if not k or not len(queries):
             return Neighbours.none(len(queries))
@@ -274,11 +283,12 @@ class FaissIndex:
         if self.on_cpu is not None and (most > MOST_ON_GPU or mask is not None):
             return self.on_cpu.search(queries, k, mask)
         options = {}
-        if mask is not None or _needs_effort(self.index, k):
-            options["params"] = _parameters(self.index, mask, k)
+        if mask is not None or _needs_effort(index, k):
+            options["params"] = _parameters(index, mask, k)
         drop_lost_threads()
         with faiss_errors("faiss cannot search: {why}", SentcliError):
-            scores, positions = self.index.search(prepared(queries, self.similarity), k, **options)
+            vectors = prepared(queries, self.similarity)
+            scores, positions = index.search(vectors, k, **options)
         return Neighbours(positions, scores)
 
     def __len__(self) -> int:
@@ -311,7 +321,8 @@ def _parameters(index: Any, mask: Mask | None, k: int) -> Any:
         return faiss.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
     selector = {}
     if mask is not None:
-        selector["sel"] = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+        bits = np.packbits(mask, bitorder="little")
+        selector["sel"] = faiss.IDSelectorBitmap(bits)
     if isinstance(index, faiss.IndexIVF):
         return faiss.SearchParametersIVF(**selector, nprobe=index.nprobe)
     if isinstance(index, faiss.IndexHNSW):

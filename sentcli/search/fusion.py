@@ -73,8 +73,10 @@ def _scaled(part: Neighbours) -> Floats:
         return np.zeros(part.positions.shape)
     scores = part.scores.astype(np.float64)
     is_row = part.positions >= 0
-    low = np.where(is_row, scores, np.inf).min(axis=1, keepdims=True)
-    high = np.where(is_row, scores, -np.inf).max(axis=1, keepdims=True)
+    for_low = np.where(is_row, scores, np.inf)
+    for_high = np.where(is_row, scores, -np.inf)
+    low = for_low.min(axis=1, keepdims=True)
+    high = for_high.max(axis=1, keepdims=True)
     span = high - low
     return np.divide(scores - low, span, out=np.ones_like(scores), where=is_row & (span > 0))
 

@@ -122,9 +122,10 @@ class IndexManifest(FaissRecipe):
         Raises:
             InputError: if there is none, or it is damaged or of another format.
         """
+        path = place / INDEX
         missing = f"{place} is no index: it has no {INDEX}"
-        refuse_link(place / INDEX)
-        return read_json_form(cls, place / INDEX, missing=missing, remedy=REMEDY)
+        refuse_link(path)
+        return read_json_form(cls, path, missing=missing, remedy=REMEDY)
 
     def write(self, place: Path) -> None:
         """Write the manifest into the folder of an index, whole or not at all."""
@@ -147,7 +148,8 @@ def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: 
         if size is None:
             problem = "is missing"
         raise DataError(path, f"{problem}; {REMEDY}")
-    if damaged := damage(path, file.sha256, known=True):
+    damaged = damage(path, file.sha256, known=True)
+    if damaged:
         raise DataError(path, f"{damaged}; {REMEDY}")
     try:
         index = FaissIndex.read(path, manifest.similarity, mapped=mapped)

@@ -74,8 +74,10 @@ class LocalCorpus:
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Return rows by their ids, of those that are there."""
-        positions = positions_of(self.rows, ids)
-        return dict(zip(positions, self.rows.take(list(positions.values())), strict=True))
+        rows = self.rows
+        positions = positions_of(rows, ids)
+        documents = rows.take(list(positions.values()))
+        return dict(zip(positions, documents, strict=True))
 
     def take(self, positions: Sequence[int]) -> dict[int, Document]:
         """Return rows by their positions in the file."""
@@ -116,7 +118,7 @@ class LocalCorpus:
 
         Vectors of a file of texts are made of the rows that may be found, but an index in memory is over all rows.
         """
-        protocol: dict[str, Any] = {}
+        protocol = {}
         bm25 = None
         if search.by_words:
             bm25 = self._words(search.language)

@@ -39,7 +39,8 @@ from sentcli.search.neighbours import AnyVectors
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 
-NEXT, OLD = "_sentcli_next", "_sentcli_old"
+NEXT = "_sentcli_next"
+OLD = "_sentcli_old"
 """The ends of the names of what will replace a collection, and of the one that is being replaced."""
 RECORD_PROPERTY = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
@@ -76,7 +77,8 @@ class MilvusCollection:
         if not cls.is_there(client, address, name):
             return None
         with answering(title):
-            record = Record.read(client.describe_collection(name)["properties"][RECORD_PROPERTY], title)
+            properties = client.describe_collection(name)["properties"]
+            record = Record.read(properties[RECORD_PROPERTY], title)
             if record.rows is None:
                 clear_half_made(address, name)
             client.load_collection(name)
@@ -92,34 +94,39 @@ class MilvusCollection:
         title = f"{address} {name}"
         with answering(title):
             if not client.has_collection(name):
-                if not client.has_collection(name + OLD):
+                old = name + OLD
+                if not client.has_collection(old):
                     return False
-                client.rename_collection(name + OLD, name)
-            if RECORD_PROPERTY not in client.describe_collection(name).get("properties", {}):
+                client.rename_collection(old, name)
+            description = client.describe_collection(name)
+            if RECORD_PROPERTY not in description.get("properties", {}):
                 raise InputError(f"{title} was not made by sentcli index; choose another --collection")
         return True
 
     @classmethod
     def begun(cls, client: Any, address: str, name: str, record: Record) -> MilvusCollection | None:
         """Return what an interrupted run has begun to replace a collection with; with another record it is deleted."""
+        next_name = name + NEXT
         with suppress(SentcliError):  # it is damaged
-            collection = cls.find(client, address, name + NEXT)
+            collection = cls.find(client, address, next_name)
             if collection is None or not collection.record.differences(record):
                 return collection
         with answering(f"{address} {name}"):
-            client.drop_collection(name + NEXT)
+            client.drop_collection(next_name)
         return None
 
     def promote(self) -> MilvusCollection:
         """Put a finished collection, whose name ends in `NEXT`, in the place of the one that it replaces."""
+        client = self.client
         name = self.name.removesuffix(NEXT)
+        old = name + OLD
         with answering(self.title):
-            if self.client.has_collection(name + OLD):
-                self.client.drop_collection(name + OLD)
-            self.client.rename_collection(name, name + OLD)
-            self.client.rename_collection(self.name, name)
-            self.client.load_collection(name)
-            self.client.drop_collection(name + OLD)
+            if client.has_collection(old):
+                client.drop_collection(old)
+            client.rename_collection(name, old)
+            client.rename_collection(self.name, name)
+            client.load_collection(name)
+            client.drop_collection(old)
         return replace(self, name=name)
 
     @classmethod
@@ -222,7 +229,8 @@ class MilvusCollection:
         """Delete rows."""
         for start in range(0, len(ids), REQUEST_ROWS):
             with answering(self.title):
-                self.client.delete(self.name, filter=with_ids(ids[start : start + REQUEST_ROWS]))
+                chosen = with_ids(ids[start : start + REQUEST_ROWS])
+                self.client.delete(self.name, filter=chosen)
 
     def rows(self, fields: Sequence[str], condition: str = "") -> Iterator[list[dict[str, Any]]]:
         """Yield some fields of all rows that meet a condition in the order of their ids, about 2 MB at a time.
@@ -255,8 +263,9 @@ class MilvusCollection:
         """Count the rows that meet a condition with each value of a column, the most frequent value first."""
         field_name = column
         kind = TEXT  # of ids and texts
-        if column in self.record.columns:
-            field_name, kind = self.record.columns[column]
+        columns = self.record.columns
+        if column in columns:
+            field_name, kind = columns[column]
         counts: Counter[Any] = Counter()
         for batch in self.rows([field_name], condition):
             counts.update(row.get(field_name) for row in batch)
@@ -299,7 +308,8 @@ class MilvusCollection:
                     search_params=parameters,
                 )
             for hits in answer:
-                hits_by_query.append([(hit[ID], _score(hit, field_name)) for hit in hits])
+                ids_and_scores = [(hit[ID], _score(hit, field_name)) for hit in hits]
+                hits_by_query.append(ids_and_scores)
         return hits_by_query
 
     def fields(self, ids: Sequence[str], names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -312,11 +322,12 @@ class MilvusCollection:
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Return rows by their ids."""
-        fields = [field_name for field_name, _ in self.record.columns.values()]
+        fields_of_columns = self.record.columns
+        fields = [field_name for field_name, _ in fields_of_columns.values()]
         documents = {}
         for row in self.fields(ids, [TEXTS, *fields]):
             columns = {}
-            for name, (field_name, kind) in self.record.columns.items():
+            for name, (field_name, kind) in fields_of_columns.items():
                 columns[name] = value_of(row.get(field_name), kind)
             key = row[ID]
             documents[key] = Document(key, row[TEXTS], columns)

@@ -77,7 +77,7 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
     """
     place = address.removeprefix(SCHEME)
     is_server = not is_file(address)
-    if "@" in place.partition("?")[0] and is_server:
+    if is_server and "@" in place.partition("?")[0]:
         raise InputError("an address of Milvus with a password would stand in logs: set MILVUS_TOKEN=user:password")
     if not is_server and not place.endswith(".db"):
         raise InputError(f"{address}: give a file that ends in .db, or http://HOST:PORT")

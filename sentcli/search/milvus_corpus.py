@@ -100,14 +100,16 @@ class MilvusCorpus:
             protocol["bm25"] = {"method": "milvus", "language": record.language}
         if encoder is None:
             return self, protocol
-        if search.similarity not in (None, record.similarity):
-            raise InputError(f"{self.title} was made for similarity {record.similarity!r}, not {search.similarity!r}")
+        similarity = record.similarity
+        if search.similarity not in (None, similarity):
+            raise InputError(f"{self.title} was made for similarity {similarity!r}, not {search.similarity!r}")
         query, document = search.prompts(encoder)
         self.origin.check_encoder(encoder, document, record.dimension)
-        if record.recall is not None:
-            recall = f"recall@{record.recall['k']} {record.recall['chosen']['recall']:.3f}"
+        measured = record.recall
+        if measured is not None:
+            recall = f"recall@{measured['k']} {measured['chosen']['recall']:.3f}"
             console.note(f"index {record.kind}: {recall} against exact search when it was measured")
-        protocol["similarity"] = record.similarity
+        protocol["similarity"] = similarity
         protocol["index"] = {"kind": record.kind, **record.efforts}
         protocol["query_prompt"] = query
         protocol["document_prompt"] = record.settings.get("prompt") or ""
@@ -115,24 +117,28 @@ class MilvusCorpus:
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        if self.origin.made_smaller():
-            vectors = self.origin.compress(vectors, normalized=bool(self.origin.normalize))
-        return neighbours(self.collection.nearest(vectors, k, self.condition), self.positions)
+        origin = self.origin
+        if origin.made_smaller():
+            vectors = origin.compress(vectors, normalized=bool(origin.normalize))
+        hits = self.collection.nearest(vectors, k, self.condition)
+        return neighbours(hits, self.positions)
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
         """Return the best rows of each query by Milvus's BM25."""
-        return neighbours(self.collection.by_words(queries, k, self.condition), self.positions)
+        hits = self.collection.by_words(queries, k, self.condition)
+        return neighbours(hits, self.positions)
 
 
 def neighbours(hits_by_query: Sequence[Sequence[tuple[str, float]]], positions: dict[str, int]) -> Neighbours:
     """Return hits by position instead of by id; an id that has no position yet gets the next one."""
     shape = len(hits_by_query), max(map(len, hits_by_query), default=0)
-    neighbours = Neighbours(np.full(shape, -1, np.int64), np.zeros(shape, np.float32))
+    places = np.full(shape, -1, np.int64)
+    scores = np.zeros(shape, np.float32)
     for query, hits in enumerate(hits_by_query):
         for rank, (key, score) in enumerate(hits):
-            neighbours.positions[query, rank] = positions.setdefault(key, len(positions))
-            neighbours.scores[query, rank] = score
-    return neighbours
+            places[query, rank] = positions.setdefault(key, len(positions))
+            scores[query, rank] = score
+    return Neighbours(places, scores)
 
 
 @dataclass(frozen=True)
@@ -172,13 +178,14 @@ class CollectionVectors(VectorSource):
     def take(self, positions: Integers) -> Vectors:
         """Return the rows at some positions."""
         distinct, where = np.unique(positions, return_inverse=True)
+        taken = self.taken
         ids = [self._ids[position] for position in distinct]
-        missing = [key for key in ids if key not in self.taken]
+        missing = [key for key in ids if key not in taken]
         for row in self.collection.fields(missing, [VECTORS]):
-            self.taken[row[ID]] = row[VECTORS]
+            taken[row[ID]] = row[VECTORS]
         vectors = np.empty((len(ids), self.dimension), np.float32)
         for place, key in enumerate(ids):
-            vectors[place] = self.taken[key]
+            vectors[place] = taken[key]
         return vectors[where.reshape(-1)]
 
 
@@ -227,4 +234,5 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
     if (search.top_k or 0) > MilvusCorpus.max_top_k:
         raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.max_top_k:,}")
     with connect(name) as client:
-        yield MilvusCorpus(MilvusCollection.open(client, name, options.collection))
+        collection = MilvusCollection.open(client, name, options.collection)
+        yield MilvusCorpus(collection)

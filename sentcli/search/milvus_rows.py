@@ -23,7 +23,11 @@ from sentcli.model.spec import Similarity
 from sentcli.search.bm25 import LANGUAGE
 from sentcli.search.conditions import All, Test, Tree
 
-ID, TEXTS, VECTORS, WORDS, HASH = "id", "text", "embedding", "sentcli_words", "sentcli_hash"
+ID = "id"
+TEXTS = "text"
+VECTORS = "embedding"
+WORDS = "sentcli_words"
+HASH = "sentcli_hash"
 """The fields that every collection has."""
 MOST_TEXT_BYTES = 65_535
 """The most bytes of a text in Milvus."""
@@ -83,8 +87,10 @@ class Record:
         there = VectorFacts.read("the record", self.settings)
         here = VectorFacts.read("", other.settings)
         differences = there.differences(here)
-        if None not in (there.in_int8, here.in_int8) and there.in_int8 != here.in_int8:
-            differences.append(f"model in int8 {there.in_int8} there, {here.in_int8} here (--precision)")
+        in_int8 = there.in_int8
+        other_in_int8 = here.in_int8
+        if None not in (in_int8, other_in_int8) and in_int8 != other_in_int8:
+            differences.append(f"model in int8 {in_int8} there, {other_in_int8} here (--precision)")
         facts = self._facts()
         others = other._facts()
         for name in {**facts, **others}:
@@ -116,7 +122,8 @@ def fields_of(columns: Mapping[str, str]) -> dict[str, tuple[str, str]]:
             plain = f"column_{plain}"
         while plain.lower() in taken:
             plain += "_"
-        taken.add(plain.lower())
+        lower = plain.lower()
+        taken.add(lower)
         fields[name] = (plain, kind)
     return fields
 
@@ -180,27 +187,31 @@ def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
     name = test.column
     if name in columns:
         name = columns[name][0]
+    kind = test.kind
+    value = test.value
+    negated = test.negated
     always = name in (ID, TEXTS)  # Milvus has a value for each row
-    within = "not in" if test.negated else "in"
+    within = "not in" if negated else "in"
     match test.operator:
         case "null" if always:
             return f"{ID} {within} []"
         case "null":
-            null = "not null" if test.negated else "null"
+            null = "not null" if negated else "null"
             return f"{name} is {null}"
         case "in":
-            values = ", ".join(_literal(value, test.kind) for value in test.value)
+            values = ", ".join(_literal(one, kind) for one in value)
             condition = f"{name} {within} [{values}]"
-            if test.kind == "float" and 0 in test.value:  # == knows that -0.0 is 0.0
-                zero = f"and {name} != 0.0" if test.negated else f"or {name} == 0.0"
+            if kind == "float" and 0 in value:  # == knows that -0.0 is 0.0
+                zero = f"and {name} != 0.0" if negated else f"or {name} == 0.0"
                 condition = f"({condition} {zero})"
         case "like":
-            condition = f"{name} like {_literal(test.value, TEXT)}"
-            if test.negated:
+            condition = f"{name} like {_literal(value, TEXT)}"
+            if negated:
                 condition = f"not ({condition})"
         case _:
             comparison = "==" if test.operator == "=" else test.operator
-            condition = f"{name} {comparison} {_literal(test.value, test.kind)}"
+            literal = _literal(value, kind)
+            condition = f"{name} {comparison} {literal}"
     if always:
         return f"({condition})"
     return f"({name} is not null and {condition})"

@@ -22,36 +22,40 @@ def schema_of(client: Any, record: Record) -> Any:
     """Return the fields of a collection, as pymilvus takes them."""
     from pymilvus import DataType, Function, FunctionType
 
+    text = DataType.VARCHAR
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-    schema.add_field(ID, DataType.VARCHAR, max_length=MOST_TEXT_BYTES, is_primary=True)
-    schema.add_field(
+    add = schema.add_field
+    add(ID, text, max_length=MOST_TEXT_BYTES, is_primary=True)
+    add(
         TEXTS,
-        DataType.VARCHAR,
+        text,
         max_length=MOST_TEXT_BYTES,
         enable_analyzer=True,
         analyzer_params=_analyzer(record.language),
     )
-    schema.add_field(VECTORS, DataType.FLOAT_VECTOR, dim=record.dimension)
-    schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
-    schema.add_field(HASH, DataType.VARCHAR, max_length=32)
+    add(VECTORS, DataType.FLOAT_VECTOR, dim=record.dimension)
+    add(WORDS, DataType.SPARSE_FLOAT_VECTOR)
+    add(HASH, text, max_length=32)
     numbers = {"int": DataType.INT64, "float": DataType.DOUBLE, "bool": DataType.BOOL}
     for name, kind in record.columns.values():
         if kind in numbers:
-            schema.add_field(name, numbers[kind], nullable=True)
+            add(name, numbers[kind], nullable=True)
         else:
-            schema.add_field(name, DataType.VARCHAR, nullable=True, max_length=MOST_TEXT_BYTES)
-    schema.add_function(Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS]))
+            add(name, text, nullable=True, max_length=MOST_TEXT_BYTES)
+    splits_words = Function(WORDS, FunctionType.BM25, [TEXTS], [WORDS])
+    schema.add_function(splits_words)
     return schema
 
 
 def indexes_of(client: Any, record: Record, rows: int) -> Any:
     """Return the indexes of a collection of about so many rows, as pymilvus takes them."""
     indexes = client.prepare_index_params()
+    kind = record.kind
     indexes.add_index(
         VECTORS,
-        index_type=INDEX_TYPES[record.kind],
+        index_type=INDEX_TYPES[kind],
         metric_type=METRICS[record.similarity],
-        params=_parameters(record.kind, rows, record.dimension),
+        params=_parameters(kind, rows, record.dimension),
     )
     of_words = {"bm25_k1": K1, "bm25_b": B}
     indexes.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=of_words)

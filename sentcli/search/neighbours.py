@@ -80,7 +80,8 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     hits = Neighbours.side_by_side(parts)
     is_none = hits.positions < 0
     if is_none.any():
-        hits = Neighbours(hits.positions, np.where(is_none, -np.inf, hits.scores))
+        scores = np.where(is_none, -np.inf, hits.scores)
+        hits = Neighbours(hits.positions, scores)
     if len(parts) > 1 or not _sorted(hits.scores).all():
         hits = hits.best_first()
         with_equal = ~_sorted(hits.scores)  # queries with equal similarities

@@ -27,7 +27,8 @@ from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
 SEARCH_BYTES = 6 * DEVICE_SIMILARITIES + 4 * COPIED
 """The bytes that a search takes beside the rows: similarities with their maxima, and blocks that are copied. Where less
 than twice as much is free, rows may take half of it."""
-SCANNED, MORE_SCANNED = 2, 64
+SCANNED = 2
+MORE_SCANNED = 64
 """How many rows of a scan are compared in float32 for each hit, and how many more. Of a million random rows of 384
 dimensions the similarities at k = 10 and at rank 84 differ by several times the bound on the error."""
 OUTPUT_ERROR = 2**-8
@@ -76,25 +77,29 @@ class DeviceRows:
         Raises:
             SentcliError: if the memory of the device ends although it was free, or the device fails.
         """
-        opened = cls(blocks, similarity, torch.device(device), first, None, None)
+        place = torch.device(device)
+        opened = cls(blocks, similarity, place, first, None, None)
         with opened._errors(0):
-            free = device_memory.free_memory(opened.device)
+            free = device_memory.free_memory(place)
         count = len(opened)
         dimension = blocks.dimension
         room = None if free is None else (free - min(SEARCH_BYTES, free // 2)) / max(count * dimension, 1)
         keeps_full, keeps_rounded = kept_types(room, scan=scan)
         if not keeps_full and not keeps_rounded:
-            place = f"the memory of the device {device}"
-            console.note(f"{count:,} rows do not fit into {place}: they are copied there for each search")
+            console.note(
+                f"{count:,} rows do not fit into the memory of the device {device}: they are copied there for each "
+                "search"
+            )
             return opened
         size = count * dimension * (4 * keeps_full + 2 * keeps_rounded)
         with opened._errors(size):
             if keeps_full:
-                opened.full = torch.empty((count, dimension), device=opened.device)
+                opened.full = torch.empty((count, dimension), device=place)
             if keeps_rounded:
-                opened.rounded = torch.empty((count, dimension), dtype=torch.bfloat16, device=opened.device)
+                opened.rounded = torch.empty((count, dimension), dtype=torch.bfloat16, device=place)
             opened._fill()
-        kinds = " and ".join(["float32"] * keeps_full + ["bf16"] * keeps_rounded)
+        names = ["float32"] * keeps_full + ["bf16"] * keeps_rounded
+        kinds = " and ".join(names)
         console.detail(f"{count:,} rows are on the device {device} in {kinds}: {size / 1e6:,.0f} MB")
         return opened
 
@@ -198,9 +203,11 @@ class DeviceRows:
         nearest.add(self.rounded, 0, self._hidden(mask))
         exact = self._compared(asked, queries, nearest.positions)
         scores, positions = ordered(exact, nearest.positions)
-        is_sure = scores[:, k - 1] > self._most_of_others(queries, nearest.scores)
+        most_of_others = self._most_of_others(queries, nearest.scores)
+        is_sure = scores[:, k - 1] > most_of_others
         best_positions = positions[:, :k].cpu().numpy() + self.first
-        hits = Neighbours(best_positions, scores[:, :k].cpu().numpy())
+        best_scores = scores[:, :k].cpu().numpy()
+        hits = Neighbours(best_positions, best_scores)
         return hits, is_sure.cpu().numpy()
 
     def _most_of_others(self, queries: Tensor, scanned: Tensor) -> Tensor:

@@ -215,7 +215,8 @@ def parse_modes(text: str) -> list[SearchMode]:
     Raises:
         InputError: for an unknown way, a repeated one, or an empty list.
     """
-    names = list(filter(None, map(str.strip, text.split(","))))
+    parts = map(str.strip, text.split(","))
+    names = list(filter(None, parts))
     for name in names:
         if name not in SEARCH_MODES:
             hint = nearest(name, list(SEARCH_MODES))

@@ -59,11 +59,13 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
         k = NEAREST
         done = len(own)
         while len(own):
-            hits = _without_own(searcher.search(vectors, min(k + 1, rows)), own)
-            np.minimum(hits.scores, 1, out=hits.scores)  # the rounding of a cosine may be above
-            if k == NEAREST and hits.scores.shape[1]:
-                nearest[own] = np.maximum(hits.scores[:, 0], -1)
-            is_similar = hits.scores >= least
+            hits = searcher.search(vectors, min(k + 1, rows))
+            hits = _without_own(hits, own)
+            similarities = hits.scores
+            np.minimum(similarities, 1, out=similarities)  # the rounding of a cosine may be above
+            if k == NEAREST and similarities.shape[1]:
+                nearest[own] = np.maximum(similarities[:, 0], -1)
+            is_similar = similarities >= least
             may_have_more: Mask = np.all(is_similar, axis=1) & (k < rows - 1)
             if k >= MOST_NEIGHBOURS:
                 crowded += int(may_have_more.sum())
@@ -71,7 +73,7 @@ def pairs_above(searcher: Searcher, least: float, progress: Callable[[int], None
             query, column = np.nonzero(is_similar & ~may_have_more[:, None])
             firsts.append(own[query])
             seconds.append(hits.positions[query, column])
-            scores.append(hits.scores[query, column])
+            scores.append(similarities[query, column])
             own = own[may_have_more]
             vectors = vectors[may_have_more]
             k *= 4
@@ -105,7 +107,8 @@ def expected_pairs(searcher: Searcher, least: float) -> ExpectedPairs:
     """
     rows = len(searcher.blocks)
     sample, hits = _exact_neighbours(searcher)
-    similarities = np.sort(hits.scores[np.isfinite(hits.scores)])[::-1]
+    scores = hits.scores
+    similarities = np.sort(scores[np.isfinite(scores)])[::-1]
     pairs_of_one = rows / 2 / max(len(sample), 1)  # a pair of two rows is seen from each of them
     proposed = 1.0
     if len(similarities):
@@ -119,7 +122,8 @@ def expected_pairs(searcher: Searcher, least: float) -> ExpectedPairs:
 def _exact_neighbours(searcher: Searcher) -> tuple[Integers, Neighbours]:
     """Return random rows ``[sample]``, and their exact neighbours among the others."""
     sample, vectors = searcher.blocks.sample(SAMPLE_ROWS)
-    hits = searcher.exactly().search(vectors, min(MOST_NEIGHBOURS + 1, len(searcher.blocks)))
+    k = min(MOST_NEIGHBOURS + 1, len(searcher.blocks))
+    hits = searcher.exactly().search(vectors, k)
     return sample, _without_own(hits, sample)
 
 
@@ -127,7 +131,9 @@ def rows_left(pairs: SimilarPairs, rows: int) -> Mask:
     """Return which rows are left ``[rows]`` if each row goes that is in a pair with an earlier row that is left."""
     left = np.ones(rows, np.bool_)
     order = np.argsort(pairs.second, kind="stable")
-    for first, second in zip(pairs.first[order].tolist(), pairs.second[order].tolist(), strict=True):
+    firsts = pairs.first[order].tolist()
+    seconds = pairs.second[order].tolist()
+    for first, second in zip(firsts, seconds, strict=True):
         if left[first]:
             left[second] = False
     return left
@@ -173,8 +179,11 @@ def recall_of(pairs: SimilarPairs, searcher: Searcher, least: float) -> tuple[fl
     query, column = np.nonzero(hits.scores >= least)
     own = sample[query]
     others = hits.positions[query, column]
-    expected = np.unique(np.minimum(own, others) * rows + np.maximum(own, others))
+    low = np.minimum(own, others)
+    high = np.maximum(own, others)
+    expected = np.unique(low * rows + high)
     if not len(expected):
         return 1.0, len(sample)
-    is_found = np.isin(expected, pairs.first * rows + pairs.second)
+    listed = pairs.first * rows + pairs.second
+    is_found = np.isin(expected, listed)
     return float(is_found.mean()), len(sample)

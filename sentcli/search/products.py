@@ -27,7 +27,8 @@ FEW = 2**20
 """Fewer products than these are left to the threads of the BLAS, and no rows are drawn for a first bound."""
 TILE = 2**22
 """About how many products a thread has at a time: 16 MiB."""
-LEAST_ROWS, MOST_ROWS = 2048, 131_072
+LEAST_ROWS = 2048
+MOST_ROWS = 131_072
 """The bounds of the rows of a product."""
 SAMPLED = 64
 """One of so many rows is drawn for the sample that gives the first bound."""

@@ -69,38 +69,41 @@ class Provenance(VectorFacts):
         """
         if not self.known:
             raise InputError(f"{self.name} does not say which model made its vectors: give that model with -m")
-        if Served.parse(self.model) is not None:
-            command = f"-m {quote(self.model)} sends it the queries"
-            raise InputError(f"{self.name} was encoded with {self.model}, which is served: {command}")
-        if not (is_remote(self.model) or on_this_machine(self.model)):
-            raise InputError(
-                f"{self.name} was encoded with {self.model}, which is not on this machine: give the model with -m"
-            )
+        model = self.model
+        encoded = f"{self.name} was encoded with {model}"
+        if Served.parse(model) is not None:
+            command = f"-m {quote(model)} sends it the queries"
+            raise InputError(f"{encoded}, which is served: {command}")
+        if not (is_remote(model) or on_this_machine(model)):
+            raise InputError(f"{encoded}, which is not on this machine: give the model with -m")
         name = self._at_its_commit()
-        if name != self.model:
-            console.note(f"{self.name} was encoded with {self.model} at the commit {self.revision}, which is taken")
+        if name != model:
+            console.note(f"{encoded} at the commit {self.revision}, which is taken")
         return name
 
     def _at_its_commit(self) -> str:
         """Return the name of the model, at the commit that made the vectors where the name means another one now."""
-        if self.revision is None or local_path(self.model) is not None:
-            return self.model
-        on_hub = hub_model(self.model)
+        model = self.model
+        revision = self.revision
+        if revision is None or local_path(model) is not None:
+            return model
+        on_hub = hub_model(model)
         if on_hub is None:
-            return self.model
+            return model
         folder = on_hub.cached()
-        if folder is None or folder.name == self.revision:
-            return self.model
-        pinned = f"{on_hub.repository}@{self.revision}"
+        if folder is None or folder.name == revision:
+            return model
+        pinned = f"{on_hub.repository}@{revision}"
         if not on_this_machine(pinned):
-            return self.model
+            return model
         return pinned
 
     def load_options(self, options: LoadOptions) -> LoadOptions:
         """Return options with which `named_model` is loaded as it was for these vectors, unless they say otherwise."""
-        spec = read_model(self._at_its_commit(), options)
+        model = self._at_its_commit()
+        spec = read_model(model, options)
         current = {"pooling": spec.pooling, "normalize": spec.normalizes, "max_length": spec.max_length}
-        changed: dict[str, Any] = {}
+        changed = {}
         for name, now in current.items():
             then = getattr(self, name)
             if then not in (None, now) and getattr(options, name) is None:
@@ -202,13 +205,15 @@ class Provenance(VectorFacts):
 
     def _check_canaries(self, encoder: SentenceEncoder, document_prompt: str) -> None:
         """Refuse an encoder that makes other vectors of the probe sentences than those that were kept, if any were."""
-        if self.canaries is None:
+        canaries = self.canaries
+        if canaries is None:
             return
-        kinship, sentence = self.canaries.compare(ProbeVectors.of(encoder.loaded, document_prompt))
+        now = ProbeVectors.of(encoder.loaded, document_prompt)
+        kinship, sentence = canaries.compare(now)
         if kinship in ("another model", "another pooling or prompt"):
             raise InputError(f"{self.name}: {encoder.model} makes other vectors now: {sentence}")
         if kinship == "another precision":
-            in_int8 = self.canaries.in_int8 or encoder.backend.precision == "int8"
+            in_int8 = canaries.in_int8 or encoder.backend.precision == "int8"
             say = console.note if in_int8 else console.detail
             say(f"{self.name}: {sentence}")
 
@@ -232,6 +237,7 @@ class Provenance(VectorFacts):
         Raises:
             InputError: for ``dot`` and such vectors.
         """
-        if similarity == "dot" and self.output_dtype in ("int8", "binary"):
-            kind = "each scaled by itself" if self.output_dtype == "int8" else "without their lengths"
-            raise InputError(f"{self.name} holds vectors in {self.output_dtype}, {kind}: only their cosine is known")
+        dtype = self.output_dtype
+        if similarity == "dot" and dtype in ("int8", "binary"):
+            kind = "each scaled by itself" if dtype == "int8" else "without their lengths"
+            raise InputError(f"{self.name} holds vectors in {dtype}, {kind}: only their cosine is known")

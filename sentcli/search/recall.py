@@ -102,11 +102,12 @@ def recall(blocks: VectorSource, similarity: Similarity, reference: Sample, posi
         reference: queries with their exact neighbours.
         positions: the `K` rows found for each query, or one more where the queries are rows of the corpus.
     """
-    k = min(K, len(blocks) - (reference.own is not None))
+    own = reference.own
+    k = min(K, len(blocks) - (own is not None))
     if k < 1:
         return 1.0
-    if reference.own is not None:
-        positions = np.where(positions == reference.own[:, None], -1, positions)
+    if own is not None:
+        positions = np.where(positions == own[:, None], -1, positions)
         order = np.argsort(positions < 0, axis=1, kind="stable")  # rows that are none come last
         positions = np.take_along_axis(positions, order, 1)
     positions = positions[:, :k]
@@ -136,14 +137,16 @@ def tune(
         Recall and speed at each effort, as the manifest of an index keeps them.
     """
     efforts = [fixed] if fixed else index.efforts_to_try
+    queries = reference.queries
+    are_rows = reference.own is not None
     points: list[dict[str, Any]] = []
     for effort in efforts:
         step(" ".join(f"{name} {value}" for name, value in effort.items()))
         index.set(effort)
         began = time.perf_counter()
-        hits = index.search(reference.queries, K + (reference.own is not None))
+        hits = index.search(queries, K + are_rows)
         seconds = time.perf_counter() - began
-        rate = len(reference.queries) / max(seconds, 1e-9)
+        rate = len(queries) / max(seconds, 1e-9)
         share = recall(index.blocks, index.similarity, reference, hits.positions)
         points.append({"effort": next(iter(effort.values()), None), "recall": share, "queries_per_second": rate})
         is_slow = rate < reference.exact_rate / 2
@@ -160,9 +163,9 @@ def tune(
         "parameter": next(iter(efforts[0]), None),
         "points": points,
         "chosen": points[best],
-        "k": min(K, len(index.blocks) - (reference.own is not None)),
-        "queries": len(reference.queries),
-        "of": "queries" if reference.own is None else "rows of the corpus",
+        "k": min(K, len(index.blocks) - are_rows),
+        "queries": len(queries),
+        "of": "rows of the corpus" if are_rows else "queries",
         "exact_queries_per_second": reference.exact_rate,
     }
 
@@ -171,19 +174,22 @@ def recall_table(kind: str, measured: dict[str, Any]) -> Table:
     """Return recall and speed at each search parameter that was tried."""
     parameter = measured["parameter"] or "search"
     recall = f"recall@{measured['k']}"
-    rows: list[list[Any]] = []
+    chosen = measured["chosen"]
+    queried = measured["of"]
+    exact_rate = measured["exact_queries_per_second"]
+    rows = []
     for point in measured["points"]:
         effort = f"{point['effort'] or ''}"
-        if point == measured["chosen"]:
+        if point == chosen:
             effort += " (used)"
         rows.append([effort, point["recall"], point["queries_per_second"]])
-    rows.append(["exact", 1.0, measured["exact_queries_per_second"]])
-    notes = [f"Recall against exact search of {measured['queries']} {measured['of']}."]
-    if measured["of"] != "queries":
+    rows.append(["exact", 1.0, exact_rate])
+    notes = [f"Recall against exact search of {measured['queries']} {queried}."]
+    if queried != "queries":
         notes.append(
             "Real queries are found less well than rows, which lie near others: --queries FILE measures yours."
         )
-    if measured["chosen"]["queries_per_second"] < measured["exact_queries_per_second"]:
+    if chosen["queries_per_second"] < exact_rate:
         notes.append(
             "Exact search is faster at this number of rows, and misses none: no index is needed (--index flat)."
         )

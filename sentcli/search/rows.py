@@ -98,11 +98,12 @@ class RowsInMemory:
         yield pa.table(columns)
 
     def _column(self, name: str) -> list[Any]:
+        rows = self.rows
         if name == "id":
-            return [row.id for row in self.rows]
+            return [row.id for row in rows]
         if name == "text":
-            return [row.text for row in self.rows]
-        return [row.columns[name] for row in self.rows]
+            return [row.text for row in rows]
+        return [row.columns[name] for row in rows]
 
 
 class RowsOnDisk:
@@ -143,7 +144,7 @@ class RowsOnDisk:
         """
         rows = np.asarray(positions, np.int64)
         groups = np.searchsorted(self._firsts, rows, side="right") - 1
-        documents: dict[int, Document] = {}
+        documents = {}
         for group in np.unique(groups):
             in_group = np.flatnonzero(groups == group)
             path, number = self._groups[group]
@@ -151,7 +152,8 @@ class RowsOnDisk:
                 file = _parquet().ParquetFile(path)
                 columns = [name for name in file.schema_arrow.names if name != EMBEDDING]
                 table = file.read_row_group(number, columns=columns)
-            chosen = table.take(rows[in_group] - self._firsts[group])
+            rows_of_group = rows[in_group] - self._firsts[group]
+            chosen = table.take(rows_of_group)
             for place, record in zip(in_group.tolist(), chosen.to_pylist(), strict=True):
                 documents[place] = Document(record.pop("id"), record.pop("text"), record)
         return [documents[place] for place in range(len(rows))]
@@ -170,8 +172,9 @@ class RowsOnDisk:
         Raises:
             DataError: if a file is damaged.
         """
-        hashes = np.fromiter(map(hash, self._column("id")), np.int64, len(self))
-        return len(self) - len(np.unique(hashes))
+        count = len(self)
+        hashes = np.fromiter(map(hash, self._column("id")), np.int64, count)
+        return count - len(np.unique(hashes))
 
     def _column(self, name: str) -> Iterator[str]:
         for table in self.tables([name]):
@@ -224,22 +227,25 @@ def write_rows(rows: Rows, positions: Sequence[int], path: Path) -> None:
         path: a file with one of the suffixes in `ROW_SUFFIXES`.
     """
     records = [{"id": row.id, "text": row.text, **row.columns} for row in rows.take(positions)]
+    suffix = path.suffix
     with replacing(path) as temporary:
-        if path.suffix == ".parquet":
-            _parquet().write_table(_table(records, rows.schema), temporary)
+        if suffix == ".parquet":
+            table = _table(records, rows.schema)
+            _parquet().write_table(table, temporary)
             return
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            if path.suffix == ".jsonl":
+            if suffix == ".jsonl":
                 file.writelines(f"{as_json(record)}\n" for record in records)
-            elif path.suffix == ".txt":
+            elif suffix == ".txt":
                 file.writelines(" ".join(record["text"].split()) + "\n" for record in records)
             else:
                 names = list(rows.schema)
-                delimiter = "\t" if path.suffix == ".tsv" else ","
-                table = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-                table.writerow(names)
+                delimiter = "\t" if suffix == ".tsv" else ","
+                writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+                writer.writerow(names)
                 for record in records:
-                    table.writerow(map(text_cell, map(record.get, names)))
+                    values = map(record.get, names)
+                    writer.writerow(map(text_cell, values))
 
 
 def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> pa.Table:
@@ -248,7 +254,8 @@ def _table(records: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> p
 
     columns = {}
     for name, kind in schema.items():
-        columns[name] = arrow_column([row.get(name) for row in records], kind)
+        values = [row.get(name) for row in records]
+        columns[name] = arrow_column(values, kind)
     return pa.table(columns)
 
 
@@ -285,9 +292,10 @@ def counted(rows: Rows, column: str, mask: Mask | None) -> list[tuple[Any, int]]
     first = 0
     for table in rows.tables([column]):
         values = table[column]
+        end = first + len(table)
         if mask is not None:
-            values = values.filter(mask[first : first + len(table)])
-        first += len(table)
+            values = values.filter(mask[first:end])
+        first = end
         for entry in values.value_counts().to_pylist():
             value = entry["values"]
             if value != value:  # NaN is a missing value, too

@@ -30,7 +30,8 @@ FULL_RESCORED = 10
 """How many rows are compared by their full vectors for each requested hit of a search by smaller ones."""
 LEAST_RESCORED = 100
 """The least number of rows that are compared exactly where an index holds codes."""
-EXACT_SHARE, EXACT_ROWS = 0.1, 10_000
+EXACT_SHARE = 0.1
+EXACT_ROWS = 10_000
 """Where a condition leaves a smaller share or a smaller number of the rows of an index, they are searched exactly."""
 WHOLE_SHARE = 0.5
 """From this share of the rows on, exact search compares all of them and drops those that a condition leaves out, which
@@ -82,14 +83,16 @@ class Searcher:
         size = max(HITS_AT_A_TIME // width, 1)
         parts = []
         for start in range(0, max(len(queries), 1), size):
-            parts.append(self._search(queries[start : start + size], k, mask))
+            batch = queries[start : start + size]
+            parts.append(self._search(batch, k, mask))
         return Neighbours.concatenated(parts)
 
     def _candidates(self, k: int) -> int:
         """Return how many rows the indexes have to find for `k` hits."""
-        if not self.recipe.rescore:
+        rescore = self.recipe.rescore
+        if not rescore:
             return k
-        return max(k * self.recipe.rescore, LEAST_RESCORED)
+        return max(k * rescore, LEAST_RESCORED)
 
     def _search(self, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
         """Search for queries whose hits fit into memory; see `search`."""
@@ -129,8 +132,8 @@ class Searcher:
         k = min(k, rows)
         best = self._exact_of_chosen(queries, _among_all(k), first, None)
         allowed = mask[best.positions]
-        allowed_hits = Neighbours(np.where(allowed, best.positions, -1), best.scores)
-        hits = merge([allowed_hits], k)
+        positions = np.where(allowed, best.positions, -1)
+        hits = merge([Neighbours(positions, best.scores)], k)
         lacking = allowed.sum(axis=1) < k
         if lacking.any():  # the rows that are left out are the nearest ones
             hits.overwrite(lacking, self._exact_of_chosen(queries[lacking], k, first, mask))
@@ -140,10 +143,13 @@ class Searcher:
         """Return the rows from position `first` on that are on the device, after copying them there once."""
         from sentcli.search.on_device import DeviceRows
 
-        key = self.device, first
-        if key not in self._opened:
-            self._opened[key] = DeviceRows.open(self.blocks, self.similarity, self.device, first=first, scan=self.scan)
-        return self._opened[key]
+        device = self.device
+        key = device, first
+        rows = self._opened.get(key)
+        if rows is None:
+            rows = DeviceRows.open(self.blocks, self.similarity, device, first=first, scan=self.scan)
+            self._opened[key] = rows
+        return rows
 
     def _exact_of_chosen(self, queries: AnyVectors, k: int, first: int, mask: Mask | None) -> Neighbours:
         """Compare queries with the rows from position `first` on, reading only those that may be found."""
@@ -163,10 +169,12 @@ class Searcher:
             part_mask = None if mask is None else mask[first:end]
             hits = part.search(queries, candidates, part_mask)
             positions = np.where(hits.positions < 0, -1, hits.positions + first)
-            best = merge([best, Neighbours(positions, hits.scores)], candidates)
+            in_corpus = Neighbours(positions, hits.scores)
+            best = merge([best, in_corpus], candidates)
             first = end
         if self.recipe.rescore:
-            best = self.blocks.rescored(prepared(queries, self.similarity), best, self.similarity)
+            whole = prepared(queries, self.similarity)
+            best = self.blocks.rescored(whole, best, self.similarity)
         return merge([best], k)
 
     @property
@@ -191,9 +199,10 @@ class Searcher:
         """Return the choices that change results, for protocols."""
         if not self.parts:
             return {"kind": ann.FLAT, **self._scans()}
-        protocol = {"kind": self.recipe.kind, "factory": self.recipe.factory, **self.efforts}
-        if self.recipe.rescore:
-            protocol["rescore"] = self.recipe.rescore
+        recipe = self.recipe
+        protocol = {"kind": recipe.kind, "factory": recipe.factory, **self.efforts}
+        if recipe.rescore:
+            protocol["rescore"] = recipe.rescore
         return protocol
 
     def _scans(self) -> dict[str, Any]:
@@ -260,7 +269,9 @@ class StreamedSearch:
 
     def blocks(self, mask: Mask | None = None) -> Iterator[Vectors]:
         """Yield the vectors of the rows that may be found."""
-        texts = self.rows.texts() if mask is None else compress(self.rows.texts(), mask)
+        texts = self.rows.texts()
+        if mask is not None:
+            texts = compress(texts, mask)
         while block := list(islice(texts, BLOCK_DOCUMENTS)):
             yield self.encode(block)
 
@@ -269,7 +280,8 @@ class StreamedSearch:
         hits = exact.search(queries, self.blocks(mask), k, similarity=self.similarity, device=self.device)
         if mask is None:
             return hits
-        return Neighbours(np.flatnonzero(mask)[hits.positions], hits.scores)
+        positions = np.flatnonzero(mask)[hits.positions]
+        return Neighbours(positions, hits.scores)
 
 
 def scan_refused(device: str) -> InputError:
@@ -301,17 +313,20 @@ def build(kind: str, vectors: AnyVectors | Blocks, similarity: Similarity = "cos
         InputError: as for `ann.recipe`, or if there are too few rows for training.
     """
     blocks = vectors if isinstance(vectors, Blocks) else Blocks([vectors])
-    recipe = ann.recipe(kind, len(blocks), blocks.dimension)
+    rows = len(blocks)
+    dimension = blocks.dimension
+    recipe = ann.recipe(kind, rows, dimension)
     if recipe.kind == ann.SCANNED:
         return scanned(blocks, similarity, device)
-    if recipe.kind == ann.FLAT or not len(blocks):
+    if recipe.kind == ann.FLAT or not rows:
         return Searcher([], recipe, blocks, similarity, device)
-    index = FaissIndex.empty(recipe.factory, blocks.dimension, similarity, len(blocks))
+    index = FaissIndex.empty(recipe.factory, dimension, similarity, rows)
     index.train(blocks, device)
     with index.built_on(device) as built:
         for block in blocks.since(0, BLOCK):
             built.add(block)
     searcher = Searcher([index], recipe, blocks, similarity, device)
-    tune(searcher, sample(blocks, similarity, device=device))
+    reference = sample(blocks, similarity, device=device)
+    tune(searcher, reference)
     searcher.parts = [index.on(device)]
     return searcher

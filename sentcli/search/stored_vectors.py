@@ -37,12 +37,13 @@ class OpenedVectors:
 
     def protocol(self) -> dict[str, Any]:
         """Return every choice that moves a score."""
+        searcher = self.searcher
         index: Any = "exact"
-        if isinstance(self.searcher, Searcher) and (self.searcher.parts or self.searcher.scan):
-            index = self.searcher.protocol()
+        if isinstance(searcher, Searcher) and (searcher.parts or searcher.scan):
+            index = searcher.protocol()
         return {
             **self.how_smaller,
-            "similarity": self.searcher.similarity,
+            "similarity": searcher.similarity,
             "index": index,
             "query_prompt": self.query_prompt,
             "document_prompt": self.document_prompt,
@@ -124,10 +125,11 @@ class StoredVectors(ABC):
         Raises:
             InputError: if the model or an option does not fit the vectors.
         """
+        origin = self.origin
         query, document = options.prompts(encoder)
-        if not self.origin.known:
-            document = self.origin.prompt or ""
-        self.origin.check_encoder(encoder, document, self.blocks.dimension)
+        if not origin.known:
+            document = origin.prompt or ""
+        origin.check_encoder(encoder, document, self.blocks.dimension)
         device = encoder.backend.device
         request = SearchRequest(options.index, options.similarity, options.query_prompt, device, encoder.spec)
         searcher, index_prompt = self.open_index(request)
@@ -136,7 +138,7 @@ class StoredVectors(ABC):
         if options.query_prompt is None and index_prompt is not None:
             query = index_prompt
         smaller = self._smaller(searcher, encoder, document, rescore)
-        how_smaller = self.origin.made_smaller()
+        how_smaller = origin.made_smaller()
         if rescore is not None:
             how_smaller = {**how_smaller, "rescored": searching.FULL_RESCORED}
         return OpenedVectors(searcher, query, document, smaller, how_smaller)
@@ -153,10 +155,14 @@ class StoredVectors(ABC):
         fit = partial(origin.compress, normalized=bool(encoder.spec.normalizes))
         if full is None:
             return CompressedSearch(searcher, fit)
-        origin.check_same_rows(full.origin)
-        full_prompt = document if full.origin.known else ""
-        full.origin.check_encoder(encoder, full_prompt, full.blocks.dimension)
-        if len(full.blocks) != len(self.rows):
-            counts = f"{len(full.blocks):,} rows, {origin.name} has {len(self.rows):,}"
-            raise InputError(f"--rescore {full.origin.name} has {counts}")
-        return CompressedSearch(searcher, fit, full.blocks)
+        full_origin = full.origin
+        full_blocks = full.blocks
+        origin.check_same_rows(full_origin)
+        full_prompt = document if full_origin.known else ""
+        full_origin.check_encoder(encoder, full_prompt, full_blocks.dimension)
+        full_count = len(full_blocks)
+        count = len(self.rows)
+        if full_count != count:
+            counts = f"{full_count:,} rows, {origin.name} has {count:,}"
+            raise InputError(f"--rescore {full_origin.name} has {counts}")
+        return CompressedSearch(searcher, fit, full_blocks)

@@ -19,7 +19,6 @@ from sentcli.io.dataset import Manifest, read_manifest
 from sentcli.io.digests import damage, file_digest
 from sentcli.io.forms import read_json_form
 from sentcli.io.places import Place
-from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search import searcher as searching
 from sentcli.search.ann import FaissRecipe
@@ -31,7 +30,8 @@ from sentcli.search.rows import RowsOnDisk
 from sentcli.search.searcher import Searcher
 from sentcli.search.stored_vectors import SearchRequest, StoredVectors
 
-INDEXES, WORDS_INDEX = "indexes", "bm25"
+INDEXES = "indexes"
+WORDS_INDEX = "bm25"
 WORDS_ROWS = "rows.json"
 """The file that says which rows the index of words was built from."""
 
@@ -173,8 +173,8 @@ class VectorDirectory(StoredVectors):
 
     def _flat(self, kind: str, request: SearchRequest) -> tuple[Searcher, str | None]:
         """Return exact search of a kind, with the similarity and query prompt of the indexes if they agree on them."""
-        similarities: set[Similarity] = set()
-        prompts: set[str | None] = set()
+        similarities = set()
+        prompts = set()
         for index in self.indexes:
             if index != WORDS_INDEX:
                 manifest = IndexManifest.read(self.place(index))
@@ -232,7 +232,8 @@ class VectorDirectory(StoredVectors):
         with replacing(place) as temporary:
             words.save(temporary)
             files = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
-            (temporary / WORDS_ROWS).write_text(json.dumps({"rows": self.row_digests, "files": files}), "utf-8")
+            facts = json.dumps({"rows": self.row_digests, "files": files})
+            (temporary / WORDS_ROWS).write_text(facts, "utf-8")
         return words
 
     def bm25(self, language: str | None) -> BM25:
@@ -252,9 +253,10 @@ class VectorDirectory(StoredVectors):
         if not isinstance(manifest, IndexManifest):
             return []
         notes = []
-        if manifest.recall:
-            k = manifest.recall.get("k", 10)
-            recall = f"recall@{k} {manifest.recall['chosen']['recall']:.3f}"
+        measured = manifest.recall
+        if measured:
+            k = measured.get("k", 10)
+            recall = f"recall@{k} {measured['chosen']['recall']:.3f}"
             notes.append(f"index {manifest.kind}: {recall} against exact search when it was built")
         unindexed = len(self.rows) - manifest.rows
         if unindexed:
@@ -278,9 +280,10 @@ class VectorDirectory(StoredVectors):
         if facts.rows != self.row_digests and not earlier:
             return None
         for name, digest in facts.files.items():
-            problem = damage(place / name, digest, known=True)
+            path = place / name
+            problem = damage(path, digest, known=True)
             if problem:
-                raise InputError(f"{place / name} {problem}; build the index of words again")
+                raise InputError(f"{path} {problem}; build the index of words again")
         words = BM25.open(place)
         if language not in (None, words.language):
             return None
@@ -311,9 +314,10 @@ class VectorDirectory(StoredVectors):
             digests = self.read_index(name).digests
         problems = []
         for file, digest in digests.items():
-            problem = damage(place / file, digest)
+            path = place / file
+            problem = damage(path, digest)
             if problem:
-                problems.append(f"{place / file} {problem}")
+                problems.append(f"{path} {problem}")
         if of_other_rows:
             problems.append(f"{place} is of other rows than those that are there")
         return problems

@@ -90,7 +90,8 @@ class VectorFile(StoredVectors):
             arrays = [array]
             settings = _settings(place, record)
         _check_vectors(place, arrays, may_be_empty=column is not None)
-        dtype = arrays[0].dtype
+        first = arrays[0]
+        dtype = first.dtype
         if not settings and dtype == np.uint8:  # encode writes this type and the next for no other vectors
             settings = {"output_dtype": "binary"}
         elif not settings and dtype == np.int8:
@@ -98,7 +99,7 @@ class VectorFile(StoredVectors):
         origin = Provenance.named(place.name, settings)
         if origin.bits and dtype != np.uint8:
             raise DataError(place.name, f"an array of {dtype}, which holds no bits; encode again with --overwrite")
-        blocks = Blocks(arrays, signs=origin.signs(arrays[0].shape[1]))
+        blocks = Blocks(arrays, signs=origin.signs(first.shape[1]))
         return cls(place, blocks, origin, texts, options or ReadOptions(), column)
 
     @property
@@ -114,11 +115,13 @@ class VectorFile(StoredVectors):
             InputError: if no texts are found, or they are not those of the vectors.
             DataError: if a file is damaged.
         """
-        if self.place.path.suffix.lower() in ALONE:
+        place = self.place
+        path = place.path
+        if path.suffix.lower() in ALONE:
             return _rows_beside(self)
         if self.origin.known:
-            return RowsOnDisk([self.place.path], [len(self.blocks)])
-        return read_rows([self.place.name], self.options, without=self.column)
+            return RowsOnDisk([path], [len(self.blocks)])
+        return read_rows([place.name], self.options, without=self.column)
 
     def open_index(self, request: SearchRequest) -> tuple[Searcher, str | None]:
         """Search the vectors exactly, or build an index over them in memory; see `StoredVectors.open_index`."""
@@ -139,7 +142,8 @@ class VectorFile(StoredVectors):
         return _text_files_beside(self)
 
 
-COMPARED_ROWS, LEAST_COSINE = 16, 0.99
+COMPARED_ROWS = 16
+LEAST_COSINE = 0.99
 """The rows on which a model is compared with stored vectors, and how near the vectors have to be."""
 
 
@@ -162,7 +166,8 @@ def check_made_by(stored: StoredVectors, encoder: SentenceEncoder, prompt: str) 
     stored_vectors = stored.blocks.take(sample).astype(np.float64)
     vectors = encoder.encode(texts, prompt=prompt)
     products = (stored_vectors * vectors).sum(axis=1)
-    lengths = np.linalg.norm(stored_vectors, axis=1) * np.linalg.norm(vectors, axis=1)
+    stored_lengths = np.linalg.norm(stored_vectors, axis=1)
+    lengths = stored_lengths * np.linalg.norm(vectors, axis=1)
     cosines = products / np.maximum(lengths, 1e-12)
     least = cosines.min()
     if not least >= LEAST_COSINE:
@@ -178,22 +183,23 @@ def _check_vectors(place: Place, arrays: list[Array], *, may_be_empty: bool) -> 
     Raises:
         DataError: which says what they are.
     """
+    name = place.name
     for array in arrays:
-        if array.ndim != 2 or array.dtype.kind not in "fiu":
-            shape = f"an array {array.shape} of {array.dtype}"
-            raise DataError(place.name, f"{shape}; vectors are numbers [rows, dimensions]")
-        if not array.shape[1] and (len(array) or not may_be_empty):
-            raise DataError(place.name, f"an array {array.shape}: its vectors have no columns")
+        shape = array.shape
+        dtype = array.dtype
+        if array.ndim != 2 or dtype.kind not in "fiu":
+            raise DataError(name, f"an array {shape} of {dtype}; vectors are numbers [rows, dimensions]")
+        if not shape[1] and (len(array) or not may_be_empty):
+            raise DataError(name, f"an array {shape}: its vectors have no columns")
         for start in range(0, len(array), BLOCK):
             part = array[start : start + BLOCK]
             if not np.isfinite(part).all():
-                raise DataError(place.name, "some numbers are not finite")
+                raise DataError(name, "some numbers are not finite")
             if not part.size:
                 continue
-            if max(part.max(), -float(part.min())) > LARGEST_COMPONENT:
-                raise DataError(
-                    place.name, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow"
-                )
+            largest = max(part.max(), -float(part.min()))
+            if largest > LARGEST_COMPONENT:
+                raise DataError(name, f"some numbers are beyond {LARGEST_COMPONENT:g}: their products would overflow")
 
 
 def open_stored(
@@ -222,8 +228,9 @@ def open_stored(
             console.detail(f"{name}: {len(vectors.rows):,} rows")
             return vectors
     stored = None
-    if place.path.is_dir() and holds_manifest(path.name for path in place.path.iterdir()):
-        stored = VectorDirectory.open(place.path, place.name, to_search=to_search)
+    folder = place.path
+    if folder.is_dir() and holds_manifest(path.name for path in folder.iterdir()):
+        stored = VectorDirectory.open(folder, place.name, to_search=to_search)
     if texts is not None:
         raise _holds_texts(name)
     if field is not None:
@@ -317,22 +324,23 @@ def _rows_beside(vectors: VectorFile) -> RowsInMemory:
     """Read the texts of vectors that stand alone; see `VectorFile.rows`."""
     origin = vectors.origin
     options = vectors.options
+    inputs = origin.inputs
     names = vectors.text_files()
-    if origin.inputs:
+    files = " and ".join(names)
+    if inputs:
         paths = [local_place(name).path for name in names]
         digests = [file_digest(path) for path in paths if path.is_file()]
-        if digests != [file.sha256 for file in origin.inputs]:
-            encoded = " and ".join(file.name for file in origin.inputs)
+        if digests != [file.sha256 for file in inputs]:
+            encoded = " and ".join(file.name for file in inputs)
             raise InputError(
-                f"{origin.name} was encoded from {encoded}, and {' and '.join(names)} does not hold the same bytes "
-                "(SHA-256): encode again, or give the file that was encoded with --texts"
+                f"{origin.name} was encoded from {encoded}, and {files} does not hold the same bytes (SHA-256): "
+                "encode again, or give the file that was encoded with --texts"
             )
     if origin.known:
         options = ReadOptions(origin.text_field, origin.id_field, origin.on_null)
     rows = read_rows(names, options)
     count = len(vectors.blocks)
     if len(rows) != count:
-        files = " and ".join(names)
         raise InputError(f"{vectors.place} has {count:,} vectors, {files} has {len(rows):,} texts: not the same texts")
     return rows
 

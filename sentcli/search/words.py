@@ -28,7 +28,8 @@ WORD = r"(?u)\b\w\w+\b"
 """The pattern of bm25s."""
 TOKEN = rf"(?u)(?:{SIGN}){{1,2}}|\b\w\w+\b"
 """The pattern of words, and of the signs and pairs of signs that `in_pairs` separates."""
-_SIGN, _RUN = re.compile(SIGN), re.compile(rf"(?:{SIGN})+")
+_SIGN = re.compile(SIGN)
+_RUN = re.compile(rf"(?:{SIGN})+")
 
 
 def is_unspaced(text: str) -> bool:
@@ -48,4 +49,5 @@ def in_pairs(texts: Iterable[str]) -> Iterator[str]:
 def _separated(run: re.Match[str]) -> str:
     signs = _SIGN.findall(run[0])
     pairs = map("".join, pairwise(signs))
-    return f" {' '.join([*signs, *pairs])} "
+    separated = " ".join([*signs, *pairs])
+    return f" {separated} "

@@ -68,13 +68,14 @@ class Documents:
 
     def add(self, key: str, title: str, text: str, structure: Structure) -> int:
         """Append a document with what stands above it, which is a candidate, and return its position."""
-        self.places[key] = len(self.ids)
+        position = len(self.ids)
+        self.places[key] = position
         self.ids.append(key)
         self.titles.append(title)
         self.texts.append(text)
         if title:
-            self.candidates.append(Candidate(title, self.places[key], structure))
-        return self.places[key]
+            self.candidates.append(Candidate(title, position, structure))
+        return position
 
     def graded(self, positions: Iterable[int]) -> dict[str, int]:
         """Return the ids of relevant documents with the grade 1, in the order of the corpus."""
@@ -117,8 +118,10 @@ def read_documents(corpus: Sequence[str], text_field: str | None = None, title_f
     if not documents.ids:
         raise InputError(f"{', '.join(corpus)}: there is no document")
     for position, text in enumerate(documents.texts):
-        if sentence := SENTENCE.match(text):
-            documents.candidates.append(Candidate(sentence[1].strip(), position, "first sentence"))
+        sentence = SENTENCE.match(text)
+        if sentence:
+            candidate = Candidate(sentence[1].strip(), position, "first sentence")
+            documents.candidates.append(candidate)
     return documents
 
 
@@ -142,11 +145,12 @@ def _read_table(source: Source, documents: Documents, text_field: str | None, ti
             documents.problems.append(error)
     if columns is None:
         return
-    documents.text_fields[columns.text] = None
+    text_column = columns.text
+    documents.text_fields[text_column] = None
     above = "nothing that stands above it"
     if columns.title:
         above = f"{columns.structure} from {columns.title!r}"
-    documents.taken.append(f"{source.name}: text from {columns.text!r}, {above}")
+    documents.taken.append(f"{source.name}: text from {text_column!r}, {above}")
 
 
 def _read_row(source: Source, documents: Documents, columns: _Columns, record: dict[str, Any], line: int) -> None:
@@ -155,10 +159,12 @@ def _read_row(source: Source, documents: Documents, columns: _Columns, record: d
     Raises:
         DataError: if it has no text, or the id of another one.
     """
-    text = _text(source, columns.text, record.get(columns.text), line)
+    value = record.get(columns.text)
+    text = _text(source, columns.text, value, line)
     title = ""
     if columns.title:
-        title = _text(source, columns.title, record.get(columns.title) or "", line)
+        value = record.get(columns.title) or ""
+        title = _text(source, columns.title, value, line)
     number: Any = len(documents.ids) + 1
     if columns.id:
         number = record.get(columns.id)
@@ -263,7 +269,8 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
     paths = [path for path in files if path.suffix.lower() in suffixes]
     if not paths:
         raise InputError(f"{folder} has no files {', '.join(suffixes)} and is not in BEIR layout")
-    before = len(documents.ids)
+    ids = documents.ids
+    before = len(ids)
     links: list[tuple[str, PageAnchor]] = []
     targets: dict[PageAnchor, int] = {}  # the document at each page and anchor
     for path in paths:
@@ -274,20 +281,22 @@ def _read_folder(folder: Path, documents: Documents, prefix: str) -> None:
             links += _add_sections(source, text, page, prefix, documents, targets)
         elif text.strip():
             name = re.sub(rf"[^\w{MARKS}]+|_+|(?<=[a-z])(?=[A-Z])", " ", path.stem).strip()
-            documents.add(free_id(source, prefix + page, documents.places), name, text.strip(), "file name")
-    documents.taken.append(
-        f"{folder}: {len(paths):,} files, {len(documents.ids) - before:,} sections or files with a text"
-    )
+            key = free_id(source, prefix + page, documents.places)
+            documents.add(key, name, text.strip(), "file name")
+    added = len(ids) - before
+    documents.taken.append(f"{folder}: {len(paths):,} files, {added:,} sections or files with a text")
     for words, target in links:
         if target in targets:
-            documents.candidates.append(Candidate(words, targets[target], "link"))
+            candidate = Candidate(words, targets[target], "link")
+            documents.candidates.append(candidate)
 
 
 def _read_file(source: Source, page: str, documents: Documents) -> str:
     """Return the text of a file and note where it is from; what cannot be read is a problem and has no text."""
     try:
         regular(source.path)
-        documents.origins.append(source.identity() | {"name": page})
+        origin = source.identity() | {"name": page}
+        documents.origins.append(origin)
         return "\n".join([record["text"] for _, record in records(source)])
     except InputError as error:
         documents.problems.append(error)
@@ -310,7 +319,8 @@ def _add_sections(
             key = prefix + page
             if anchor:
                 key += f"#{anchor}"
-            position = documents.add(free_id(source, key, documents.places), heading, body, "heading")
+            key = free_id(source, key, documents.places)
+            position = documents.add(key, heading, body, "heading")
             targets[page, anchor] = position
             targets.setdefault((page, ""), position)
     return links

@@ -32,6 +32,10 @@ JUDGED_COLUMNS = ("query-id", "query", "document-id", "document", "relevance")
 """The columns of the table; a grade of relevance is 0 for not relevant, and more the better a document answers."""
 
 
+NEEDED_COLUMNS = JUDGED_COLUMNS[:3]
+"""The columns of which no cell may be empty."""
+
+
 @dataclass(frozen=True)
 class PooledQuery:
     """A query with the documents to judge, in random order."""
@@ -51,12 +55,14 @@ def read_queries(file: str) -> list[Query]:
     queries: dict[str, Query] = {}
     for line, record in records(source):
         text = record.get("text", record.get("query"))
-        if not isinstance(text, str) or not text.strip():
+        if isinstance(text, str):
+            text = text.strip()
+        if not isinstance(text, str) or not text:
             raise source.error("no 'text' or 'query'", line)
         number = f"q{len(queries) + 1}"
         value = record.get("_id", record.get("id", number))
         key = free_id(source, value, queries, line)
-        queries[key] = Query(key, text.strip(), {}, "given")
+        queries[key] = Query(key, text, {}, "given")
     if not queries:
         raise DataError(source.name, "the file is empty")
     return list(queries.values())
@@ -95,8 +101,10 @@ def pooled(
     pool = []
     for query, row in zip(queries, np.concatenate(positions, 1), strict=True):
         candidates = []
-        for place in random.permutation(np.unique(row[row >= 0])).tolist():
-            candidates.append((documents.ids[place], documents.title_and_text(place)))
+        places = np.unique(row[row >= 0])
+        for place in random.permutation(places).tolist():
+            text = documents.title_and_text(place)
+            candidates.append((documents.ids[place], text))
         pool.append(PooledQuery(query, candidates))
     return pool
 
@@ -106,9 +114,10 @@ def write_table(path: Path, pool: Sequence[PooledQuery]) -> None:
     rows: list[Sequence[str]] = [JUDGED_COLUMNS]
     for entry in pool:
         query = entry.query
+        query_text = _one_line(query.text)
         for key, text in entry.documents:
-            cells = map(inert, (query.id, _one_line(query.text), key, _one_line(text), ""))
-            rows.append(list(cells))
+            cells = (query.id, query_text, key, _one_line(text), "")
+            rows.append(list(map(inert, cells)))
     write_tsv(path, rows)
 
 
@@ -143,9 +152,11 @@ def judged_queries(file: str, documents: Documents) -> QuerySet:
             continue
         relevant = dict(judgements)
         for document, grade in judgements.items():
-            for place in neighbours.get(documents.places[document], ()):
+            position = documents.places[document]
+            for place in neighbours.get(position, ()):
                 neighbour = documents.ids[place]
-                relevant[neighbour] = max(grade, relevant.get(neighbour, 0))
+                earlier_grade = relevant.get(neighbour, 0)
+                relevant[neighbour] = max(grade, earlier_grade)
         queries.append(Query(key, texts[key], relevant, "judged"))
     left_out["queries without a grade"] = len(texts) - len(grades)
     if len(queries) < LEAST_QUERIES:
@@ -177,15 +188,16 @@ def _graded_rows(file: str, places: Mapping[str, int]) -> Iterator[tuple[str, st
             continue
         wrong = partial(source.error, line=line)
         missing = [name for name in JUDGED_COLUMNS if name not in record]
-        missing += [name for name in JUDGED_COLUMNS[:3] if not record.get(name, True)]
+        missing += [name for name in NEEDED_COLUMNS if not record.get(name, True)]
         if missing:
             raise wrong(f"{', '.join(missing)} is missing; the columns are {', '.join(JUDGED_COLUMNS)}")
-        query, text, document = map(str, map(record.get, JUDGED_COLUMNS[:3]))
+        query, text, document = (str(record[name]) for name in NEEDED_COLUMNS)
         if document not in places:
             raise wrong(f"there is no document {document!r} in the corpus")
+        cell = record["relevance"]
         relevance = ""
-        if record["relevance"] is not None:
-            relevance = str(record["relevance"]).strip()
+        if cell is not None:
+            relevance = str(cell).strip()
         if not re.fullmatch(r"(\d{1,9}(\.0)?)?", relevance):  # a spreadsheet has fractions alone
             raise wrong(f"the relevance {relevance!r} is no whole number from 0")
         grade = None
@@ -201,5 +213,6 @@ def _unquoted_row(row: Mapping[str, Any]) -> dict[str, Any]:
     quoted = any(name.startswith('"') for name in row)
     cells = {}
     for name, cell in row.items():
-        cells[_unquoted(name, quoted)] = as_it_was(_unquoted(cell, quoted))
+        column = _unquoted(name, quoted)
+        cells[column] = as_it_was(_unquoted(cell, quoted))
     return cells

@@ -26,7 +26,8 @@ def link_target(page: str, address: str) -> PageAnchor | None:
     if parts.scheme or parts.netloc:
         return None
     if parts.path:
-        page = posixpath.normpath(posixpath.join(posixpath.dirname(page), unquote(parts.path)))
+        folder = posixpath.dirname(page)
+        page = posixpath.normpath(posixpath.join(folder, unquote(parts.path)))
     return page, unquote(parts.fragment)
 
 
@@ -50,7 +51,8 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
         links += _links(token.children or [])
         if token.type == "heading_open" and token.level == 0 and token.map is not None:
             end, after = token.map
-            yield heading, anchor, "\n".join(lines[start:end]).strip(), links
+            body = "\n".join(lines[start:end])
+            yield heading, anchor, body.strip(), links
             heading = _words(tokens[place + 1].children or [])
             links = []
             start = after
@@ -60,7 +62,8 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
                 repeated[name] += 1
                 anchor = f"{name}-{repeated[name]}"
             anchors.add(anchor)
-    yield heading, anchor, "\n".join(lines[start:]).strip(), links
+    body = "\n".join(lines[start:])
+    yield heading, anchor, body.strip(), links
 
 
 def _front_matter(text: str) -> tuple[str, str]:
@@ -110,9 +113,12 @@ def _words(tokens: Sequence[Any]) -> str:
 def _links(tokens: Sequence[Any]) -> Iterator[tuple[str, str]]:
     """Yield words and address of each link in a line."""
     opened = None
+    start = 0
     for place, token in enumerate(tokens):
         if token.type == "link_open":
-            opened = place
+            opened = token
+            start = place + 1
         elif token.type == "link_close" and opened is not None:
-            words = _words(tokens[opened + 1 : place])
-            yield words, str(tokens[opened].attrs.get("href", ""))
+            words = _words(tokens[start:place])
+            address = opened.attrs.get("href", "")
+            yield words, str(address)

@@ -29,7 +29,8 @@ QUERY_WORD = re.compile(rf"{SIGN}|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)
 """A word with its marks; of scripts without blanks between the words, a sign."""
 WORD_AND_SIGNS = re.compile(rf"({QUERY_WORD.pattern})[^\w<(\[{{]*")
 """A word with the signs behind it up to the next word, but for opening brackets."""
-SHINGLE, LEAST_SHARED = 3, 0.8
+SHINGLE = 3
+LEAST_SHARED = 0.8
 """Near-equal documents share at least 0.8 of their sequences of three words, by Jaccard's measure (Broder, 1997)."""
 LEAST_COSINE = 0.9
 """The cosine of the word counts from which on the sequences of two documents are compared."""
@@ -92,13 +93,16 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     left_out: Counter[str] = Counter()
     groups: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
+        document = candidate.document
         problem = problem_of(candidate.text)
-        if problem is None and candidate.document in emptied:
+        if problem is None and document in emptied:
             problem = NO_REST
         if problem is None:
-            problem = problem_of_rest(remaining.texts[candidate.document], candidate.document in neighbours)
+            is_shared = document in neighbours
+            problem = problem_of_rest(remaining.texts[document], is_shared)
         if problem is None:
-            groups[words(candidate.text)].append(candidate)
+            query_words = words(candidate.text)
+            groups[query_words].append(candidate)
         else:
             left_out[problem] += 1
     usable: list[tuple[Candidate, set[int]]] = []
@@ -112,10 +116,12 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     if len(usable) < LEAST_QUERIES:
         raise InputError(f"{corpus} {UNSTRUCTURED}")
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
+    drawn = random_sample(usable, limit, seed)
     queries = []
-    for number, (candidate, relevant) in enumerate(random_sample(usable, limit, seed), 1):
+    for number, (candidate, relevant) in enumerate(drawn, 1):
         grades = remaining.graded(relevant)
-        queries.append(Query(f"q{number}", candidate.text, grades, candidate.structure))
+        query = Query(f"q{number}", candidate.text, grades, candidate.structure)
+        queries.append(query)
     return QuerySet(queries, remaining, dict(+left_out), neighbours)
 
 
@@ -146,9 +152,11 @@ def _without_candidates(documents: Documents, candidates: Sequence[Candidate]) -
     for position, text in enumerate(texts):
         if QUERY_WORD.search(text) is None:
             emptied.add(position)
-            texts[position] = documents.texts[position]
-            if documents.titles[position] != titles[position]:
-                texts[position] = documents.titles[position]
+            title = documents.titles[position]
+            if title == titles[position]:
+                texts[position] = documents.texts[position]
+            else:
+                texts[position] = title
     return replace(documents, texts=texts, titles=titles), emptied
 
 
@@ -190,15 +198,18 @@ def texts_without(documents: Documents, candidates: Sequence[Candidate]) -> list
     texts = list(documents.texts)
     for candidate in candidates:
         query_words = [word.casefold() for word in QUERY_WORD.findall(candidate.text)]
-        if len(query_words) < LEAST_WORDS:
+        count = len(query_words)
+        if count < LEAST_WORDS:
             continue
         text = texts[candidate.document]
-        text_words = list(WORD_AND_SIGNS.finditer(text))
-        parts: list[str] = []
+        matches = list(WORD_AND_SIGNS.finditer(text))
+        text_words = [match[1].casefold() for match in matches]
+        parts = []
         end = 0
-        for place in _places(query_words, [word[1].casefold() for word in text_words]):
-            parts.append(text[end : text_words[place].start()])
-            end = text_words[place + len(query_words) - 1].end()
+        for place in _places(query_words, text_words):
+            start = matches[place].start()
+            parts.append(text[end:start])
+            end = matches[place + count - 1].end()
         parts.append(text[end:])
         texts[candidate.document] = " ".join(parts).strip()
     return texts
@@ -242,7 +253,8 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
     for start in range(0, len(texts), BLOCK):
         block = texts[start : start + BLOCK]
         vectors.append(hashing.transform(block).toarray())
-    searcher = build("flat", np.concatenate(vectors))
+    all_vectors = np.concatenate(vectors)
+    searcher = build("flat", all_vectors)
     least = LEAST_COSINE
     expected = expected_pairs(searcher, least)
     if expected.pairs > MOST_PAIRS:
@@ -251,10 +263,13 @@ def near_equal(texts: Sequence[str]) -> dict[int, set[int]]:
         pairs = pairs_above(searcher, least, progress)
     near: dict[int, set[int]] = defaultdict(set)
     sequences = cache(lambda position: _sequences(texts[position]))
-    for one, other in zip(pairs.first.tolist(), pairs.second.tolist(), strict=True):
+    firsts = pairs.first.tolist()
+    seconds = pairs.second.tolist()
+    for one, other in zip(firsts, seconds, strict=True):
         first = sequences(one)
         second = sequences(other)
-        if len(first & second) >= LEAST_SHARED * len(first | second):
+        shared = len(first & second)
+        if shared >= LEAST_SHARED * len(first | second):
             near[one].add(other)
             near[other].add(one)
     return near

@@ -76,11 +76,13 @@ def ask_for_queries(writer: Served | str, documents: Documents, limit: int, seed
     key_of_cache = _digest(json.dumps([name, PROMPT, seed]))
     cache = cache_folder("answers") / f"{key_of_cache[:32]}.jsonl"
     queries = _cached(cache)  # by the digest of the text
-    digests: dict[str, str] = {}
+    digests = {}
     missing = []
-    for key in random_sample([key for key, text in texts.items() if text], limit, seed):
-        digests[key] = _digest(texts[key])
-        if digests[key] not in queries:
+    keys_with_text = [key for key, text in texts.items() if text]
+    for key in random_sample(keys_with_text, limit, seed):
+        digest = _digest(texts[key])
+        digests[key] = digest
+        if digest not in queries:
             missing.append(key)
     cache.parent.mkdir(parents=True, exist_ok=True)
     write = _by_address(writer, seed) if isinstance(writer, Served) else _by_seq2seq(writer, seed)
@@ -92,7 +94,8 @@ def ask_for_queries(writer: Served | str, documents: Documents, limit: int, seed
                 digest = digests[key]
                 query = _query(answer)
                 queries[digest] = query
-                handle.write("\n" + json.dumps([digest, query]))  # what was cut off ends here
+                line = json.dumps([digest, query])
+                handle.write("\n" + line)  # what was cut off ends here
                 handle.flush()
                 count += 1
                 progress(1)
@@ -127,12 +130,14 @@ def written_queries(answers: Sequence[Answer], documents: Documents, name: str) 
     neighbours = near_equal(documents.texts)
     queries: list[Query] = []
     for answer, positions in zip(usable, hits.tolist(), strict=True):
-        relevant = with_near_equal(documents.places[answer.document], neighbours)
+        position = documents.places[answer.document]
+        relevant = with_near_equal(position, neighbours)
         if relevant.isdisjoint(positions):
             left_out[f"not among the first {ROUND_TRIP} by BM25"] += 1
             continue
         number = len(queries) + 1
-        queries.append(Query(f"q{number}", answer.query, documents.graded(relevant), "written"))
+        grades = documents.graded(relevant)
+        queries.append(Query(f"q{number}", answer.query, grades, "written"))
     if len(queries) < LEAST_QUERIES:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{name}: {len(queries)} of {len(answers)} answers are queries ({reasons})")
@@ -174,7 +179,7 @@ def _without_thoughts(answer: str) -> str:
 
 def _cached(path: Path) -> dict[str, str]:
     """Return the answers of a file of the cache by the checksum of the text; a line that was cut off is left out."""
-    answers: dict[str, str] = {}
+    answers = {}
     if path.exists():
         for line in path.read_text("utf-8", errors="replace").splitlines():
             with suppress(ValueError):
@@ -189,10 +194,11 @@ def _read(file: str, texts: Mapping[str, str]) -> Iterator[Answer]:
         answer = _answer_of(record)
         if answer is None:
             raise DataError(source.name, "an answer has document, sha256 and query", line=line)
-        if answer.document not in texts:
-            raise DataError(source.name, f"there is no document {answer.document!r} in the corpus", line=line)
-        if _digest(texts[answer.document]) != answer.sha256:
-            raise DataError(source.name, f"the document {answer.document!r} has changed since", line=line)
+        document = answer.document
+        if document not in texts:
+            raise DataError(source.name, f"there is no document {document!r} in the corpus", line=line)
+        if _digest(texts[document]) != answer.sha256:
+            raise DataError(source.name, f"the document {document!r} has changed since", line=line)
         yield answer
 
 

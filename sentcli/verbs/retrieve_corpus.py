@@ -148,7 +148,7 @@ def _selected(corpus: Corpus, options: CorpusOptions) -> Corpus:
     Raises:
         InputError: for a condition that is none, or a column of it or of ``--count-by`` that is not there.
     """
-    from sentcli.search.conditions import check_column, parse_condition
+    from sentcli.search.condition_reader import check_column, parse_condition
 
     if options.count_by is not None:
         check_column(options.count_by, corpus.schema, corpus.title, "--count-by")

@@ -108,7 +108,7 @@ def test_a_column_that_is_a_word_of_sql_is_written_in_quotes():
     pytest.importorskip("sqlglot", reason="--where comes with the extra sentcli[cpu]")
     import pyarrow as pa
 
-    from sentcli.search.conditions import parse_condition
+    from sentcli.search.condition_reader import parse_condition
 
     schema = {"when": pa.int64(), "n": pa.int64()}
     with pytest.raises(InputError, match='double quotes: "when"'):

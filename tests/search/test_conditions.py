@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sentcli.errors import InputError
 from sentcli.search import searcher as searching
-from sentcli.search.conditions import parse_condition
+from sentcli.search.condition_reader import parse_condition
 from tests.search.conftest import clustered
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")

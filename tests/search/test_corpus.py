@@ -14,7 +14,7 @@ from sentcli.corpora.opening import load_query_encoder, open_corpus
 from sentcli.errors import InputError
 from sentcli.evaluation.retrieval import SetRows, load_set
 from sentcli.model.options import LoadOptions
-from sentcli.search.conditions import parse_condition
+from sentcli.search.condition_reader import parse_condition
 from sentcli.search.corpus import search
 from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.options import SEARCH_MODES, CorpusOptions, SearchOptions

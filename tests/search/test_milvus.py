@@ -24,7 +24,7 @@ pytest.importorskip("milvus_lite.adapter.grpc.server", reason="Milvus comes with
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 from sentcli.io.blocks import Block
 from sentcli.search import milvus, milvus_client
-from sentcli.search.conditions import parse_condition
+from sentcli.search.condition_reader import parse_condition
 from sentcli.search.milvus_rows import Record, fields_of, filter_of
 
 pytestmark = pytest.mark.usefixtures("soon_indexed")
