@@ -91,7 +91,9 @@ def check_history(steps, model, folder, invoke, *options):
         assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in fresh.iterdir())
         found, expected = read(out), read(fresh)
         assert found[0] == expected[0]
-        np.testing.assert_allclose(found[1].astype(float), expected[1].astype(float), atol=1e-6)
+        # a difference below 1e-6 may be a last bit of what is kept in half precision
+        last_bit = 2**-10 if found[1].dtype == np.float16 else 0
+        np.testing.assert_allclose(found[1].astype(float), expected[1].astype(float), rtol=last_bit, atol=1e-6)
         assert found[2] == expected[2]
         for text, vector in vector_of_text(out).items():
             if text in before:
