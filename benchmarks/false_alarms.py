@@ -16,6 +16,7 @@ from common import data_folder, machine
 
 from sentcli import SentenceEncoder
 from sentcli.evaluation import significance
+from sentcli.evaluation.readings import ReadDocuments
 from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.set_search import SetSearch
 from sentcli.evaluation.variant_grid import Encoding, Storage
@@ -44,7 +45,8 @@ def encodings(data):
                 vectors = np.empty_like(made)
                 vectors[order] = made
                 count = len(data.queries)
-                encoded = EncodedSet(Encoding(), "", vectors[:count], vectors[count:], True, 0.0, 1.0)
+                documents = ReadDocuments(vectors[count:], None, 0)
+                encoded = EncodedSet(Encoding(), vectors[:count], documents, True, 0.0, 1.0)
                 values = score(search, encoded, Storage()).values
                 name = f"{backend}, {budget} tokens, {threads} threads"
                 print(f"{name}: nDCG@10 {values.mean():.6f}", flush=True)

@@ -11,6 +11,7 @@ import time
 from common import data_folder, machine
 
 from sentcli import SentenceEncoder
+from sentcli.evaluation.readings import ReadDocuments
 from sentcli.evaluation.retrieval import load_set
 from sentcli.evaluation.set_search import SetSearch
 from sentcli.evaluation.variant_grid import Encoding, VariantGrid, storages
@@ -31,9 +32,10 @@ def main():
     vectors = encoder.encode(texts)
     encoding = time.perf_counter() - began
     count = len(data.queries)
-    encoded = EncodedSet(Encoding(), "", vectors[:count], vectors[count:], True, 0.0, len(texts) / encoding)
+    documents = ReadDocuments(vectors[count:], None, 0)
+    encoded = EncodedSet(Encoding(), vectors[:count], documents, True, 0.0, len(texts) / encoding)
     search = SetSearch(data, SearchOptions(top_k=HITS))
-    ways = storages(VariantGrid(indexes=["hnsw", "ivf"]), *encoded.documents.shape)
+    ways = storages(VariantGrid(indexes=["hnsw", "ivf"]), *documents.vectors.shape)
     began = time.perf_counter()
     for way in ways:
         score(search, encoded, way)

@@ -77,7 +77,7 @@ class Smoke:
             "adapter": lambda: self._encode(self.models / "adapter", "torch"),
             "train": self.trained,
             "xlsx": lambda: self._converted(self.models / "table.xlsx"),
-            "trees": lambda: read_conllu(self.models / "trees.conllu").kept,
+            "trees": lambda: read_conllu(self.models / "trees.conllu").texts,
             "csv to Parquet": lambda: self._converted(self.table),
             "bm25": self.searched_by_words,
             "wrong condition": self.refused,
