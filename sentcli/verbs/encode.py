@@ -15,12 +15,13 @@ from sentcli.bulk.options import InputOptions, PassageOptions, UpdateOptions, Ve
 from sentcli.cluster.options import ClusterOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.in_memory import encoded_in_memory
-from sentcli.command.result import Clock, Record, Result, failed, kept_if_interrupted
+from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
 from sentcli.compression import Compression
 from sentcli.encoder.announce import prompt_of_rows
 from sentcli.errors import InputError
 from sentcli.machine import environment, threads
 from sentcli.model.options import SERVED_HELP, LoadOptions
+from sentcli.verbs.encode_check import check_vectors, single_model
 from sentcli.waiting import busy_note
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def encode(
         if not estimate:
             raise InputError("missing --output / -o; see sentcli encode --help")
         return estimated(inputs, model, options, reading, writing, vectors, (prompt_name, prompt))
-    name = _single(model)
+    name = single_model(model)
     is_directory = output_format(output) is DIRECTORY
     _check_ray(cluster, is_directory=is_directory)
     names = [] if devices is None else bulk.parse_devices(devices)
@@ -197,36 +198,6 @@ def estimated(
     return Result.of(record, estimates.tables())
 
 
-def check_vectors(
-    name: str, models: list[str] | None, options: LoadOptions, prompt: tuple[str | None, str | None]
-) -> Result:
-    """Verify a directory of shards, a file of vectors or an export, and with a model whether it makes the same vectors.
-
-    Raises:
-        SentcliError: if something is wrong; its outcome becomes the JSON.
-    """
-    from sentcli.corpora.verifying import ANOTHER_MODEL, kinship_of, verify
-
-    clock = Clock()
-    verified = verify(name)
-    record = Record("encode", verified.model, results=verified.results, seconds=clock.seconds)
-    if verified.problem is not None:
-        verified.problem.outcome = Result.of(record)
-        raise verified.problem
-    for note in verified.notes:
-        console.note(note)
-    if models is None:
-        return Result.of(record)
-    model = _single(models)
-    kinship, sentence = kinship_of(name, verified, model, options, prompt)
-    record = replace(record, results={**verified.results, "model_is": kinship}, seconds=clock.seconds)
-    message = f"{model} and the model of {name}: {sentence}"
-    if kinship in ANOTHER_MODEL:
-        raise failed(Result.of(record), f"{message}; their vectors do not compare")
-    console.note(message)
-    return Result.of(record)
-
-
 def _check_ray(cluster: ClusterOptions, *, is_directory: bool) -> None:
     """Refuse a cluster that is not there, or an output that it cannot make."""
     if cluster.ray is None:
@@ -263,9 +234,3 @@ def _cached_encode(encoder: SentenceEncoder, options: LoadOptions) -> EncodeText
     from sentcli.evaluation.evaluated import EvaluatedModel
 
     return EvaluatedModel.of(encoder, options).encode_distinct
-
-
-def _single(models: list[str]) -> str:
-    if len(models) > 1:
-        raise InputError(f"-m {' -m '.join(models)}: one model makes the vectors; --estimate takes several")
-    return models[0]

@@ -117,7 +117,7 @@ def test_indexes_of_the_rows_before_are_built_again(rows, changed, model, tmp_pa
 def test_what_an_interrupted_update_left_does_not_keep_a_corpus_that_changes_again(
     rows, changed, model, tmp_path, invoke, monkeypatch
 ):
-    from sentcli.verbs import index as module
+    from sentcli.verbs import index_results as module
 
     corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
     write(corpus, rows)
@@ -139,7 +139,7 @@ def test_what_an_interrupted_update_left_does_not_keep_a_corpus_that_changes_aga
 
 
 def test_a_second_update_is_refused_while_indexes_are_built(rows, changed, model, tmp_path, invoke, monkeypatch):
-    from sentcli.verbs import index as module
+    from sentcli.verbs import index_results as module
 
     corpus, other, out = tmp_path / "corpus.jsonl", tmp_path / "other.jsonl", tmp_path / "out"
     write(corpus, rows)

@@ -1,0 +1,51 @@
+"""``encode --check``: verify what `encode` or `export` wrote, and with a model whether it makes the same vectors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sentcli import console
+from sentcli.command.result import Clock, Record, Result, failed
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+
+
+def check_vectors(
+    name: str, models: list[str] | None, options: LoadOptions, prompt: tuple[str | None, str | None]
+) -> Result:
+    """Verify a directory of shards, a file of vectors or an export, and with a model whether it makes the same vectors.
+
+    Raises:
+        SentcliError: if something is wrong; its outcome becomes the JSON.
+    """
+    from sentcli.corpora.verifying import ANOTHER_MODEL, kinship_of, verify
+
+    clock = Clock()
+    verified = verify(name)
+    record = Record("encode", verified.model, results=verified.results, seconds=clock.seconds)
+    if verified.problem is not None:
+        verified.problem.outcome = Result.of(record)
+        raise verified.problem
+    for note in verified.notes:
+        console.note(note)
+    if models is None:
+        return Result.of(record)
+    model = single_model(models)
+    kinship, sentence = kinship_of(name, verified, model, options, prompt)
+    record = replace(record, results={**verified.results, "model_is": kinship}, seconds=clock.seconds)
+    message = f"{model} and the model of {name}: {sentence}"
+    if kinship in ANOTHER_MODEL:
+        raise failed(Result.of(record), f"{message}; their vectors do not compare")
+    console.note(message)
+    return Result.of(record)
+
+
+def single_model(models: list[str]) -> str:
+    """Return the one model that makes vectors.
+
+    Raises:
+        InputError: if there are several.
+    """
+    if len(models) > 1:
+        raise InputError(f"-m {' -m '.join(models)}: one model makes the vectors; --estimate takes several")
+    return models[0]
