@@ -387,11 +387,11 @@ def require_same_weights(nodes: list[Node], model: str) -> str:
     def weights(path: str) -> str:
         from sentcli.encoder.loading import read_model
         from sentcli.errors import SentcliError
-        from sentcli.model.identity import Source
+        from sentcli.model.identity import ModelSource
         from sentcli.model.options import ModelOptions
 
         try:
-            return " ".join(Source.of(read_model(path, ModelOptions())).weights)
+            return " ".join(ModelSource.of(read_model(path, ModelOptions())).weights)
         except SentcliError as error:
             raise SentcliError(str(error)) from None
 

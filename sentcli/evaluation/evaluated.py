@@ -24,7 +24,7 @@ from sentcli.io.digests import json_digest
 from sentcli.io.forms import read_json
 from sentcli.io.served import Served
 from sentcli.model.encoding import Encoded, EncodeStats, Progress
-from sentcli.model.identity import Source, cache_key, library_key
+from sentcli.model.identity import ModelSource, cache_key, library_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.spec import EncoderSpec, ModelSpec
@@ -169,7 +169,7 @@ class EvaluatedModel:
         """The commit and the digest of the weights, as `SentenceEncoder.provenance`; of live weights nothing."""
         if self.key is None or not isinstance(self.spec, EncoderSpec):
             return {}
-        return Source.of(self.spec).provenance
+        return ModelSource.of(self.spec).provenance
 
     @property
     def is_served(self) -> bool:

@@ -20,7 +20,7 @@ from sentcli.evaluation.cache import VectorCache
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.io.digests import json_digest
 from sentcli.machine import usable_cores
-from sentcli.model.identity import Source, cache_key
+from sentcli.model.identity import ModelSource, cache_key
 from sentcli.model.options import LoadOptions
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.tokenizing import pair_text
@@ -58,7 +58,7 @@ class EvaluatedReranker:
     def protocol(self) -> dict[str, Any]:
         """The choices that move a score."""
         choices = {"rerank": self.name, "rerank_depth": self.depth}
-        for key, value in Source.of(self.spec).provenance.items():
+        for key, value in ModelSource.of(self.spec).provenance.items():
             choices[f"rerank_{key}"] = value
         return choices
 

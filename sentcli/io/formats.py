@@ -23,7 +23,7 @@ from sentcli.errors import DataError, required
 from sentcli.io.arrow_tables import BATCH_ROWS, arrow_batches
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
-from sentcli.io.pages import Page
+from sentcli.io.pages import PageContent
 from sentcli.io.sheets import SheetError, sheet_names_and_rows
 from sentcli.io.sources import OF_BINARY, Cursor, Source
 from sentcli.io.text_lines import line_batches, lines_of
@@ -120,7 +120,7 @@ def _page(source: Source, cursor: Cursor) -> Iterator[Batch]:
     for batch in line_batches(source, Cursor()):
         lines.extend(line.removesuffix("\r") for line in batch)
     cursor.line = 1
-    page = Page.parse("\n".join(lines), source.path)
+    page = PageContent.parse("\n".join(lines), source.path)
     yield [1], [{"id": source.page, "text": page.text, **page.facts}]
 
 

@@ -35,7 +35,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Page:
+class PageContent:
     """The text of a file without its front matter, and the facts that this states."""
 
     text: str
@@ -43,14 +43,14 @@ class Page:
     """Values by their names; of those that are lists or objects the text."""
 
     @classmethod
-    def parse(cls, content: str, path: Path) -> Page:
+    def parse(cls, content: str, path: Path) -> PageContent:
         """Read the content of a file, whose lines end with line feeds.
 
         A page without a title in its front matter has its first heading for one, a text its file's name.
         """
         if not is_markdown(path):
             return cls(content, {"title": words_of_name(path)})
-        stated, text = _front_matter(content)
+        stated, text = front_matter(content)
         facts: dict[str, Any] = {}
         for name, value in stated.items():
             facts[free_name(str(name))] = _cell(value)
@@ -61,7 +61,7 @@ class Page:
         return cls(text, facts)
 
 
-def _front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
+def front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
     """Return what the front matter of a Markdown file says, if it has one, and the text behind it."""
     found = FRONT_MATTER.match(content)
     if found is None:

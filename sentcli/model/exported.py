@@ -43,7 +43,7 @@ class Export:
     model_digest: str
     """The hash of weights and modules that `identity.model_digest` returns."""
     source_sha256: list[str]
-    """The SHA-256 of each weight file that the export was made from; see `identity.Source`."""
+    """The SHA-256 of each weight file that the export was made from; see `identity.ModelSource`."""
     pooling: str
     normalize: bool
     max_length: Annotated[int, Field(ge=1, lt=2**31)]

@@ -1,6 +1,6 @@
 """The one answer to whether two models are the same: what a model's vectors depend on, as digests.
 
-* `Source`: the weights and the configuration that a model was loaded from; of an export, those of its model.
+* `ModelSource`: the weights and the configuration that a model was loaded from; of an export, those of its model.
 * `EncoderIdentity`: the fingerprint of a loaded encoder, which manifests and protocols keep.
 * `model_digest`: what a graph computes; an export keeps it, and its folder is compared with it.
 * `encoder_digest`: everything in a folder that decides vectors; it is the key of an export in the cache.
@@ -59,7 +59,7 @@ TOKENIZER_ENDINGS = (".model", ".spm", ".codes", ".vocab")
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """The files that a model's vectors come from, by their digests. Two are equal if weights and configuration are."""
 
     weights: tuple[str, ...]
@@ -115,12 +115,12 @@ class EncoderIdentity:
     earlier_fingerprint: str | None = None
     """The one that directories of earlier versions keep, which did not know config.json; None if there is none."""
     provenance: dict[str, Any] = field(default_factory=dict)
-    """See `Source.provenance`; of a model that is served, nothing is known."""
+    """See `ModelSource.provenance`; of a model that is served, nothing is known."""
 
     @classmethod
     def of(cls, spec: EncoderSpec, tokenizer: TextTokenizer) -> Self:
         """Return that of a loaded encoder, whose tokenizer may have been changed after it was read."""
-        source = Source.of(spec)
+        source = ModelSource.of(spec)
         weights = source.weights or (file_digest(spec.folder / "config.json"),)
         modules = [module.identity for module in spec.modules]
         facts = [*weights, tokenizer.backend.to_str(), *modules, repr((spec.max_length, spec.lowercase))]
@@ -179,7 +179,7 @@ def model_digest(spec: EncoderSpec) -> str:
     """Return a hash of what the graph computes: weights, configuration and modules, but not the tokenizer."""
     config = {key: value for key, value in spec.config.items() if key not in ("transformers_version", "dtype")}
     modules = [module.identity for module in spec.modules]
-    weights = Source.of_files(spec).weights
+    weights = ModelSource.of_files(spec).weights
     return _joined_hash([*weights, json.dumps(config, sort_keys=True, default=str), *modules])
 
 
@@ -197,14 +197,14 @@ def tokenizer_digest(folder: Path) -> str:
     return " ".join(f"{name} {file_digest(folder / name)}" for name in names if (folder / name).exists())
 
 
-def encoder_digest(spec: EncoderSpec, source: Source | None = None) -> str:
+def encoder_digest(spec: EncoderSpec, source: ModelSource | None = None) -> str:
     """Return a hash of everything in a folder that decides vectors.
 
     Args:
         spec: the description of the encoder, with the user's choices applied.
         source: whose weights count; None stands for those of its files.
     """
-    source = source or Source.of_files(spec)
+    source = source or ModelSource.of_files(spec)
     facts = {
         "weights": source.weights,
         "config": config_digest(spec.config),
@@ -228,7 +228,7 @@ def cache_key(spec: EncoderSpec, options: LoadOptions) -> str | None:
     Returns:
         The hash, or None for a folder without weights, whose vectors are random.
     """
-    source = Source.of(spec)
+    source = ModelSource.of(spec)
     if not source.weights:
         return None
     of_others = []

@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from sentcli.errors import InputError
 from sentcli.model.encoding import LoadedModel, Vectors
-from sentcli.model.identity import Source
+from sentcli.model.identity import ModelSource
 from sentcli.model.served import ServedModel
 from sentcli.model.spec import EncoderSpec
 
@@ -131,7 +131,7 @@ class ProbeVectors:
     def of(cls, model: LoadedModel | ServedModel, prompt: str) -> ProbeVectors:
         """Encode the texts with a prompt in front of each; a host is sent them."""
         vectors, spec = model.encode(TEXTS, prompt).vectors.astype("<f4"), model.spec
-        weights = Source.of(spec).weights if isinstance(spec, EncoderSpec) else ()
+        weights = ModelSource.of(spec).weights if isinstance(spec, EncoderSpec) else ()
         length = model.tokenizer.max_length if isinstance(model, LoadedModel) else None
         return cls(
             sha256=hashlib.sha256(vectors.tobytes()).hexdigest(),

@@ -22,7 +22,7 @@ from sentcli.model import encoding
 from sentcli.model.cards import public_name
 from sentcli.model.encoding import LoadedModel, Vectors
 from sentcli.model.exported import Export
-from sentcli.model.identity import Source, model_digest
+from sentcli.model.identity import ModelSource, model_digest
 from sentcli.model.onnx_backend import CPU_BATCH_TOKENS, OnnxBackend
 from sentcli.model.probe_vectors import ProbeVectors
 from sentcli.model.runtime_check import Probes
@@ -195,7 +195,7 @@ class Maker:
         model = self.model
         spec = model.spec
         tokenizer = model.tokenizer
-        source = Source.of(spec)
+        source = ModelSource.of(spec)
         return Export(
             precision=self.precision,
             dimension=model.backend.dimension,

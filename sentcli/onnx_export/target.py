@@ -14,7 +14,7 @@ from sentcli.io.graph_files import weights_file
 from sentcli.io.weights import has_weights
 from sentcli.model.encoding import LoadedModel
 from sentcli.model.exported import EXPORT, Export, exports_in, facts_file
-from sentcli.model.identity import TOKENIZER_FILES, Source, model_digest, same_modules
+from sentcli.model.identity import TOKENIZER_FILES, ModelSource, model_digest, same_modules
 from sentcli.model.spec import EncoderSpec
 from sentcli.model.spec_files import is_model_folder, read_spec
 from sentcli.model.tokenizing import TextTokenizer
@@ -72,10 +72,10 @@ class Target:
         spec = model.spec
         there = read_spec(folder)
         others = self._exports_of(there)
-        sources = [Source.of_export(export) for export in others]
+        sources = [ModelSource.of_export(export) for export in others]
         if has_weights(folder):
-            sources.append(Source.of_files(there))
-        if Source.of(spec) not in sources or not same_modules(there.modules, spec.modules):
+            sources.append(ModelSource.of_files(there))
+        if ModelSource.of(spec) not in sources or not same_modules(there.modules, spec.modules):
             raise InputError(f"{folder} holds another model than {model.name}; choose another -o")
         for name, what in TOLD.items():
             if getattr(there, name) != getattr(spec, name):

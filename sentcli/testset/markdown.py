@@ -5,16 +5,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from sentcli.io.pages import front_matter, plain_words
 from sentcli.search.words import MARKS
 
 PageAnchor: TypeAlias = tuple[str, str]
 """A page of a folder and an anchor on it, which is empty for the page."""
-FRONT_MATTER = re.compile(r"---\n(.{,65536}?)\n---(\n|$)", re.DOTALL)
-"""YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
 
 
 def link_target(page: str, address: str) -> PageAnchor | None:
@@ -39,7 +38,10 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
     """
     from markdown_it import MarkdownIt
 
-    heading, text = _front_matter(text)
+    stated, text = front_matter(text)
+    heading = ""
+    if isinstance(stated.get("title"), str):
+        heading = stated["title"].strip()
     lines = text.split("\n")
     anchor = ""
     anchors = {anchor}
@@ -53,7 +55,7 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
             end, after = token.map
             body = "\n".join(lines[start:end])
             yield heading, anchor, body.strip(), links
-            heading = _words(tokens[place + 1].children or [])
+            heading = plain_words(tokens[place + 1].children or [])
             links = []
             start = after
             name = re.sub(rf"[^\w{MARKS}\- ]", "", heading.lower()).replace(" ", "-")
@@ -66,50 +68,6 @@ def sections(text: str) -> Iterator[tuple[str, str, str, list[tuple[str, str]]]]
     yield heading, anchor, body.strip(), links
 
 
-def _front_matter(text: str) -> tuple[str, str]:
-    """Return the title of the front matter of a Markdown file, if it has one, and the text behind it."""
-    front_matter = FRONT_MATTER.match(text)
-    if front_matter is None:
-        return "", text
-    try:
-        facts = _facts(front_matter[1])
-    except ValueError:  # a rule above a text
-        return "", text
-    title = facts.get("title") if isinstance(facts, Mapping) else None
-    if not isinstance(title, str):
-        title = ""
-    return title.strip(), text[front_matter.end() :]
-
-
-def _facts(text: str) -> Any:
-    """Return the value of a YAML text; its values are texts where one is not what its tag says, or no date.
-
-    Raises:
-        ValueError: if it is no YAML.
-    """
-    import yaml
-
-    for loader in (yaml.SafeLoader, yaml.BaseLoader):
-        try:
-            return yaml.load(text, loader)
-        except (yaml.reader.ReaderError, yaml.scanner.ScannerError, yaml.parser.ParserError, RecursionError) as error:
-            raise ValueError("no YAML") from error
-        except Exception as error:  # of what makes a value: KeyError, IndexError, AttributeError, ValueError and others
-            failed = error
-    raise ValueError("no YAML") from failed
-
-
-def _words(tokens: Sequence[Any]) -> str:
-    """Return the text of a line of Markdown without its markup."""
-    text = ""
-    for token in tokens:
-        if token.type in ("text", "code_inline"):
-            text += token.content
-        else:
-            text += " "
-    return " ".join(text.split())
-
-
 def _links(tokens: Sequence[Any]) -> Iterator[tuple[str, str]]:
     """Yield words and address of each link in a line."""
     opened = None
@@ -119,6 +77,6 @@ def _links(tokens: Sequence[Any]) -> Iterator[tuple[str, str]]:
             opened = token
             start = place + 1
         elif token.type == "link_close" and opened is not None:
-            words = _words(tokens[start:place])
+            words = plain_words(tokens[start:place])
             address = opened.attrs.get("href", "")
             yield words, str(address)

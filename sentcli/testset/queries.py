@@ -197,7 +197,7 @@ def texts_without(documents: Documents, candidates: Sequence[Candidate]) -> list
     """Return the texts of documents without what stands in their candidates, which may leave nothing of a text."""
     texts = list(documents.texts)
     for candidate in candidates:
-        query_words = [word.casefold() for word in QUERY_WORD.findall(candidate.text)]
+        query_words = list(map(str.casefold, QUERY_WORD.findall(candidate.text)))
         count = len(query_words)
         if count < LEAST_WORDS:
             continue

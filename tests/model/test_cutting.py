@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from sentcli.errors import InputError
-from sentcli.io.pages import Page, headings, paths
+from sentcli.io.pages import PageContent, headings, paths
 from sentcli.model.cutting import Cutter
 from sentcli.model.passages import context_of
 from sentcli.model.tokenizing import TextTokenizer
@@ -116,15 +116,17 @@ def test_a_tokenizer_that_cuts_on_the_left_loses_nothing():
 def test_headings_of_a_page_and_its_front_matter(tmp_path):
     front_matter = "---\ntitle: Guide\ntags: [a, b]\nid: own\n---\n"
     content = f"{front_matter}# One\n\ntext\n\nTwo\n---\n\n> # quoted\n\n```\n# code\n```\n\n# Three\n"
-    page = Page.parse(content, tmp_path / "a.md")
+    page = PageContent.parse(content, tmp_path / "a.md")
     assert page.facts == {"title": "Guide", "tags": "a, b", "id_": "own"}
     found = headings(page.text)
     assert [(heading.level, heading.words) for heading in found] == [(1, "One"), (2, "Two"), (1, "Three")]
     assert page.text[found[1].start :].startswith("Two\n---")
     assert [[heading.words for heading in path] for path in paths(found)] == [["One"], ["One", "Two"], ["Three"]]
-    assert Page.parse("# First\n\ntext", tmp_path / "b.md").facts == {"title": "First"}
-    assert Page.parse("--- \ntitle: Guide\n---\t\n# First", tmp_path / "c.md") == Page("# First", {"title": "Guide"})
-    assert Page.parse("text", tmp_path / "my_noteBook.txt").facts == {"title": "my note Book"}
+    assert PageContent.parse("# First\n\ntext", tmp_path / "b.md").facts == {"title": "First"}
+    assert PageContent.parse("--- \ntitle: Guide\n---\t\n# First", tmp_path / "c.md") == PageContent(
+        "# First", {"title": "Guide"}
+    )
+    assert PageContent.parse("text", tmp_path / "my_noteBook.txt").facts == {"title": "my note Book"}
 
 
 @pytest.mark.parametrize(

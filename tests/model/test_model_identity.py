@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from sentcli.encoder.loading import read_model
-from sentcli.model.identity import EncoderIdentity, Source, encoder_digest, model_digest
+from sentcli.model.identity import EncoderIdentity, ModelSource, encoder_digest, model_digest
 from sentcli.model.options import ModelOptions
 from sentcli.model.tokenizing import fit, read_tokenizer
 from tests.model import fixed_folders
@@ -83,7 +83,7 @@ def test_what_names_a_model_is_what_earlier_versions_kept(write, tmp_path):
     kept = KEPT[write]
     write(tmp_path)
     spec = read_model(str(tmp_path), ModelOptions())
-    source = Source.of(spec)
+    source = ModelSource.of(spec)
     identity = EncoderIdentity.of(spec, fit(read_tokenizer(tmp_path), spec, 0, None))
     assert model_digest(spec)[:12] == kept.graph
     assert encoder_digest(spec)[:12] == kept.folder
