@@ -10,6 +10,7 @@ import pytest
 from sentcli.io.formats import headless
 from sentcli.io.labelled_kinds import head
 from sentcli.io.labelled_values import label_words, repeating, value_kind
+from sentcli.io.pages import front_matter
 from sentcli.io.places import without_address_secrets
 from sentcli.io.weights import _first_line
 from sentcli.pages.hits import hits_grid
@@ -18,7 +19,7 @@ from sentcli.printable import escaped, safe
 from sentcli.search.words import TOKEN, in_pairs
 from sentcli.testset.documents import SENTENCE, Documents
 from sentcli.testset.judging import _one_line, _unquoted
-from sentcli.testset.markdown import _front_matter, sections
+from sentcli.testset.markdown import sections
 from sentcli.testset.queries import WORD_AND_SIGNS, Candidate, near_equal, problem_of, texts_without, words
 from sentcli.testset.written import _query
 
@@ -91,7 +92,7 @@ MATTER = {
 }
 PAIRS = [(name, reader, shape) for name, reader in READERS.items() for shape in SHAPES.values()]
 PAIRS += [("sections", lambda text: list(sections(text)), shape) for shape in PAGES.values()]
-PAIRS += [("front matter", _front_matter, shape) for shape in MATTER.values()]
+PAIRS += [("front matter", front_matter, shape) for shape in MATTER.values()]
 PAIRS += [("near-equal texts", lambda text: near_equal([text, text]), SHAPES["words"])]
 NOTICEABLE = 0.005
 """Seconds that 10,000 characters take a reader that is looked at more closely: it is quick with 100,000 otherwise."""
