@@ -14,7 +14,19 @@ from sentcli.waiting import wait_briefly
 wait_briefly()
 # of tqdm in a notebook without ipywidgets, where its bar is text
 warnings.filterwarnings("ignore", message="IProgress not found")
-VERBS = ("train", "encode", "export", "evaluate", "sts_eval", "senteval", "retrieve", "index", "report", "analyze")
+VERBS = (
+    "train",
+    "encode",
+    "export",
+    "evaluate",
+    "sts_eval",
+    "senteval",
+    "retrieve",
+    "index",
+    "migrate",
+    "report",
+    "analyze",
+)
 __all__ = ["SentenceEncoder", "__version__", *VERBS]
 
 

@@ -25,7 +25,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import locked, require_room, room_explained
-from sentcli.io.blocks import BLOCK_ROWS, Block, blocks
+from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.io.copies import is_scratch
 from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
 from sentcli.io.dataset_writer import DatasetWriter
@@ -199,14 +199,13 @@ def encode_files(
             "shard_rows": settings.shard_rows,
             "first_number": writer.first_number,
             "columns": list(plan.column_types),
-            "casts": inputs.survey.casts,
         }
         if settings.pool is not None and isinstance(writer, DatasetWriter):
             from sentcli.bulk.on_ray import make_shards
 
             counts = make_shards(settings.pool, inputs, reading, writer, settings, progress)
         else:
-            reader = blocks(inputs.sources, inputs.options, shards=writer.missing, **reading)
+            reader = inputs.blocks(shards=writer.missing, **reading)
             with open_engine(encoder, settings, progress) as engine:
                 counts = write_blocks(reader, engine, writer, output, settings, progress)
         if counts.rows != writer.expected:
@@ -237,8 +236,7 @@ def changes_of(
     facts = facts or _settings_of(encoder, inputs, settings, BLOCK_ROWS, DIRECTORY)
     require_same_vectors(output, before, facts, encoder.identity)
     _check_same_model(output, before, facts)
-    columns, casts = list(inputs.survey.column_types), inputs.survey.casts
-    return changes(settings.stored, inputs.survey, blocks(inputs.sources, inputs.options, columns=columns, casts=casts))
+    return changes(settings.stored, inputs.survey, inputs.blocks())
 
 
 def dry_run(encoder: SentenceEncoder, inputs: Inputs, output: str, settings: EncodeSettings) -> dict[str, Any]:
@@ -281,15 +279,11 @@ def store_files(
     counts = Counts()
     with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
-        reader = blocks(
-            inputs.sources,
-            inputs.options,
+        reader = inputs.blocks(
             shards=writer.missing,
             block_rows=min(BLOCK_ROWS, settings.shard_rows),
             shard_rows=settings.shard_rows,
             first_number=writer.first_number,
-            columns=list(plan.column_types),
-            casts=inputs.survey.casts,
         )
         for block in reader:
             of_block = Counts(rows=len(block), empty=sum(not text.strip() for text in block.texts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.options import InputOptions, WriteOptions
 from sentcli.errors import InputError, nearest
 from sentcli.io.atomic import check_output
-from sentcli.io.blocks import Survey, survey
+from sentcli.io.blocks import Block, Survey, blocks, survey
 from sentcli.io.column_types import parse_types
 from sentcli.io.dataset import MANIFEST, PART, PARTIAL, Manifest, ShardShare, holds_manifest, is_manifest, load_manifest
 from sentcli.io.folder import open_folder
@@ -41,6 +41,16 @@ class Inputs:
         """Return the facts that identify each file."""
         given = {} if self.vectors is None else {"vectors": self.vectors}
         return [source.identity() | given for source in self.sources]
+
+    def blocks(self, *, columns: Sequence[str] | None = None, **reading: Any) -> Iterator[Block]:
+        """Yield the rows in blocks.
+
+        Args:
+            columns: the other columns; None takes all.
+            reading: further arguments of `sentcli.io.blocks.blocks`.
+        """
+        names = list(self.survey.column_types) if columns is None else columns
+        return blocks(self.sources, self.options, columns=names, casts=self.survey.casts, **reading)
 
 
 def read_inputs(

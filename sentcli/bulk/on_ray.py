@@ -198,6 +198,7 @@ def make_shards(
     """
     sizes = [source.path.stat().st_size for source in inputs.sources]
     sent = replace(settings, pool=None)
+    reading = {**reading, "casts": inputs.survey.casts}
     job = ShardJob(writer.folder.full_name, inputs.sources, sizes, inputs.options, reading, sent)
     starts = {number: inputs.survey.position_before(number * settings.shard_rows) for number in writer.missing}
     waiting = deque(

@@ -12,6 +12,7 @@ from sentcli.model.cutting import Cutter
 from sentcli.model.options import LoadOptions
 from sentcli.model.passages import PassageRows
 from sentcli.model.spec import EncoderSpec
+from sentcli.model.tokenizing import TextTokenizer
 
 MOST_TOKENS = 512
 """The tokens of a passage unless the user says otherwise, for models that read more."""
@@ -54,3 +55,8 @@ def facts_of(rows: PassageRows | None) -> Passages | None:
     if rows is None:
         return None
     return Passages(rows.cutter.tokens, rows.cutter.overlap, rows.context)
+
+
+def rows_of_facts(tokenizer: TextTokenizer, facts: Passages) -> PassageRows:
+    """Return what cuts documents as those of a manifest were cut, given the tokenizer of their model."""
+    return PassageRows(Cutter(tokenizer, facts.tokens, facts.overlap), facts.context)

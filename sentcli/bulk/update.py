@@ -7,7 +7,7 @@ keeps its stored vector, so that only new texts are encoded. Then it takes the p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.encoder.vector_facts import VectorFacts
+from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block, Survey
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
@@ -177,19 +177,36 @@ class StoredTexts:
 
     def _texts(self) -> Iterator[list[str]]:
         """Yield what was encoded of each row, in order."""
-        passages = VectorFacts.read(self.name, self.manifest.settings).passages
-        if passages is None or passages.context == "none":
-            for table in self.tables(["text"]):
-                yield table["text"].to_pylist()
-            return
-        titles = title_columns(self.manifest.columns)
-        for table in self.tables(["text", "heading", *titles]):
-            texts = []
-            for row in table.to_pylist():
-                title = title_of(map(row.get, titles))
-                context = context_of(title, row["heading"] or "", passages.context)
-                texts.append(context + row["text"])
+        for table in self.tables(["text", *self.context_columns]):
+            texts = table["text"].to_pylist()
+            contexts = self.contexts(table.to_pydict())
+            if contexts:
+                texts = [context + text for context, text in zip(contexts, texts, strict=True)]
             yield texts
+
+    @cached_property
+    def passages(self) -> Passages | None:
+        """How documents were cut into the rows; None if each row is a document."""
+        return VectorFacts.read(self.name, self.manifest.settings).passages
+
+    @cached_property
+    def context_columns(self) -> list[str]:
+        """The columns of which the contexts of passages are made; none if there are no contexts."""
+        if self.passages is None or self.passages.context == "none":
+            return []
+        return ["heading", *title_columns(self.manifest.columns)]
+
+    def contexts(self, columns: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Return what was put in front of the text of each row, given its `context_columns`; empty if nothing was."""
+        if not self.context_columns:
+            return []
+        assert self.passages is not None
+        headings, *titles = [columns[name] for name in self.context_columns]
+        contexts = []
+        for row, heading in enumerate(headings):
+            title = title_of([column[row] for column in titles])
+            contexts.append(context_of(title, heading or "", self.passages.context))
+        return contexts
 
     def tables(self, columns: list[str] | None = None) -> Iterator[Any]:
         """Yield the rows with some of their columns, or all, as tables of Arrow, in order."""
@@ -319,12 +336,14 @@ class RowChanges:
         return np.zeros(len(self._ids), bool)
 
 
-def stored_texts(output: str, encoder: SentenceEncoder, prompt: str, on_long: OnLong) -> StoredTexts | None:
-    """Return the texts of the directory that is updated, or None where there is none yet.
+def stored_texts(
+    output: str, encoder: SentenceEncoder | None = None, prompt: str = "", on_long: OnLong = "truncate"
+) -> StoredTexts | None:
+    """Return the texts of a finished directory, which is updated or encoded anew, or None where there is none yet.
 
     Args:
         output: the directory.
-        encoder: of the new texts.
+        encoder: of the new texts; None if the vectors that are there are of no use.
         prompt: the text in front of each.
         on_long: what happens to texts that are too long.
 
@@ -337,13 +356,13 @@ def stored_texts(output: str, encoder: SentenceEncoder, prompt: str, on_long: On
     manifest = read_manifest(place)
     if manifest.rows_done < manifest.rows_total:
         done = f"{manifest.rows_done:,} of {manifest.rows_total:,} rows"
-        raise InputError(f"{output} is unfinished ({done}): finish it with --resume, then update it")
+        raise InputError(f"{output} is unfinished ({done}): finish it with encode --resume first")
     for shard in manifest.shards:
         problem = place.damage(shard, manifest)
         if problem is not None:
             raise InputError(f"{output}: {problem}; --overwrite encodes all anew")
     stored = StoredTexts(place.full_name, manifest, None, prompt, on_long)
-    if encoder.sent is not None:
+    if encoder is None or encoder.sent is not None:
         return stored
     return replace(stored, tokenizer=encoder.tokenizer)
 
@@ -385,15 +404,31 @@ def require_same_vectors(name: str, before: dict[str, Any], now: dict[str, Any],
     Raises:
         InputError: which names what differs.
     """
+    differences = vector_differences(name, before, now, identity)
+    if differences:
+        how = "; ".join(differences)
+        raise InputError(
+            f"{name} was made otherwise: {how}. Give what is there; sentcli migrate moves it to another model, and "
+            "--overwrite encodes all anew"
+        )
+
+
+def vector_differences(name: str, before: dict[str, Any], now: dict[str, Any], identity: EncoderIdentity) -> list[str]:
+    """Return in what the settings of a directory differ from those of the vectors that would be written.
+
+    Args:
+        name: of the directory.
+        before: its settings.
+        now: those of what would be written.
+        identity: of the model that would write it.
+    """
     if identity.is_named(str(before.get("model_fingerprint"))):
         before = {**before, "model_fingerprint": now["model_fingerprint"]}
     differences = VectorFacts.read(name, before).differences(VectorFacts.read(name, now))
     for key in SAME_VECTORS:
         if before.get(key) != now.get(key):
             differences.append(f"{key} {before.get(key)!r} there, {now.get(key)!r} here")
-    if differences:
-        how = "; ".join(differences)
-        raise InputError(f"{name} was made otherwise: {how}. Give what is there, or --overwrite to encode all anew")
+    return differences
 
 
 def _digest(text: str) -> bytes:

@@ -132,6 +132,7 @@ class Sentcli(Verbs):
         "train": "verbs.train:train",
         "encode": "verbs.encode:encode",
         "index": "verbs.index:index",
+        "migrate": "verbs.migrate:migrate",
         "export": "verbs.export:export",
         "evaluate": "verbs.evaluate:evaluate",
         "sts-eval": "verbs.sts_eval:sts_eval",

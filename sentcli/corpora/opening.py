@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.corpus import Corpus
     from sentcli.search.exact import Vectors
+    from sentcli.search.provenance import Provenance
 
 BACKENDS = "sentcli.corpora"
 """The group of entry points of backends: the name of each is its scheme, its value an `OpenBackend`."""
@@ -98,6 +99,19 @@ def load_query_encoder(models: Sequence[str], corpus: Corpus, options: LoadOptio
         return load_encoder(models[0], options)
     if origin is None:
         raise InputError(f"{corpus.title} holds texts, which are encoded first: give the model with -m")
+    encoder, _ = load_stored_model(origin, options)
+    console.detail(f"{corpus.title} was encoded with {encoder.model}, which is taken")
+    return encoder
+
+
+def load_stored_model(origin: Provenance, options: LoadOptions) -> tuple[SentenceEncoder, LoadOptions]:
+    """Load the model that made vectors as it was loaded for them, and return it with how that is.
+
+    Raises:
+        InputError: if it is unknown, or not on this machine.
+    """
+    from sentcli.encoder.announce import load_encoder
+
     model = origin.named_model()
-    console.detail(f"{corpus.title} was encoded with {model}, which is taken")
-    return load_encoder(model, origin.in_their_precision(model, origin.load_options(options)))
+    options = origin.in_their_precision(model, origin.load_options(options))
+    return load_encoder(model, options), options

@@ -33,21 +33,11 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
     Raises:
         InputError: if an index of the directory is damaged, or of the vectors of another model.
     """
-    earlier: dict[str, IndexRequest] = {}
-    earlier_language = None
+    there = IndexesToBuild(())
     if folder is not None and (folder / MANIFEST).exists():
-        store = VectorDirectory.open(folder)
-        for name in store.indexes:
-            if name == WORDS_INDEX:
-                continue
-            manifest = store.read_index(name, earlier=True)
-            index = IndexRequest(manifest.kind, manifest.similarity, manifest.query_prompt, dict(manifest.settings))
-            if manifest.trained:
-                index = replace(index, trained_in=store.place(name))
-            earlier[manifest.kind] = index
-        words = store.words(earlier=True)
-        if words is not None:
-            earlier_language = words.language
+        there = existing_indexes(folder, learned=True)
+    earlier = {index.kind: index for index in there.of_vectors}
+    earlier_language = there.language
     if request is None:
         return IndexesToBuild(tuple(earlier.values()), language)
     if request.kind in earlier:
@@ -57,3 +47,28 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
     elif request.kind == FLAT and earlier:  # which is no index, and what is taken if none is named
         return IndexesToBuild(tuple(earlier.values()), earlier_language)
     return IndexesToBuild((*earlier.values(), request), earlier_language)
+
+
+def existing_indexes(folder: Path, *, learned: bool = False) -> IndexesToBuild:
+    """Return the indexes of a directory, to be built again.
+
+    Args:
+        folder: the directory.
+        learned: whether they keep what they have learned of the vectors.
+
+    Raises:
+        InputError: if an index is damaged, or of the vectors of another model.
+    """
+    requests = []
+    store = VectorDirectory.open(folder)
+    for name in store.indexes:
+        if name == WORDS_INDEX:
+            continue
+        manifest = store.read_index(name, earlier=True)
+        request = IndexRequest(manifest.kind, manifest.similarity, manifest.query_prompt, dict(manifest.settings))
+        if learned and manifest.trained:
+            request = replace(request, trained_in=store.place(name))
+        requests.append(request)
+    words = store.words(earlier=True)
+    language = None if words is None else words.language
+    return IndexesToBuild(tuple(requests), language)

@@ -74,7 +74,6 @@ class CorpusSample:
 
 def read_sample(files: Inputs, shard_rows: int) -> CorpusSample:
     """Read all rows once, draw at most `SAMPLE` texts, and write some blocks of rows to a temporary file."""
-    from sentcli.io.blocks import blocks
     from sentcli.io.sampling import reservoir_sample
     from sentcli.io.writers import OutputPlan, parquet_writer
 
@@ -86,17 +85,14 @@ def read_sample(files: Inputs, shard_rows: int) -> CorpusSample:
         nonlocal weighed
         shard = -1
         hashes = set[int]()  # of the texts of the shard so far
-        reader = blocks(
-            files.sources, files.options, shard_rows=shard_rows, columns=list(plan.column_types), casts=survey.casts
-        )
-        for number, block in enumerate(reader):
+        for number, block in enumerate(files.blocks(shard_rows=shard_rows)):
             if number % WEIGHED == 0:
                 weigh(block, np.empty((len(block), 0)))
                 weighed += len(block)
             if block.shard != shard:
                 shard = block.shard
                 hashes = set()
-            for text in block.texts:
+            for text in block.encoded_texts:
                 if hash(text) not in hashes:
                     hashes.add(hash(text))
                     yield text

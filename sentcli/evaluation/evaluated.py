@@ -241,6 +241,10 @@ class EvaluatedModel:
         """
         return self._encode(self.load(), texts, prompt, keep=self.is_served, **options)
 
+    def encode_and_keep(self, texts: Sequence[str], prompt: str = "", **options: Any) -> Encoded:
+        """Encode as `encode_distinct`, and add the vectors to the cache for a later call."""
+        return self._encode(self.load(), texts, prompt, keep=True, **options)
+
     def _encode(
         self, encoder: SentenceEncoder, texts: Sequence[str], prompt: str, *, keep: bool, **options: Any
     ) -> Encoded:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sentcli.errors import InputError, SentcliError
 from sentcli.io import copies, object_stores
-from sentcli.io.atomic import check_output, link, locked, promote, staging_folder
+from sentcli.io.atomic import check_output, exchange, link, locked, promote, replacing, staging_folder
 from sentcli.io.copies import FolderCopy
 from sentcli.io.dataset import (
     PART,
@@ -118,6 +118,23 @@ class Folder(Place):
             else:
                 link(source, target)
         promote(self.path)
+
+    @property
+    def before(self) -> Folder:
+        """Where the directory is kept as it was before it moved to another model; it need not be there."""
+        path = self.path.resolve()
+        return Folder(f"{self.name.rstrip('/')}.before", path.with_name(f"{path.name}.before"))
+
+    def keep_before(self) -> None:
+        """Give all files of the directory a second name in `before`; what is there already is replaced."""
+        check_output(self.before.path, overwrite=True, folder=True)
+        with replacing(self.before.path) as copy:
+            ignored = shutil.ignore_patterns(".*.lock", ".*.partial", ".*.building")
+            shutil.copytree(self.path, copy, copy_function=link, symlinks=True, ignore=ignored)
+
+    def go_back(self) -> None:
+        """Exchange the directory with `before` in one step."""
+        exchange(self.before.path, self.path.resolve())
 
 
 @dataclass(frozen=True)

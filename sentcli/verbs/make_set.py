@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from sentcli.testset.queries import QuerySet
     from sentcli.testset.written import Answer
 
-NOT_ASKED = (
-    "it chooses among encoders, not between them and a search by words, and does not say how well search answers what "
-    "people ask"
-)
 JUDGE_TABLE, JUDGE_PAGE = "judge.tsv", "judge.html"
 
 
@@ -89,6 +85,7 @@ def make_set(
     from sentcli.io.served import Served
     from sentcli.pages.comparisons import FEW_ITEMS
     from sentcli.testset.documents import read_documents
+    from sentcli.testset.trust import trust_in
     from sentcli.testset.writing import write_jsonl, write_set
     from sentcli.testset.written import ANSWERS, PROMPT, ask_for_queries
 
@@ -113,7 +110,7 @@ def make_set(
     if writer is not None:
         answers = ask_for_queries(writer, documents, limit, seed)
     query_set = _query_set(corpus, documents, answers, protocol)
-    trust = _trust({query.structure for query in query_set.queries}, len(query_set.queries))
+    trust = trust_in(query_set)
     with replacing(output) as folder:
         manifest = write_set(folder, query_set, trust, settings)
         if answers is not None:
@@ -191,24 +188,6 @@ def _query_set(
     if len(query_set.queries) < judge:
         raise InputError(f"--judge {judge}: there are only {len(query_set.queries)} queries")
     return replace(query_set, queries=random_sample(query_set.queries, judge, seed))
-
-
-def _trust(structures: set[str], queries: int) -> str:
-    from sentcli.testset.documents import STRONG
-
-    what = " and ".join(sorted(structures))
-    if structures == {"given"}:
-        return "Nobody has judged its documents yet."
-    if structures == {"judged"}:
-        return f"People judged documents for {queries} queries: what else a model finds counts as not relevant."
-    if structures == {"written"}:
-        return f"A model wrote its queries: {NOT_ASKED}."
-    if structures <= set(STRONG):
-        return f"Its queries are made of the documents ({what}): {NOT_ASKED}."
-    return (
-        f"Its queries are words of the documents themselves ({what}), which favours models that find the same words: "
-        "it may choose a bad model, and does not say how well search works for what people ask."
-    )
 
 
 def _write_judging(folder: Path, output: Path, query_set: QuerySet, models: list[str], seed: int) -> None:

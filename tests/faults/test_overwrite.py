@@ -70,6 +70,9 @@ CASES = {
     "index FILES --append": Case("index old.txt -m M -o out --type hnsw", "--append", grows=True),
     "index DIR": Case("index out --type hnsw", "--overwrite --similarity dot", before=(ENCODE,)),
     "index DIR, words": Case("index out --type bm25 --language english", "--language german", before=(ENCODE,)),
+    "migrate": Case(
+        "migrate out -m M --anyway --drop --max-length 20", "--max-length 12", before=(ENCODE, "index out --type hnsw")
+    ),
     "index --to": Case("index old.txt -m M --to milvus:out.db --collection rows"),
     "export": Case("export -m M -o out", "--overwrite --precision int8"),
     "analyze": Case("analyze duplicates old.txt -m M -o out --least 0.99"),

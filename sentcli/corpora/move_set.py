@@ -1,0 +1,152 @@
+"""The retrieval set on which a corpus's model is compared with the one that it is to move to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError
+from sentcli.evaluation.labelled_data import load_tasks
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.retrieval_tasks import retrieval_tasks
+from sentcli.io.sampling import reservoir_sample
+from sentcli.model.passages import title_columns
+from sentcli.search.corpus import has_passages
+from sentcli.search.rows import Document, Rows
+from sentcli.testset.documents import SUMMARY_FIELDS, TITLE_FIELDS, read_documents
+from sentcli.testset.queries import structural_queries
+from sentcli.testset.trust import trust_in
+from sentcli.testset.writing import write_set
+
+DOCUMENTS = 10_000
+"""The most documents of a set that is made of a corpus; more are drawn at random."""
+QUERIES = 1000
+"""The most queries of such a set."""
+SEED = 0
+
+
+@dataclass(frozen=True)
+class CorpusDocuments:
+    """The documents of a corpus, whose rows may be passages of them."""
+
+    title: str
+    rows: Rows
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield every document, in order; the text of one that was cut is put together of its passages."""
+        if has_passages(self.rows.schema):
+            return self._joined()
+        return self._rows()
+
+    def _rows(self) -> Iterator[Document]:
+        for table in self.rows.tables(list(self.rows.schema)):
+            for record in table.to_pylist():
+                yield Document(record.pop("id"), record.pop("text"), record)
+
+    def _joined(self) -> Iterator[Document]:
+        """Yield the documents of passages, which stand one behind the other and may overlap."""
+        joined: Document | None = None
+        for row in self._rows():
+            place = row.columns
+            if joined is None or place["document"] != joined.id:
+                if joined is not None:
+                    yield joined
+                joined = Document(place["document"], "", place)
+            overlap = len(joined.text) - place["start"]
+            joined = Document(joined.id, joined.text + row.text[max(overlap, 0) :], joined.columns)
+        if joined is not None:
+            yield joined
+
+    @property
+    def title_field(self) -> str | None:
+        """The column that says best what a document is about; None if there is none of a usual name."""
+        names = list(self.rows.schema)
+        columns = title_columns(names)
+        lower = {name.lower(): name for name in names}
+        for usual in (*TITLE_FIELDS, *SUMMARY_FIELDS):
+            is_of_passages = usual == "heading" and has_passages(self.rows.schema)
+            if usual in lower and not is_of_passages:
+                columns.append(lower[usual])
+        return columns[0] if columns else None
+
+
+def made_set(corpus: CorpusDocuments, folder: Path) -> RetrievalSet:
+    """Make a set of the documents of a corpus, or of a random sample of them, as ``data make-set`` does.
+
+    Args:
+        corpus: the documents.
+        folder: of the set, which is made.
+
+    Raises:
+        InputError: if the documents give too few queries.
+    """
+    file = folder.with_suffix(".jsonl")
+    title_field = corpus.title_field
+    lines, _ = reservoir_sample(map(_as_line(title_field), corpus), DOCUMENTS)
+    with file.open("w", encoding="utf-8", newline="\n") as handle:
+        handle.writelines(lines)
+    try:
+        documents = read_documents([str(file)], "text", None if title_field is None else "title")
+        query_set = structural_queries(documents, corpus.title, QUERIES, SEED)
+    except InputError as error:
+        reason = str(error).replace(str(file), corpus.title)
+        raise InputError(
+            f"{reason}. So no set can be made of it to compare the models on: give one with --set, or move it with "
+            "--anyway"
+        ) from error
+    documents.names = [corpus.title]
+    write_set(folder, query_set, trust_in(query_set), {"limit": QUERIES, "documents": DOCUMENTS, "seed": SEED})
+    return given_set(str(folder))
+
+
+def _as_line(title_field: str | None) -> Callable[[Document], str]:
+    """Return what writes a document as a line of JSON."""
+
+    def line(document: Document) -> str:
+        record: dict[str, Any] = {"id": document.id, "text": document.text}
+        title = document.columns.get(title_field) if title_field is not None else None
+        if title_field is not None:
+            record["title"] = title if isinstance(title, str) else ""
+        return json.dumps(record, ensure_ascii=False) + "\n"
+
+    return line
+
+
+def given_set(name: str) -> RetrievalSet:
+    """Return a retrieval set, in its split dev or its only one, as ``evaluate`` reads it.
+
+    Raises:
+        InputError: if it is no retrieval set.
+    """
+    tasks = retrieval_tasks(load_tasks([name]), "--set")
+    if len(tasks) > 1:
+        raise InputError(f"--set {name} holds several sets: {', '.join(task.name for task in tasks)}; name one of them")
+    return tasks[0].data
+
+
+def require_documents(data: RetrievalSet, corpus: CorpusDocuments) -> None:
+    """Refuse a set whose documents are not in a corpus: it says nothing about the search in it.
+
+    A document is there if a document of the corpus has its id, or the part of it in front of ``#``, which is that of a
+    page whose sections ``data make-set`` has taken for documents, or if a row has its text.
+
+    Raises:
+        InputError: which names the first document that is missing.
+    """
+    keys: set[str] = set()
+    texts: set[int] = set()
+    for document in corpus:
+        keys.add(document.id)
+        texts.add(hash(document.text))
+    missing = []
+    for key, (_, text) in zip(data.ids, data.titled_texts(), strict=True):
+        if key not in keys and key.partition("#")[0] not in keys and hash(text) not in texts:
+            missing.append(key)
+    if missing:
+        raise InputError(
+            f"{len(missing):,} of the {len(data.ids):,} documents of {data.corpus.parent} are not in {corpus.title}, "
+            f"first {missing[0]!r}: give a --set of its documents, or none, and one is made of them"
+        )

@@ -1,0 +1,153 @@
+"""``migrate``: move a corpus that is searched to another model, if it is shown to be as good."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sentcli import console
+from sentcli.bounds import Holds
+from sentcli.command.declaration import Flag, Group, verb
+from sentcli.command.result import Clock, Record, Result, kept_if_interrupted
+from sentcli.corpora.options import MoveOptions
+from sentcli.errors import InputError, SentcliError
+from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
+from sentcli.remaining import duration
+
+if TYPE_CHECKING:
+    from sentcli.corpora.directory_move import DirectoryMove
+    from sentcli.corpora.move_gate import MoveComparison
+
+COMPARED = ("metric", "old", "new", "difference", "interval", "passed", "same_hits")
+"""The entries of the JSON that are null where the models were not compared."""
+REFUSED = 3
+"""The exit code where the other model is not shown to be as good."""
+
+
+@verb("migrate", common="corpus model set allow anyway dry_run drop back json")
+def migrate(
+    corpus: Annotated[str, Holds.TEXT_FILE, Flag(metavar="CORPUS", positional=True)],
+    model: OptionalModel = None,
+    moving: Annotated[MoveOptions, Group("Move")] = MoveOptions(),
+    drop: Annotated[bool, Flag(panel="Before", excludes="back")] = False,
+    back: Annotated[bool, Flag(panel="Before")] = False,
+    query_prompt: QueryPrompt = None,
+    doc_prompt: DocPrompt = None,
+    options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
+) -> Result:
+    """Move a directory of vectors, with its indexes, to another model.
+
+    It says how long that takes, and compares both models on the same queries: a
+    move that is not shown to be as good is refused (exit code 3), and nothing is
+    written. The new vectors are made beside the old ones, which answer until all
+    is whole; an interrupted move goes on with the same command. The old directory
+    is kept as CORPUS.before.
+
+    Args:
+        corpus: A directory that encode or index wrote.
+        drop: Delete CORPUS.before: of an earlier move, or with -m of this one.
+        back: Exchange CORPUS and CORPUS.before in one step; the same again takes that back.
+
+    \b
+    Examples:
+      sentcli migrate documents -m my-model --dry-run
+      sentcli migrate documents -m my-model
+      sentcli migrate documents -m my-model --set judged --allow 0.02
+      sentcli migrate documents --back
+      sentcli migrate documents --drop
+    """  # noqa: D301
+    from sentcli.corpora.directory_move import DirectoryMove, drop_before, go_back
+
+    clock = Clock()
+    if back:
+        return _done(go_back(corpus, model), clock)
+    if model is None:
+        if not drop:
+            raise InputError("give the model that the corpus moves to with -m; --back and --drop go without")
+        return _done(drop_before(corpus), clock)
+    move = DirectoryMove.open(corpus, model, options, doc_prompt, query_prompt)
+    with move.held():
+        record = Record("migrate", model, environment=move.encoder.environment())
+        results: dict[str, Any] = {"output": move.title, "from": move.store.origin.model, "rows": len(move.store.rows)}
+        if move.is_done:
+            console.note(f"{move.title} has the vectors of {model} already")
+            results |= {"migrated": False}
+            if drop and move.place.before.exists:
+                results |= drop_before(corpus, held=True)
+            return Result.of(replace(record, results=results, seconds=clock.seconds))
+        move.check()
+        estimates = move.estimate()
+        estimate = estimates.models[0]
+        console.note(
+            f"{move.title}: {estimates.rows:,} rows take about {duration(estimate.seconds)} and "
+            f"{estimate.bytes / 1e6:,.1f} MB with {model} ({estimate.dimension} dimensions), without the indexes"
+        )
+        results |= {"seconds_estimated": estimate.seconds, "bytes_estimated": estimate.bytes}
+        comparison = _compared(move, moving)
+        tables = []
+        verdict = f"{model} was not compared with {move.store.origin.model}."
+        results |= dict.fromkeys(COMPARED)
+        if comparison is not None:
+            results |= comparison.to_dict()
+            tables = comparison.tables()
+            verdict = comparison.sentence
+        passed = comparison is not None and comparison.passed
+        record = replace(record, protocol=_protocol(move, moving), results=results, seconds=clock.seconds)
+        if moving.dry_run or not (passed or moving.anyway):
+            record = replace(record, results={**results, "migrated": False}, seconds=clock.seconds)
+            verdict += " Nothing was written."
+            if not passed and not moving.dry_run:
+                verdict += " More queries (--set) may show it, --allow takes a greater loss, --anyway moves."
+            return Result.of(record, tables, verdict=verdict, exit_code=0 if passed else REFUSED)
+        with kept_if_interrupted(record, clock, lambda: {**results, "migrated": False}):
+            results |= move.run()
+        results["migrated"] = True
+        console.note(f"{move.title} answers with {model}; {move.before} is as it was (--back returns, --drop deletes)")
+        if drop:
+            results |= drop_before(corpus, held=True)
+    record = replace(record, results=results, seconds=clock.seconds)
+    return Result.of(record, tables, verdict=verdict)
+
+
+def _compared(move: DirectoryMove, moving: MoveOptions) -> MoveComparison | None:
+    """Compare the models; with ``--anyway``, return None where that is not possible."""
+    from sentcli.corpora.move_gate import compare_models
+    from sentcli.corpora.move_set import given_set, made_set, require_documents
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        try:
+            served, new = move.serving()
+            if moving.set is None:
+                data = made_set(move.documents, folder / f"{Path(move.title).name}-set")
+            else:
+                data = given_set(moving.set)
+                require_documents(data, move.documents)
+            return compare_models(served, new, data, move.cut(served), moving.allow, folder)
+        except SentcliError as error:
+            if not moving.anyway:
+                raise
+            console.warn(f"the models are not compared: {error}")
+            return None
+
+
+def _protocol(move: DirectoryMove, moving: MoveOptions) -> dict[str, Any]:
+    """Return every choice that moves a score of the comparison, or decides the vectors."""
+    encoder, settings = move.encoder, move.settings
+    return {
+        **encoder.describe(),
+        **encoder.provenance(),
+        "prompt": settings.prompt,
+        "query_prompt": move.query_prompt,
+        "on_long": settings.on_long,
+        **settings.compression.protocol(),
+        "set": moving.set,
+        "anyway": moving.anyway,
+    }
+
+
+def _done(results: dict[str, Any], clock: Clock) -> Result:
+    record = Record("migrate", str(results["model"]), results=results, seconds=clock.seconds)
+    return Result.of(record)
