@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -10,10 +10,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from sentcli.bulk.options import PassageOptions
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
-from sentcli.model.cutting import Cutter
+from sentcli.evaluation.set_passages import SetPassages, best_documents, passages_needed
 from sentcli.model.encoding import Progress
+from sentcli.model.passages import Context
 from sentcli.search.exact import Vectors
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.rows import BLOCK_DOCUMENTS
@@ -30,8 +32,6 @@ FLAGS: dict[Reading, list[str]] = {
 }
 """What ``encode`` is given to read documents so."""
 Rows = npt.NDArray[np.int64]
-MOST_TOKENS = 512
-"""The tokens of a passage, of models that read more."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +53,8 @@ class ReadDocuments:
         """Return the nearest documents of each query ``[queries, k]``, each by its best passage."""
         if self.owners is None:
             return searcher.search(queries, k)
-        asked = k
-        while True:
-            asked = min(asked * 4, len(self.vectors))
-            found = searcher.search(queries, asked)
-            documents = _of_documents(found, self.owners, k)
-            if asked == len(self.vectors) or (documents.positions >= 0).all():
-                return documents
-
-
-def _of_documents(passages: Neighbours, owners: Rows, k: int) -> Neighbours:
-    """Return the first passage of each document, at most `k`, with the rows of documents as positions."""
-    shape = (len(passages.positions), k)
-    positions = np.full(shape, -1, np.int64)
-    scores = np.full(shape, -np.inf, passages.scores.dtype)
-    for query, found in enumerate(passages.positions):
-        is_there = found >= 0
-        documents, first = np.unique(owners[found[is_there]], return_index=True)
-        order = np.argsort(first)[:k]
-        positions[query, : len(order)] = documents[order]
-        scores[query, : len(order)] = passages.scores[query, is_there][first[order]]
-    return Neighbours(positions, scores)
+        found = searcher.search(queries, passages_needed(self.owners, k))
+        return best_documents(found, self.owners, k)
 
 
 def read_documents(
@@ -105,32 +86,17 @@ def read_documents(
                 pieces = model.load().encode_distinct(block, prompt, on_long="chunk-mean", progress=progress)
                 vectors.append(pieces.vectors)
         return ReadDocuments(np.concatenate(vectors), None, truncated)
-    owners: list[int] = []
-    passages = passages_of(model, data, reading, prompt)
-    while rows := list(islice(passages, BLOCK_DOCUMENTS)):
-        texts_of_block = []
-        for row, text in rows:
-            owners.append(row)
-            texts_of_block.append(text)
-        encoded = model.encode(texts_of_block, progress, prompt=prompt, length=length)
-        vectors.append(encoded.vectors_of(texts_of_block))
-    return ReadDocuments(np.concatenate(vectors), np.array(owners, np.int64), truncated)
-
-
-def passages_of(model: EvaluatedModel, data: RetrievalSet, reading: Reading, prompt: str) -> Iterator[tuple[int, str]]:
-    """Yield the passages of the documents of a set, each with the row of its document."""
-    cutter = _cutter(model, data, prompt)
-    for row, (title, text) in enumerate(data.titled_texts()):
-        context = ""
-        if title and reading == "passages with titles":
-            context = f"{title}\n"
-        for span in cutter.cut(text, reserved=cutter.length(context)):
-            yield row, context + text[span.start : span.end]
+    passages = _passages(model, data, reading, prompt)
+    texts = passages.texts()
+    while block := list(islice(texts, BLOCK_DOCUMENTS)):
+        encoded = model.encode(block, progress, prompt=prompt, length=length)
+        vectors.append(encoded.vectors_of(block))
+    return ReadDocuments(np.concatenate(vectors), passages.owners, truncated)
 
 
 def pieces_of(model: EvaluatedModel, texts: Sequence[str], prompt: str, data: RetrievalSet) -> list[str]:
     """Return texts in passages, by which the time of reading them in pieces or passages is measured."""
-    cutter = _cutter(model, data, prompt)
+    cutter = _passages(model, data, "passages", prompt).cut.cutter
     pieces = []
     for text in texts:
         for span in cutter.cut(text):
@@ -138,15 +104,6 @@ def pieces_of(model: EvaluatedModel, texts: Sequence[str], prompt: str, data: Re
     return pieces
 
 
-def _cutter(model: EvaluatedModel, data: RetrievalSet, prompt: str) -> Cutter:
-    """Return what cuts documents into passages that a model reads whole.
-
-    Raises:
-        InputError: for a model that is served, whose tokenizer is not known.
-    """
-    encoder = model.load()
-    if data.facts.document_length is not None:
-        encoder = encoder.with_max_length(data.facts.document_length)
-    tokenizer = encoder.local.tokenizer
-    of_prompt = Cutter(tokenizer, tokenizer.max_length).length(prompt)
-    return Cutter(tokenizer, min(tokenizer.max_length - tokenizer.special_tokens - of_prompt, MOST_TOKENS))
+def _passages(model: EvaluatedModel, data: RetrievalSet, reading: Reading, prompt: str) -> SetPassages:
+    context: Context = "title" if reading == "passages with titles" else "none"
+    return SetPassages.of(model, data, PassageOptions(passages=True, context=context), prompt)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from sentcli.bulk.options import PassageOptions
 from sentcli.errors import InputError
 from sentcli.evaluation import significance
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
@@ -125,8 +126,14 @@ class RetrievalTask:
         """Return the task as a model takes it: one's own set is searched by the similarity that its folder names."""
         if not self.own or spec.similarity == self.protocol["similarity"]:
             return self
-        search = SetSearch(self.data, replace(self.search.options, similarity=spec.similarity))
+        options = replace(self.search.options, similarity=spec.similarity)
+        search = SetSearch(self.data, options, self.search.passages)
         return replace(self, search=search, protocol={**self.protocol, "similarity": spec.similarity})
+
+    def in_passages(self, passages: PassageOptions) -> RetrievalTask:
+        """Return the task with documents that are cut into passages, each found by its best one."""
+        search = SetSearch(self.data, self.search.options, passages)
+        return replace(self, search=search, protocol={**self.protocol, "passages": asdict(passages)})
 
     def reranked(self, reranker: EvaluatedReranker) -> RetrievalTask:
         """Return the task with its first hits ordered anew."""
@@ -175,7 +182,7 @@ class RetrievalTask:
             search = replace(search)
         hits = search.hits(self.mode, model)
         if self.reranker is not None:
-            hits = self.reranker.reordered(self.data, hits)
+            hits = self.reranker.reordered(self.data, hits, search.passages_of(model))
         run = search.run(hits)
         if self.run_file is not None:
             check_output(self.run_file, overwrite=True)

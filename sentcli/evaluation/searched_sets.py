@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentcli import console
+from sentcli.bulk.options import PassageOptions
 from sentcli.data import dataset_path
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
@@ -103,16 +104,20 @@ class SearchedSets:
     Args:
         collections: the sets.
         options: how they are searched.
+        passages: how documents are cut, of which the best passage counts; None encodes whole documents.
     """
 
-    def __init__(self, collections: Sequence[Collection], options: SearchOptions) -> None:
+    def __init__(
+        self, collections: Sequence[Collection], options: SearchOptions, passages: PassageOptions | None = None
+    ) -> None:
         self.collections = collections
         self.options = options
+        self.passages = passages
         self.searches: dict[str, SetSearch] = {}
         """The search of each set, by the names of `Collection.full_names`."""
         for collection in collections:
             for name, data in collection.full_names.items():
-                self.searches[name] = SetSearch(data, options)
+                self.searches[name] = SetSearch(data, options, passages)
 
     def score(self, retriever: Retriever, files: Mapping[str, Path], *, rerun: bool, read_cache: bool) -> ModelScores:
         """Search and score the sets with a retriever.
@@ -124,7 +129,7 @@ class SearchedSets:
             read_cache: take scores from the cache.
         """
         model, mode, reranker = retriever
-        choices = protocol(self.options, mode, model)
+        choices = protocol(self.options, mode, model, self.passages)
         if reranker is not None:
             choices |= reranker.protocol
         tasks = []

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from sentcli import console
+from sentcli.bulk.options import PassageOptions
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet, SetRows
 from sentcli.evaluation.retrieval_metrics import Run
+from sentcli.evaluation.set_passages import SetPassages, best_documents, passages_needed
 from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.search import bm25, fusion
 from sentcli.search.exact import Vectors
@@ -28,7 +30,9 @@ TOP_K = 1000
 """Hits of each query that are scored unless another number is given."""
 
 
-def protocol(search: SearchOptions, mode: SearchMode, model: EvaluatedModel | None) -> dict[str, Any]:
+def protocol(
+    search: SearchOptions, mode: SearchMode, model: EvaluatedModel | None, passages: PassageOptions | None = None
+) -> dict[str, Any]:
     """Return every choice that moves the scores of a way of searching sets, except those of set and model."""
     top_k = search.top_k or TOP_K
     choices: dict[str, Any] = {"search": mode}
@@ -40,6 +44,8 @@ def protocol(search: SearchOptions, mode: SearchMode, model: EvaluatedModel | No
         choices["document_prompt"] = document_prompt
         if search.query_length is not None:
             choices["query_length"] = search.query_length
+        if passages is not None and mode != "bm25":
+            choices["passages"] = asdict(passages)
         depth = fusion.depth(search.modes, top_k)
         if not search.exact and mode == "dense" and depth > top_k:
             choices["depth"] = depth  # an index that is asked for more hits may find others
@@ -67,6 +73,9 @@ class SetSearch:
 
     data: RetrievalSet
     options: SearchOptions
+    passages: PassageOptions | None = None
+    """How documents are cut for vectors, each found by its best passage; None encodes whole documents. BM25, which
+    reads all of a text, always compares whole ones."""
     own: np.ndarray[Any, np.dtype[np.int64]] = field(init=False)
     """The row of each query's own document, which is no hit; -1 where there is none ``[queries]``."""
     _last: tuple[EvaluatedModel, DenseSearch] | None = field(default=None, init=False)
@@ -112,16 +121,28 @@ class SetSearch:
         query_prompt, _ = options.prompts(encoder)
         query_length = options.query_length or facts.query_length
         queries = encode(query_length, query_prompt, list(self.data.queries.values()))
-        corpus = LocalCorpus(self.data.name, SetRows(self.data), encode=encode_documents)
+        passages = self.passages_of(model)
+        rows = SetRows(self.data) if passages is None else passages
+        corpus = LocalCorpus(self.data.name, rows, encode=encode_documents)
         corpus, facts_of_search = corpus.prepare(options, encoder)
-        hits = corpus.nearest(queries, self.count)
+        wanted = self.count if passages is None else passages_needed(passages.owners, self.count)
+        hits = corpus.nearest(queries, wanted)
         index = None if self.options.exact else facts_of_search["index"]
         searcher = corpus.searcher
         index_recall = None
         if isinstance(searcher, Searcher):
             exact = sample(searcher.blocks, searcher.similarity, queries, device=searcher.device)
             index_recall = recall(searcher.blocks, searcher.similarity, exact, hits.positions)
+        if passages is not None:
+            hits = best_documents(hits, passages.owners, self.count)
         return DenseSearch(self.found(hits), truncated, index_recall, index)
+
+    def passages_of(self, model: EvaluatedModel | None) -> SetPassages | None:
+        """Return the passages that a model reads; None where it reads whole documents."""
+        if self.passages is None or model is None:
+            return None
+        _, prompt = self.options.prompts(model.spec)
+        return SetPassages.of(model, self.data, self.passages, prompt)
 
     def hits(self, mode: SearchMode, model: EvaluatedModel | None) -> Neighbours:
         """Search in one way."""

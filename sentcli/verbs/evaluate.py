@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sentcli import console
 from sentcli.bounds import Holds
+from sentcli.bulk.options import PassageOptions
 from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Result
 from sentcli.command.scoring import scores_if_interrupted
@@ -65,6 +66,7 @@ def evaluate(
     overwrite: Overwrite = False,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
     reranking: Annotated[RerankOptions, Group("Model")] = RerankOptions(),
+    passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
     gate: Annotated[GateOptions, Group("Still as good")] = GateOptions(),
 ) -> Result:
@@ -86,6 +88,7 @@ def evaluate(
         variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts,
             or the ways that a file names (docs/evaluate.md).
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
+        passages: Cut the documents of retrieval sets at paragraphs, else sentences; each is found by its best passage.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
 
     \b
@@ -115,6 +118,7 @@ def evaluate(
         check_replicates_file(draws, overwrite=overwrite)
     page = Choices(groups=read_groups(group or [], model))
     tasks = labelled_data.load_tasks(files, kind=kind, fields=pair_fields, skip_empty=skip_empty, group_by=group_by)
+    tasks = _in_passages(tasks, passages, variants)
     reranker = reranking.load(options, rerun=scoring.rerun)
     reranked = _reranked_tasks(tasks, reranker)
     baseline = gate.read_baseline(model, files, tasks, overwrite=overwrite)
@@ -156,6 +160,21 @@ def read_groups(values: Sequence[str], models: Sequence[str]) -> tuple[Pattern, 
     groups = tuple(Pattern.parse("--group", value) for value in values)
     check_patterns(groups, [ModelScores("evaluate", name, {}, ()) for name in models])
     return groups
+
+
+def _in_passages(tasks: list[OwnTask], passages: PassageOptions, variants: str | None) -> list[OwnTask]:
+    """Return the tasks; with ``--passages`` the documents of retrieval sets are cut.
+
+    Raises:
+        InputError: for other data, or beside ``--variants``.
+    """
+    from sentcli.evaluation.retrieval_tasks import retrieval_tasks
+
+    if not passages.passages:
+        return tasks
+    if variants is not None:
+        raise InputError("--variants tries passages by itself where documents are long: leave --passages out")
+    return [task.in_passages(passages) for task in retrieval_tasks(tasks, "--passages")]
 
 
 def _reranked_tasks(tasks: Sequence[OwnTask], reranker: EvaluatedReranker | None) -> list[RetrievalTask]:

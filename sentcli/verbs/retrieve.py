@@ -7,6 +7,7 @@ from typing import Annotated
 from annotated_doc import Doc
 
 from sentcli.bounds import Holds
+from sentcli.bulk.options import PassageOptions
 from sentcli.command.declaration import CommonOptions, Flag, Group, verb
 from sentcli.command.result import Result
 from sentcli.errors import InputError
@@ -36,6 +37,7 @@ def retrieve(
     ] = None,
     corpus: Annotated[CorpusOptions, Group("Search")] = CorpusOptions(),
     sets: Annotated[SetOptions, Group("Score sets")] = SetOptions(),
+    passages: Annotated[PassageOptions, Group("Score sets")] = PassageOptions(),
     pairs: Annotated[PairOptions, Group("Score pairs")] = PairOptions(),
     search: Annotated[SearchOptions, Group("Model")] = SearchOptions(),
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
@@ -47,6 +49,10 @@ def retrieve(
     """Search a corpus, or score retrieval: BEIR's sets with BEIR's metrics, or pairs of one domain.
 
     Search is exact unless an index is asked for.
+
+    Args:
+        passages: With --beir: cut documents at paragraphs, else sentences; each is found, and reranked, by its best
+            passage.
 
     \b
     Examples:
@@ -61,8 +67,10 @@ def retrieve(
         from sentcli.verbs.retrieve_sets import score_sets
 
         return score_sets(
-            model or [], sets, search, options, reranking, scoring, overwrite=overwrite, json_file=common.json
+            model or [], sets, search, passages, options, reranking, scoring, overwrite=overwrite, json_file=common.json
         )
+    if passages.passages:
+        raise InputError("--passages goes with --beir; a corpus is cut when it is encoded: sentcli encode --passages")
     if pairs.in_domain is not None:
         from sentcli.verbs.retrieve_sets import score_pairs
 

@@ -21,6 +21,7 @@ from sentcli.io.sources import open_source
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
+    from sentcli.bulk.options import PassageOptions
     from sentcli.evaluation.options import PairOptions, RerankOptions, ScoringOptions, SetOptions
     from sentcli.evaluation.retrieval import Collection
     from sentcli.search.options import SearchMode, SearchOptions
@@ -30,6 +31,7 @@ def score_sets(
     models: Sequence[str],
     sets: SetOptions,
     search: SearchOptions,
+    passages: PassageOptions,
     options: LoadOptions,
     reranking: RerankOptions,
     scoring: ScoringOptions,
@@ -41,6 +43,8 @@ def score_sets(
     _check_usage(models, sets, search.modes, overwrite=overwrite)
     top_k = search.top_k or TOP_K
     collections = searched_sets.load_sets(sets.beir or [], sets.split)
+    if passages.passages and (sets.from_run or search.modes == ["bm25"]):
+        raise InputError("--passages cuts documents by a model's tokenizer: runs and BM25 have none")
     published = scoring.published(RETRIEVAL, [path.resolve().name for path in sets.beir or []])
     if published is not None:
         _check_as_published(collections, search)
@@ -53,7 +57,7 @@ def score_sets(
         if reranker is not None and reranker.depth > top_k:
             reranker.depth = top_k
             console.note(f"{reranker.name} reads the {top_k} hits of each query that are found (--top-k)")
-        searched = SearchedSets(collections, search)
+        searched = SearchedSets(collections, search, passages if passages.passages else None)
         searched.check(options)
         retrievers = searched_sets.retrievers(scoring.models(models, options), search.modes, reranker)
         files = {}

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -320,7 +321,7 @@ def test_from_python(out, other):
 def test_the_wrong_model_is_refused_before_and_after(count, out, other, tiny_bert, tmp_path, invoke):
     models = [tiny_bert, other, *(save_backbone(tmp_path / f"m{seed}", seed=seed) for seed in range(20, 20 + count))]
     pairs = 0
-    for current, following in zip(models, models[1:], strict=False):
+    for current, following in pairwise(models):
         for model in models:
             wrong = model != current
             done = invoke("retrieve", "--corpus", out, "-m", model, *TORCH, "--query", "cat")

@@ -1,0 +1,141 @@
+"""The documents of a retrieval set in passages, of which the best one stands for its document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli import bulk
+from sentcli.bulk.options import PassageOptions
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.model.passages import PassageRows, context_of
+from sentcli.search.neighbours import Neighbours
+from sentcli.search.rows import BLOCK_DOCUMENTS, Document
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SetPassages:
+    """The passages of the documents of a set as the rows of a corpus; see `search.rows.Rows`."""
+
+    data: RetrievalSet
+    cut: PassageRows
+
+    @classmethod
+    def of(cls, model: EvaluatedModel, data: RetrievalSet, options: PassageOptions, prompt: str) -> SetPassages:
+        """Return the passages that a model reads whole.
+
+        Args:
+            model: whose tokenizer cuts the documents.
+            data: the set.
+            options: how they are cut.
+            prompt: the text in front of each.
+
+        Raises:
+            InputError: for a model that is served, whose tokenizer is not known, or that does not read so many tokens.
+        """
+        load = model.options
+        length = data.facts.document_length
+        if length is not None:
+            load = replace(load, max_length=length)
+        cut = bulk.passage_rows(model.name, load, options, lambda spec: prompt)
+        assert cut is not None
+        return cls(data, cut)
+
+    def owned(self) -> Iterator[tuple[int, str]]:
+        """Yield every passage as it is encoded, with the row of its document."""
+        cutter, context = self.cut.cutter, self.cut.context
+        for row, (title, text) in enumerate(self.data.titled_texts()):
+            in_front = context_of(title, "", context)
+            for span in cutter.cut(text, reserved=cutter.length(in_front)):
+                yield row, in_front + text[span.start : span.end]
+
+    @cached_property
+    def owners(self) -> Rows:
+        """The row of the document of each passage ``[passages]``."""
+        return np.fromiter((row for row, _ in self.owned()), np.int64)
+
+    def of_documents(self, rows: Sequence[int]) -> dict[int, list[str]]:
+        """Return the passages of some documents, by their rows."""
+        passages: dict[int, list[str]] = {row: [] for row in rows}
+        for row, text in self.owned():
+            if row in passages:
+                passages[row].append(text)
+        return passages
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of id and text."""
+        import pyarrow as pa
+
+        return {"id": pa.string(), "text": pa.string()}
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    def texts(self) -> Iterator[str]:
+        """Yield every passage, in order."""
+        for _, text in self.owned():
+            yield text
+
+    def take(self, positions: Sequence[int]) -> list[Document]:
+        """Return the passages at these positions; the file is read through."""
+        wanted = set(positions)
+        found = {}
+        for place, (row, text) in enumerate(self.owned()):
+            if place in wanted:
+                found[place] = Document(self.data.ids[row], text)
+        return [found[place] for place in positions]
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all passages with some columns, as tables of Arrow."""
+        import pyarrow as pa
+
+        owned = self.owned()
+        while block := list(islice(owned, BLOCK_DOCUMENTS)):
+            ids = [self.data.ids[row] for row, _ in block]
+            texts = [text for _, text in block]
+            table = pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())})
+            yield table.select(list(names))
+
+
+def passages_needed(owners: Rows, k: int) -> int:
+    """Return how many of the best passages hold `k` documents for sure, or all documents if there are fewer.
+
+    Args:
+        owners: the row of the document of each passage ``[passages]``.
+        k: the number of documents.
+    """
+    counts = np.sort(np.bincount(owners))[::-1]
+    return int(counts[: k - 1].sum()) + 1 if k <= len(counts) else len(owners)
+
+
+def best_documents(passages: Neighbours, owners: Rows, k: int) -> Neighbours:
+    """Return the documents of the best passages of each query ``[queries, k]``, each once, where its best one stands.
+
+    Args:
+        passages: the passages of each query, the best first ``[queries, n]``.
+        owners: the row of the document of each passage ``[passages]``.
+        k: the most documents of a query.
+    """
+    shape = (len(passages.positions), k)
+    positions = np.full(shape, -1, np.int64)
+    scores = np.full(shape, -np.inf, passages.scores.dtype)
+    for query, found in enumerate(passages.positions):
+        is_there = found >= 0
+        documents, first = np.unique(owners[found[is_there]], return_index=True)
+        order = np.argsort(first)[:k]
+        positions[query, : len(order)] = documents[order]
+        scores[query, : len(order)] = passages.scores[query, is_there][first[order]]
+    return Neighbours(positions, scores)
