@@ -27,8 +27,8 @@ from sentcli.evaluation.set_search import SetSearch
 from sentcli.model.options import LoadOptions
 from sentcli.search.exact import search
 from sentcli.search.options import SearchOptions
-from sentcli.testset.documents import read_documents
 from sentcli.testset.queries import Query, structural_queries, words
+from sentcli.testset.reading import read_documents
 from sentcli.testset.writing import write_set
 
 TOP_K = 100

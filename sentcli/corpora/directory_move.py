@@ -24,7 +24,6 @@ from sentcli.bulk.update import StoredTexts, vector_differences
 from sentcli.compression import Compression
 from sentcli.corpora.indexing import build_index
 from sentcli.corpora.move_gate import Serving
-from sentcli.corpora.move_set import CorpusDocuments
 from sentcli.corpora.opening import load_stored_model
 from sentcli.corpora.updating import IndexesToBuild, existing_indexes
 from sentcli.encoder.announce import warn_truncated
@@ -39,6 +38,7 @@ from sentcli.io.places import is_remote
 from sentcli.model.options import LoadOptions, Precision
 from sentcli.model.passages import PassageRows
 from sentcli.search import ann
+from sentcli.search.corpus_documents import CorpusDocuments
 from sentcli.search.index import check_recipe
 from sentcli.search.vector_directory import VectorDirectory
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_tasks import retrieval_tasks
 from sentcli.io.sampling import reservoir_sample
 from sentcli.model.passages import title_columns
-from sentcli.search.corpus import has_passages
-from sentcli.search.rows import Document, Rows
-from sentcli.testset.documents import SUMMARY_FIELDS, TITLE_FIELDS, read_documents
+from sentcli.search.corpus_documents import CorpusDocuments
+from sentcli.search.rows import Document
+from sentcli.testset.documents import SUMMARY_FIELDS, TITLE_FIELDS
 from sentcli.testset.queries import structural_queries
+from sentcli.testset.reading import read_documents
 from sentcli.testset.trust import trust_in
 from sentcli.testset.writing import write_set
 
@@ -26,51 +26,6 @@ DOCUMENTS = 10_000
 QUERIES = 1000
 """The most queries of such a set."""
 SEED = 0
-
-
-@dataclass(frozen=True)
-class CorpusDocuments:
-    """The documents of a corpus, whose rows may be passages of them."""
-
-    title: str
-    rows: Rows
-
-    def __iter__(self) -> Iterator[Document]:
-        """Yield every document, in order; the text of one that was cut is put together of its passages."""
-        if has_passages(self.rows.schema):
-            return self._joined()
-        return self._rows()
-
-    def _rows(self) -> Iterator[Document]:
-        for table in self.rows.tables(list(self.rows.schema)):
-            for record in table.to_pylist():
-                yield Document(record.pop("id"), record.pop("text"), record)
-
-    def _joined(self) -> Iterator[Document]:
-        """Yield the documents of passages, which stand one behind the other and may overlap."""
-        joined: Document | None = None
-        for row in self._rows():
-            place = row.columns
-            if joined is None or place["document"] != joined.id:
-                if joined is not None:
-                    yield joined
-                joined = Document(place["document"], "", place)
-            overlap = len(joined.text) - place["start"]
-            joined = Document(joined.id, joined.text + row.text[max(overlap, 0) :], joined.columns)
-        if joined is not None:
-            yield joined
-
-    @property
-    def title_field(self) -> str | None:
-        """The column that says best what a document is about; None if there is none of a usual name."""
-        names = list(self.rows.schema)
-        columns = title_columns(names)
-        lower = {name.lower(): name for name in names}
-        for usual in (*TITLE_FIELDS, *SUMMARY_FIELDS):
-            is_of_passages = usual == "heading" and has_passages(self.rows.schema)
-            if usual in lower and not is_of_passages:
-                columns.append(lower[usual])
-        return columns[0] if columns else None
 
 
 def made_set(corpus: CorpusDocuments, folder: Path) -> RetrievalSet:
@@ -84,7 +39,7 @@ def made_set(corpus: CorpusDocuments, folder: Path) -> RetrievalSet:
         InputError: if the documents give too few queries.
     """
     file = folder.with_suffix(".jsonl")
-    title_field = corpus.title_field
+    title_field = _title_field(corpus.columns)
     lines, _ = reservoir_sample(map(_as_line(title_field), corpus), DOCUMENTS)
     with file.open("w", encoding="utf-8", newline="\n") as handle:
         handle.writelines(lines)
@@ -100,6 +55,16 @@ def made_set(corpus: CorpusDocuments, folder: Path) -> RetrievalSet:
     documents.names = [corpus.title]
     write_set(folder, query_set, trust_in(query_set), {"limit": QUERIES, "documents": DOCUMENTS, "seed": SEED})
     return given_set(str(folder))
+
+
+def _title_field(names: Sequence[str]) -> str | None:
+    """Return the column that says best what a document is about; None if there is none of a usual name."""
+    columns = title_columns(names)
+    lower = {name.lower(): name for name in names}
+    for usual in (*TITLE_FIELDS, *SUMMARY_FIELDS):
+        if usual in lower:
+            columns.append(lower[usual])
+    return columns[0] if columns else None
 
 
 def _as_line(title_field: str | None) -> Callable[[Document], str]:

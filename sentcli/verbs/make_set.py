@@ -84,7 +84,7 @@ def make_set(
     from sentcli.io.atomic import check_kept, check_output, replacing
     from sentcli.io.served import Served
     from sentcli.pages.comparisons import FEW_ITEMS
-    from sentcli.testset.documents import read_documents
+    from sentcli.testset.reading import read_documents
     from sentcli.testset.trust import trust_in
     from sentcli.testset.writing import write_jsonl, write_set
     from sentcli.testset.written import ANSWERS, PROMPT, ask_for_queries

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sentcli.errors import DataError, InputError, SentcliError
-from sentcli.testset.documents import read_documents
+from sentcli.testset.reading import read_documents
 
 
 class Own(Exception):

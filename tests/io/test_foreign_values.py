@@ -23,7 +23,7 @@ from sentcli.io.labelled import read_table
 from sentcli.io.readers import ReadOptions
 from sentcli.io.sources import open_source
 from sentcli.io.word_vectors import read_word_vectors
-from sentcli.testset.documents import read_documents
+from sentcli.testset.reading import read_documents
 
 WHEN = datetime.datetime(2024, 1, 5, 1, 2, 3)
 

@@ -513,3 +513,18 @@ def test_a_set_is_made_of_what_encode_wrote(tmp_path, articles, tiny_bert, invok
     invoke(*call, check=0)
     invoke("data", "make-set", tmp_path / "vectors", "-o", tmp_path / "set", check=0)
     assert read_set(tmp_path / "set")[0].keys() == {f"d{number}" for number in range(40)}
+
+
+def test_a_directory_of_passages_gives_the_set_of_its_documents(tiny_bert, tmp_path, invoke):
+    rows = []
+    for number in range(20):
+        sentences = " ".join(f"the {noun} sat on the mat number {number} ." for noun in ("cat", "dog", "bird", "fish"))
+        rows.append({"id": f"d{number}", "title": f"about the thing {number}", "text": sentences})
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cut = ("--passages", "--passage-tokens", 12, "--overlap", 3)
+    invoke("encode", corpus, "-m", tiny_bert, "--backend", "torch", *cut, "-o", tmp_path / "vectors", check=0)
+    for source, name in ((corpus, "whole"), (tmp_path / "vectors", "joined")):
+        invoke("data", "make-set", source, "-o", tmp_path / name, check=0)
+    for file in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        assert (tmp_path / "joined" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
