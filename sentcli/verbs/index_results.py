@@ -39,7 +39,9 @@ def write_collection(updating: CollectionUpdating) -> Result:
     protocol |= record.settings
     protocol.pop(CANARIES, None)
     precision = "int8" if update.in_int8 else "fp32"
-    of_collection = {"to": updating.address, "collection": updating.name, "kind": record.kind, "recall": record.recall}
+    database = updating.database
+    of_collection = {"to": updating.options.to, "collection": database.name, "kind": record.kind}
+    of_collection |= {"recall": record.recall, **update.facts}
     tables = []
     if record.recall is not None:
         tables.append(recall_table(record.kind, record.recall))
