@@ -184,8 +184,8 @@ class LanceCollection:
         """Yield the vectors of the rows with some numbers, in no order: their numbers ``[n]`` and ``[n, dim]``."""
         for start in range(0, len(row_ids), REQUEST_ROWS):
             with reading(self.title):
-                query = self.table.take_row_ids(row_ids[start : start + REQUEST_ROWS].tolist(), with_row_id=True)
-                table = query.select([VECTORS]).to_arrow()
+                query = self.table.take_row_ids(row_ids[start : start + REQUEST_ROWS].tolist())
+                table = query.select([VECTORS]).with_row_id(True).to_arrow()
             numbers = table["_rowid"].to_numpy().astype(np.int64)
             flat = table[VECTORS].combine_chunks().flatten().to_numpy()
             yield numbers, flat.reshape(len(numbers), -1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sentcli.errors import DataError, InputError, SentcliError, library_errors, nearest, one_line, required
-from sentcli.io.atomic import require_room, room_explained
+from sentcli.io.atomic import NoRoomError, require_room, room_explained
 
 SCHEME = "lance:"
 NEXT = "_sentcli_next"
@@ -26,9 +27,10 @@ def reading(title: str) -> Iterator[None]:
     """Turn errors of LanceDB inside the block into one message that names what was read.
 
     Raises:
-        DataError: whatever LanceDB says.
+        DataError: if it is damaged.
+        InputError: if a newer LanceDB wrote it.
     """
-    with _panics(), library_errors(lambda why: DataError(title, _unreadable(why))):
+    with _panics(), library_errors(lambda why: _unreadable(title, why)):
         yield
 
 
@@ -40,8 +42,7 @@ def writing(title: str) -> Iterator[None]:
         NoRoomError: if the disk is full.
         SentcliError: whatever else LanceDB says.
     """
-    said = library_errors(lambda why: SentcliError(f"{title}: LanceDB says: {why}"))
-    with _panics(), said, room_explained(title, ADVICE):
+    with _panics(), library_errors(lambda why: _unwritable(title, why)), room_explained(title, ADVICE):
         yield
 
 
@@ -56,12 +57,32 @@ def _panics() -> Iterator[None]:
         raise InputError(f"LanceDB has failed: {one_line(error)}") from error
 
 
-def _unreadable(why: str) -> str:
-    """Return what is wrong with a table that LanceDB cannot read."""
-    lower = why.lower()
-    if "feature flag" in lower or "please upgrade" in lower or "newer version" in lower:
-        return f"a newer LanceDB wrote it ({why}); pip install -U lancedb reads it"
-    return f"LanceDB cannot read it ({why}); write it again with sentcli index --overwrite, or copy it again"
+def _unwritable(title: str, why: str) -> SentcliError:
+    """Return the error of what LanceDB could not write; of a full disk its words have the number alone."""
+    if re.search(r"No space left on device|os error (27|28|122)\b", why):
+        return NoRoomError(f"{title}: No space left on device; {ADVICE}")
+    if _is_newer(why):
+        return _unreadable(title, why)
+    return SentcliError(f"{title}: LanceDB says: {_own_words(why)}")
+
+
+def _own_words(why: str) -> str:
+    """Return what LanceDB says without the place in its source."""
+    return re.sub(r",? \S+\.rs:\d+:\d+", "", why)
+
+
+def _unreadable(title: str, why: str) -> InputError:
+    """Return the error of a table that LanceDB cannot read."""
+    words = _own_words(why)
+    if _is_newer(words):
+        return InputError(f"{title}: a newer LanceDB wrote it ({words}); pip install -U lancedb reads it")
+    advice = "write it again with sentcli index --overwrite, or copy it again"
+    return DataError(title, f"LanceDB cannot read it ({words}); {advice}")
+
+
+def _is_newer(why: str) -> bool:
+    """Tell by the words of LanceDB whether a table has what only later releases know."""
+    return re.search("please upgrade|newer version|feature flag", why, re.IGNORECASE) is not None
 
 
 def place_of(address: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -157,11 +158,12 @@ class LanceStore:
             InputError: if another process has written the table meanwhile.
         """
         changed = np.sort(np.concatenate([np.empty(0, np.int64), *self.changed]))
+        ids = self.waiting.ids_of(changed)
         self._check_unchanged()
         if self.collection is None:
             self.collection = self._made(changed)
         elif len(changed) or self.gone:
-            self.collection = self._merged(self.collection, changed)
+            self.collection = self._merged(self.collection, changed, ids)
         self.waiting.drop()
         if self.index is not None and not self._has_index():
             self._build_index()
@@ -196,9 +198,9 @@ class LanceStore:
             table = self.database.create_table(name, _reader(schema, rows), mode=mode)
         return LanceCollection.of(table, self.place.address, name)
 
-    def _merged(self, collection: LanceCollection, changed: Integers) -> LanceCollection:
-        """Bring changed rows into a table and delete those that are gone, in one commit."""
-        orders, following = _orders_of(collection, self.waiting.ids_of(changed))
+    def _merged(self, collection: LanceCollection, changed: Integers, ids: set[str]) -> LanceCollection:
+        """Bring changed rows, which have these ids, into a table and delete those that are gone, in one commit."""
+        orders, following = _orders_of(collection, ids)
         table = collection.table
         schema = table.schema
         merge = table.merge_insert(ID).when_matched_update_all().when_not_matched_insert_all()
@@ -228,7 +230,9 @@ class LanceStore:
         age = datetime.timedelta(days=self.place.options.keep_days)
         with console.working("compacting") as step, writing(self.title):
             step(self.title)
-            self.collection.table.optimize(cleanup_older_than=age)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what the help of --keep-days says
+                self.collection.table.optimize(cleanup_older_than=age)
         if self.index is not None:
             self.collection = replace(self.collection, record=replace(self.record, recall=None))
 

@@ -90,12 +90,18 @@ class WaitingRows:
         return pa.table(arrays, schema=self.schema)
 
     def ids_of(self, changed: Integers) -> set[str]:
-        """Return the ids of the rows that wait and are in the corpus, given by their sorted `pair_hashes`."""
+        """Return the ids of the rows of the corpus that wait, given by their sorted `pair_hashes`.
+
+        Raises:
+            InputError: if some do not, because another process has taken them.
+        """
         ids: set[str] = set()
         for batch in self._scan([ID, HASH]):
             keys = batch[ID].to_pylist()
             is_in = within(pair_hashes(keys, batch[HASH].to_pylist()), changed)
             ids.update(keys[number] for number in np.flatnonzero(is_in))
+        if len(ids) != len(changed):
+            raise InputError(f"{self.title} was written by another process meanwhile: the same command again goes on")
         return ids
 
     def rows(
@@ -111,9 +117,16 @@ class WaitingRows:
         """
         import pyarrow as pa
 
+        is_taken = np.zeros(len(changed), np.bool_)  # two processes may have encoded a row
         for batch in self._scan(schema.names):
             pairs = pair_hashes(batch[ID].to_pylist(), batch[HASH].to_pylist())
-            chosen = batch.filter(pa.array(within(pairs, changed)))
+            _, first_rows = np.unique(pairs, return_index=True)
+            is_chosen = np.zeros(len(pairs), np.bool_)
+            is_chosen[first_rows] = True
+            is_chosen &= within(pairs, changed)
+            is_chosen[is_chosen] = ~is_taken[np.searchsorted(changed, pairs[is_chosen])]
+            is_taken[np.searchsorted(changed, pairs[is_chosen])] = True
+            chosen = batch.filter(pa.array(is_chosen))
             places = []
             for key in chosen[ID].to_pylist():
                 place = orders.get(key)
