@@ -185,7 +185,7 @@ class LanceCollection:
         for start in range(0, len(row_ids), REQUEST_ROWS):
             with reading(self.title):
                 query = self.table.take_row_ids(row_ids[start : start + REQUEST_ROWS].tolist())
-                table = query.select([VECTORS]).with_row_id(True).to_arrow()
+                table = query.select([VECTORS]).with_row_id().to_arrow()
             numbers = table["_rowid"].to_numpy().astype(np.int64)
             flat = table[VECTORS].combine_chunks().flatten().to_numpy()
             yield numbers, flat.reshape(len(numbers), -1)

@@ -345,10 +345,14 @@ def test_wrong_usage_is_refused(invoke, write, corpus, place, tiny_bert, tmp_pat
     lancedb.connect(place.removeprefix("lance:")).create_table("foreign", [{"id": "a"}])
     assert re.search("foreign was not made by sentcli", said(*asked, place, "--collection", "foreign"))
     assert "foreign was not made by sentcli" in said(*index, place, "--collection", "foreign", "--overwrite")
-    zero = tmp_path / "zero.parquet"
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(64, np.float32)), 32)
-    pa.parquet.write_table(pa.table({"id": ["a", "b"], "text": ["x", "y"], "embedding": vectors}), zero)
-    assert "'a'" in said("index", zero, "-m", tiny_bert, "--to", f"lance:{tmp_path / 'zero'}")
+
+
+def test_a_vector_without_a_direction_is_refused_for_the_cosine(write, tmp_path):
+    vectors = clustered(20, 8)
+    vectors[7] = 0
+    write_directory(tmp_path / "d", vectors)
+    assert "'first7'" in write(tmp_path / "d", check=2)
+    assert write(tmp_path / "d", "--similarity", "dot")["rows"] == 20
 
 
 def test_a_reader_keeps_its_version_while_the_table_is_written(write, corpus, tiny_bert, place, tmp_path):
