@@ -18,8 +18,9 @@ from common import machine, seconds
 
 from sentcli.io.blocks import Block
 from sentcli.search import milvus, milvus_client, searcher
+from sentcli.search.collection_record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
-from sentcli.search.milvus_rows import Record, fields_of, filter_of
+from sentcli.search.milvus_rows import filter_of
 
 QUERIES, K, RUNS, CENTRES = 20, 10, 5, 1000
 SCHEMA = {"number": pa.int64()}

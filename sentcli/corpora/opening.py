@@ -14,7 +14,7 @@ from sentcli import console
 from sentcli.errors import InputError
 from sentcli.model.options import LoadOptions
 from sentcli.search.corpus import OpenBackend
-from sentcli.search.options import CorpusOptions, SearchOptions
+from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
@@ -64,6 +64,7 @@ def open_corpus(options: CorpusOptions, search: SearchOptions, load: LoadOptions
         with backend(name, options, search) as corpus:
             yield corpus
         return
+    refuse_version(name, options)
     read_options = ReadOptions(options.text_field, options.id_field)
     stored = open_stored(name, options.texts, read_options, field=options.vector_field)
     if stored is not None:

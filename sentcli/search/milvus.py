@@ -19,21 +19,10 @@ import numpy as np
 from sentcli.errors import InputError, SentcliError, nearest
 from sentcli.io.blocks import Block
 from sentcli.io.column_types import TEXT
+from sentcli.search.collection_record import HASH, ID, TEXTS, VECTORS, WORDS, Record
 from sentcli.search.exact import Vectors
 from sentcli.search.milvus_client import answering, clear_half_made
-from sentcli.search.milvus_rows import (
-    HASH,
-    ID,
-    TEXTS,
-    VECTORS,
-    WORDS,
-    Record,
-    after_id,
-    shortened,
-    stored_value,
-    value_of,
-    with_ids,
-)  # fmt: skip
+from sentcli.search.milvus_rows import after_id, shortened, stored_value, value_of, with_ids
 from sentcli.search.milvus_schema import indexes_of, schema_of
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.provenance import Provenance

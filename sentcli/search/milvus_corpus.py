@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentcli import console
 from sentcli.errors import InputError
-from sentcli.model.spec import Similarity
+from sentcli.search.collection_corpus import MeasuredCollection, fitted, protocol_of
+from sentcli.search.collection_record import ID, VECTORS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
-from sentcli.search.faiss_index import EFFORTS
 from sentcli.search.milvus import MilvusCollection
 from sentcli.search.milvus_client import connect
-from sentcli.search.milvus_rows import ID, VECTORS, filter_of
-from sentcli.search.milvus_schema import EFFORT
+from sentcli.search.milvus_rows import filter_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
-from sentcli.search.options import CorpusOptions, SearchOptions
+from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
@@ -98,29 +96,13 @@ class MilvusCorpus:
         protocol: dict[str, Any] = {}
         if search.by_words:
             protocol["bm25"] = {"method": "milvus", "language": record.language}
-        if encoder is None:
-            return self, protocol
-        similarity = record.similarity
-        if search.similarity not in (None, similarity):
-            raise InputError(f"{self.title} was made for similarity {similarity!r}, not {search.similarity!r}")
-        query, document = search.prompts(encoder)
-        self.origin.check_encoder(encoder, document, record.dimension)
-        measured = record.recall
-        if measured is not None:
-            recall = f"recall@{measured['k']} {measured['chosen']['recall']:.3f}"
-            console.note(f"index {record.kind}: {recall} against exact search when it was measured")
-        protocol["similarity"] = similarity
-        protocol["index"] = {"kind": record.kind, **record.efforts}
-        protocol["query_prompt"] = query
-        protocol["document_prompt"] = record.settings.get("prompt") or ""
+        if encoder is not None:
+            protocol |= protocol_of(record, self.origin, search, encoder)
         return self, protocol
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
-        origin = self.origin
-        if origin.made_smaller():
-            vectors = origin.compress(vectors, normalized=bool(origin.normalize))
-        hits = self.collection.nearest(vectors, k, self.condition)
+        hits = self.collection.nearest(fitted(vectors, self.origin), k, self.condition)
         return neighbours(hits, self.positions)
 
     def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
@@ -190,34 +172,18 @@ class CollectionVectors(VectorSource):
 
 
 @dataclass
-class CollectionSearch:
-    """The search through the index of a collection; see `recall.IndexedSearch`."""
+class CollectionSearch(MeasuredCollection):
+    """The search through the index of a collection of Milvus."""
 
     collection: MilvusCollection
     blocks: CollectionVectors
-
-    @property
-    def similarity(self) -> Similarity:
-        """The similarity that the index was made for."""
-        return self.collection.record.similarity
-
-    @property
-    def efforts_to_try(self) -> list[dict[str, int]]:
-        """The search parameters with which the index is measured, the least effort first."""
-        parameter = EFFORT[self.collection.record.kind]
-        name_in_faiss = "efSearch" if parameter == "ef" else parameter
-        return [{parameter: value} for value in EFFORTS[name_in_faiss]]
-
-    def set(self, efforts: dict[str, int]) -> None:
-        """Set search parameters."""
-        record = replace(self.collection.record, efforts=efforts)
-        self.collection = replace(self.collection, record=record)
 
     def search(self, queries: Vectors, k: int) -> Neighbours:
         """Return the nearest rows of each query ``[queries, dim]``."""
         there = self.blocks.positions  # a row that came meanwhile is none of those that are compared
         compared = []
-        for hits in self.collection.nearest(queries, k):
+        collection = replace(self.collection, record=self.record)
+        for hits in collection.nearest(queries, k):
             compared.append([(key, score) for key, score in hits if key in there])
         return neighbours(compared, there)
 
@@ -231,6 +197,7 @@ def open_milvus(name: str, options: CorpusOptions, search: SearchOptions) -> Ite
     """
     if options.collection is None:
         raise InputError("--corpus milvus:URI needs --collection NAME")
+    refuse_version(name, options)
     if (search.top_k or 0) > MilvusCorpus.max_top_k:
         raise InputError(f"--top-k {search.top_k}: Milvus finds at most {MilvusCorpus.max_top_k:,}")
     with connect(name) as client:

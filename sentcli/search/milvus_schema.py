@@ -7,14 +7,13 @@ from typing import Any
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
 from sentcli.search.bm25 import K1, LANGUAGE, NO_LANGUAGE, B
-from sentcli.search.milvus_rows import HASH, ID, MOST_TEXT_BYTES, TEXTS, VECTORS, WORDS, Record
+from sentcli.search.collection_record import HASH, ID, TEXTS, VECTORS, WORDS, Record
+from sentcli.search.milvus_rows import MOST_TEXT_BYTES
 
 INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "ivf": "IVF_FLAT", "ivfpq": "IVF_PQ", "sq8": "IVF_SQ8"}
 """The indexes of Milvus for the kinds of `index --type`."""
 NOT_IN_A_FILE = ["ivfpq"]
 """The kinds that Milvus Lite does not have."""
-EFFORT = {"hnsw": "ef", "ivf": "nprobe", "ivfpq": "nprobe", "sq8": "nprobe"}
-"""The search parameter of each kind that is not exact."""
 METRICS: dict[Similarity, str] = {"cosine": "COSINE", "dot": "IP"}
 
 

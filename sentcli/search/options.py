@@ -115,8 +115,9 @@ class CorpusOptions:
 
     Attributes:
         corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors,
-            npy; or a collection of Milvus.
-        collection: The collection of --corpus milvus:URI.
+            npy; or a collection of LanceDB or Milvus.
+        collection: The collection of --corpus lance:PLACE or milvus:URI.
+        at: Search the rows that a collection of lance: had in this version, which index --to tells.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked
             for.
         like: The id of a row whose nearest other rows are wanted; may be given several times.
@@ -136,11 +137,14 @@ class CorpusOptions:
     """
 
     corpus: Annotated[
-        str | None, Holds.TEXT_FILE, Flag(metavar="FILE|DIR|milvus:URI", excludes="in_domain against")
+        str | None, Holds.TEXT_FILE, Flag(metavar="FILE|DIR|lance:PLACE|milvus:URI", excludes="in_domain against")
     ] = None
     collection: Annotated[
         str | None, Holds.WORDS, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language id_field")
     ] = None
+    at: Annotated[int | None, Ge(1), Flag(metavar="VERSION", needs="corpus", excludes="texts rescore vector_field")] = (
+        None
+    )
     query: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="TEXT", needs="corpus")] = None
     like: Annotated[list[str] | None, Holds.WORDS, Flag(metavar="ID", needs="corpus", excludes="query queries")] = None
     queries: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE", needs="corpus")] = None
@@ -159,6 +163,16 @@ class CorpusOptions:
     def has_queries(self) -> bool:
         """Whether the options name what to search for."""
         return bool(self.query or self.like) or self.queries is not None
+
+
+def refuse_version(corpus: str, options: CorpusOptions) -> None:
+    """Refuse ``--at`` for a kind of corpus that keeps no versions.
+
+    Raises:
+        InputError: if it is given.
+    """
+    if options.at is not None:
+        raise InputError(f"--at {options.at}: {corpus} keeps no versions; a corpus of lance: does")
 
 
 @dataclass(frozen=True)
@@ -188,25 +202,30 @@ class IndexOptions:
 
 @dataclass(frozen=True)
 class DatabaseOptions:
-    """A collection of Milvus that the corpus is written into.
+    """A collection of a database that the corpus is written into.
 
     Attributes:
-        to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as
-            milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
-        collection: The name of the collection.
+        to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews
+            (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530
+            (docs/milvus.md). Rows that are there and have not changed are left alone.
+        collection: The name of the collection; of lance: by default corpus.
         prune: Delete rows of the collection that are not in INPUT.
+        compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older
+            than --keep-days, which --at then finds no more.
+        keep_days: With --compact: the days that versions are kept; 0 removes all but the newest.
     """
 
     to: Annotated[
         str | None,
         Flag(
-            metavar="milvus:URI",
-            needs="collection",
+            metavar="lance:PLACE|milvus:URI",
             excludes="set queries file_rows output query_prompt append check ray",
         ),
     ] = None
     collection: Annotated[str | None, Holds.WORDS, Flag(metavar="NAME", needs="to")] = None
     prune: Annotated[bool, Flag(needs="to")] = False
+    compact: Annotated[bool, Flag(needs="to")] = False
+    keep_days: Annotated[float, Ge(0), Flag(metavar="DAYS", needs="compact")] = 7.0
 
 
 def parse_modes(text: str) -> list[SearchMode]:

@@ -75,6 +75,7 @@ def index(
       sentcli index handbook/ -o handbook-vectors -m minilm --passages
       sentcli index chunks.parquet -o chunks --vector-field vector --type hnsw
       sentcli index documents --to milvus:reviews.db --collection reviews
+      sentcli index documents --to lance:reviews --prune --compact
     """  # noqa: D301
     from sentcli.io.copies import FolderCopy
     from sentcli.io.folder import rows_so_far
@@ -84,7 +85,8 @@ def index(
     from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
 
     if database.to is not None:
-        from sentcli.corpora.collections import CollectionInput, CollectionUpdating
+        from sentcli.corpora.collection_rows import CollectionInput
+        from sentcli.corpora.collections import CollectionUpdating
 
         corpus = CollectionInput(inputs, index_options, model, text, passages, doc_prompt, options)
         return write_collection(CollectionUpdating(corpus, database, overwrite=overwrite))

@@ -31,15 +31,17 @@ def write_collection(updating: CollectionUpdating) -> Result:
     with kept_if_interrupted(begun, clock, updating.so_far):
         update = updating.run()
     counts, record = update.counts, update.record
+    version = f", version {update.facts['version']}" if "version" in update.facts else ""
     console.note(
         f"{update.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
-        f"{counts['deleted']:,} deleted; it has {counts['rows']:,}"
+        f"{counts['deleted']:,} deleted; it has {counts['rows']:,}{version}"
     )
     protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
     protocol |= record.settings
     protocol.pop(CANARIES, None)
     precision = "int8" if update.in_int8 else "fp32"
-    of_collection = {"to": updating.address, "collection": updating.name, "kind": record.kind, "recall": record.recall}
+    database = updating.database
+    of_collection = {"to": updating.options.to, "collection": database.name, "kind": record.kind}
     tables = []
     if record.recall is not None:
         tables.append(recall_table(record.kind, record.recall))
@@ -47,7 +49,7 @@ def write_collection(updating: CollectionUpdating) -> Result:
         begun,
         model=update.model,
         protocol=protocol,
-        results={**of_collection, **counts},
+        results={**of_collection, "recall": record.recall, **update.facts, **counts},
         environment=environment("cpu", precision, revision=record.settings.get("revision")),
         seconds=clock.seconds,
     )

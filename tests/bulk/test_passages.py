@@ -129,12 +129,16 @@ def test_an_interrupted_directory_is_resumed_and_grows_by_documents(table, model
     assert {row["document"] for row in rows_of(tmp_path / "numbered")} == {str(number) for number in range(9)}
 
 
-@pytest.mark.parametrize("to", ["directory", "hnsw", "milvus"])
+@pytest.mark.parametrize("to", ["directory", "hnsw", "milvus", "lance"])
 def test_a_document_is_found_by_its_best_passage(to, pages, model, tmp_path, invoke, request):
     cut = ("--passages", "--passage-tokens", 16)
     if to == "milvus":
         request.getfixturevalue("soon_indexed")
         corpus = (f"milvus:{tmp_path}/m.db", "--collection", "pages")
+        invoke("index", pages, "--to", *corpus, *model, *cut, check=0)
+    elif to == "lance":
+        pytest.importorskip("lancedb", reason="LanceDB comes with the extra sentcli[lance]")
+        corpus = (f"lance:{tmp_path}/l",)
         invoke("index", pages, "--to", *corpus, *model, *cut, check=0)
     else:
         corpus = (tmp_path / "v",)

@@ -24,8 +24,9 @@ pytest.importorskip("milvus_lite.adapter.grpc.server", reason="Milvus comes with
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 from sentcli.io.blocks import Block
 from sentcli.search import milvus, milvus_client
+from sentcli.search.collection_record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
-from sentcli.search.milvus_rows import Record, fields_of, filter_of
+from sentcli.search.milvus_rows import filter_of
 
 pytestmark = pytest.mark.usefixtures("soon_indexed")
 

@@ -1,4 +1,4 @@
-"""The record of a collection of Milvus, each of whose values is set to every kind of value."""
+"""The record of a collection, each of whose values is set to every kind of value."""
 
 import json
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from sentcli.errors import InputError
-from sentcli.search.milvus_rows import Record
+from sentcli.search.collection_record import Record
 from sentcli.search.provenance import Provenance
 from tests.faults.leaves import KINDS, changed, places
 

@@ -1,0 +1,204 @@
+"""The rows of a collection, from what `encode` wrote or from files of texts, and their vectors as they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sentcli.encoder.vector_facts import VectorFacts
+from sentcli.errors import InputError
+from sentcli.io.blocks import BLOCK_ROWS, Block
+from sentcli.model.options import LoadOptions
+
+if TYPE_CHECKING:
+    from sentcli.bulk.options import PassageOptions, TextOptions
+    from sentcli.search.collection_record import Record
+    from sentcli.search.options import IndexOptions
+    from sentcli.search.stored_vectors import StoredVectors
+
+SENT_ROWS = 1024
+"""The rows that are encoded and then sent, which an interruption may lose."""
+
+VectorsOf = Callable[[Sequence[int]], npt.NDArray[np.generic]]
+"""Returns the vectors ``[n, dim]`` of some rows of a block."""
+
+
+@dataclass(frozen=True)
+class CollectionRows:
+    """The rows of a collection, and their vectors when they are needed."""
+
+    rows: int
+    record: Record
+    ids: Callable[[], Iterator[str]]
+    """Yields the id of each row."""
+    blocks: Callable[[], Iterator[tuple[Block, VectorsOf]]]
+    """Yields rows, each block with a function that returns the vectors of some of them."""
+
+    def id_hashes(self, most_bytes: int | None) -> npt.NDArray[np.int64]:
+        """Return the sorted hashes of all ids ``[rows]``.
+
+        Args:
+            most_bytes: of an id in the database; None if ids may be of any length.
+
+        Raises:
+            InputError: for ids that a collection cannot have, before anything is written.
+        """
+        hashes = np.empty(self.rows, np.int64)
+        for number, key in enumerate(self.ids()):
+            if most_bytes is not None and len(key.encode("utf-8", "surrogatepass")) > most_bytes:
+                raise InputError(
+                    f"row {number + 1}: an id of a collection has at most {most_bytes:,} bytes: {key[:40]!r}..."
+                )
+            hashes[number] = hash(key)
+        if repeated := len(hashes) - len(np.unique(hashes)):
+            raise InputError(f"{repeated} rows have an id that another row has, too; a collection keeps one row an id")
+        return np.sort(hashes)
+
+
+@dataclass(frozen=True)
+class CollectionInput:
+    """The corpus of a collection, as the command line says it."""
+
+    names: Sequence[str]
+    """A directory or file that `encode` wrote, or files of text."""
+    index: IndexOptions
+    model: str | None
+    text: TextOptions
+    passages: PassageOptions
+    doc_prompt: str | None
+    load: LoadOptions
+
+    def record(self, facts: VectorFacts, dimension: int, schema: dict[str, Any]) -> Record:
+        """Return what the collection will say about itself."""
+        from sentcli.io.column_types import name_of
+        from sentcli.search.bm25 import LANGUAGE
+        from sentcli.search.collection_record import Record, fields_of
+
+        return Record(
+            settings=facts.recorded(),
+            dimension=dimension,
+            similarity=self.index.similarity or facts.compared_by,
+            columns=fields_of({name: name_of(kind) for name, kind in schema.items() if name not in ("id", "text")}),
+            language=self.index.language or LANGUAGE,
+            kind=self.index.type,
+        )
+
+
+def read_rows(corpus: CollectionInput) -> CollectionRows:
+    """Return the rows of a directory or file that `encode` wrote, or those of files of texts.
+
+    Raises:
+        InputError: if they cannot be read, or no model is known for them.
+    """
+    return _stored(corpus) or _texts(corpus)
+
+
+def _stored(corpus: CollectionInput) -> CollectionRows | None:
+    """Return the rows of a directory or file that `encode` wrote; None for files of texts."""
+    from sentcli.io.readers import ReadOptions
+    from sentcli.search.vector_file import open_stored
+
+    read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field)
+    field = corpus.text.vector_field
+    if field is not None and len(corpus.names) != 1:
+        raise InputError("--vector-field goes with a single table")
+    stored = open_stored(corpus.names[0], None, read_options, field=field) if len(corpus.names) == 1 else None
+    if stored is None:
+        return None
+    origin = stored.origin
+    if origin.output_dtype in ("int8", "binary"):
+        raise InputError(f"{corpus.names[0]} holds vectors in {origin.output_dtype}: give the full ones")
+    facts = _facts_of(stored, corpus)
+    origin.check_similarity(corpus.index.similarity or facts.compared_by)
+
+    def vectors_of(first: int, rows: Sequence[int]) -> npt.NDArray[np.generic]:
+        return stored.blocks.take(np.array(rows, np.int64) + first)
+
+    def blocks() -> Iterator[tuple[Block, VectorsOf]]:
+        first = 0
+        for table in stored.rows.tables(list(stored.rows.schema)):
+            for start in range(0, len(table), BLOCK_ROWS):
+                columns = table.slice(start, BLOCK_ROWS).to_pydict()
+                block = Block(columns.pop("id"), columns.pop("text"), columns)
+                yield block, partial(vectors_of, first)
+                first += len(block)
+
+    def ids() -> Iterator[str]:
+        for table in stored.rows.tables(["id"]):
+            yield from table["id"].to_pylist()
+
+    record = corpus.record(facts, stored.blocks.dimension, stored.rows.schema)
+    return CollectionRows(len(stored.rows), record, ids, blocks)
+
+
+def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
+    """Return how stored vectors were made, after comparing them with the model that the user names.
+
+    Raises:
+        InputError: if another model made them, or none is known.
+    """
+    from sentcli.encoder.announce import load_encoder
+    from sentcli.search.vector_file import check_made_by
+
+    origin = stored.origin
+    if corpus.model is None:
+        if not origin.known:
+            raise InputError(f"{origin.name} does not say which model made its vectors: give that model with -m")
+        return origin
+    encoder = load_encoder(corpus.model, corpus.load)
+    own = (origin.prompt or "") if origin.known else encoder.role_prompt("document")
+    prompt = own if corpus.doc_prompt is None else corpus.doc_prompt
+    origin.check_encoder(encoder, prompt, stored.blocks.dimension)
+    if origin.known:
+        return origin
+    check_made_by(stored, encoder, prompt)
+    return VectorFacts.of(encoder, prompt)
+
+
+def _texts(corpus: CollectionInput) -> CollectionRows:
+    """Return the rows of files of texts, which are encoded as they are needed."""
+    from sentcli import bulk
+    from sentcli.encoder.announce import load_encoder, warn_truncated
+    from sentcli.io.blocks import blocks as read_blocks
+    from sentcli.io.readers import ReadOptions
+
+    if corpus.model is None:
+        raise InputError("files of text are encoded first: give the model with -m")
+    cut = bulk.passage_rows(
+        corpus.model, corpus.load, corpus.passages, lambda spec: spec.prompt_of_documents(corpus.doc_prompt)
+    )
+    read_options = ReadOptions(corpus.text.text_field, corpus.text.id_field, cut=cut)
+    files = bulk.read_inputs(corpus.names, read_options, output="-")
+    encoder = load_encoder(corpus.model, corpus.load)
+    prompt = encoder.role_prompt("document") if corpus.doc_prompt is None else corpus.doc_prompt
+    columns, casts = list(files.survey.column_types), files.survey.casts
+
+    def read() -> Iterator[Block]:
+        return read_blocks(files.sources, files.options, block_rows=SENT_ROWS, columns=columns, casts=casts)
+
+    def ids() -> Iterator[str]:
+        for block in read():
+            yield from block.ids
+
+    def blocks() -> Iterator[tuple[Block, VectorsOf]]:
+        cut = lost = 0
+        for block in read():
+
+            def encode(rows: Sequence[int], block: Block = block) -> npt.NDArray[np.generic]:
+                nonlocal cut, lost
+                texts = block.encoded_texts
+                vectors, stats = encoder.encode_counted([texts[i] for i in rows], prompt=prompt)
+                cut, lost = cut + stats.truncated, lost + stats.tokens_lost
+                return vectors
+
+            yield block, encode
+        warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
+
+    facts = VectorFacts.of(encoder, prompt, passages=bulk.facts_of(cut))
+    record = corpus.record(facts, encoder.dimension, dict(files.survey.column_types))
+    return CollectionRows(files.survey.rows, record, ids, blocks)

@@ -1,0 +1,284 @@
+"""Collections of LanceDB: a version of a table is read, counted and searched.
+
+A table has the fields ``id``, ``text``, ``embedding``, one for each column, `HASH` and `ORDER`, by which rows of equal
+similarity are ordered as they came. How its vectors were made stands in the metadata of ``embedding``, so that each
+version has its own record, and a table that other programs write with its fields stays readable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli.errors import DataError, InputError
+from sentcli.io.column_types import types
+from sentcli.search.ann import RESCORED
+from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.search.exact import Vectors
+from sentcli.search.lance_client import chosen_table, connect, reading, table_names, writing
+from sentcli.search.lance_filter import with_values
+from sentcli.search.neighbours import Floats, Integers
+from sentcli.search.provenance import Provenance
+from sentcli.search.rows import Document
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RECORD_KEY = "sentcli"
+"""The key of the metadata of the vectors that holds the `Record`, as JSON."""
+REQUEST_ROWS = 1000
+"""How many rows are asked for by their ids at a time."""
+REQUEST_QUERIES = 256
+"""How many queries are sent together."""
+MORE_HITS = 8
+"""How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
+
+
+def schema_of(record: Record) -> pa.Schema:
+    """Return the fields of a table, with its record."""
+    import pyarrow as pa
+
+    text = pa.string()
+    vector = pa.list_(pa.float32(), record.dimension)
+    metadata = {RECORD_KEY: json.dumps(asdict(record), ensure_ascii=False)}
+    fields = [
+        pa.field(ID, text),
+        pa.field(TEXTS, text),
+        pa.field(VECTORS, vector, metadata=metadata),
+        pa.field(HASH, text),
+        pa.field(ORDER, pa.int64()),
+    ]
+    for name, kind in record.columns.values():
+        fields.append(pa.field(name, types()[kind].arrow))
+    return pa.schema(fields)
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The rows that were found for one query, best first, each array ``[hits]``."""
+
+    orders: Integers
+    row_ids: Integers
+    """The numbers by which this version of the table has them."""
+    scores: Floats
+
+
+@dataclass(frozen=True)
+class LanceCollection:
+    """One version of a table."""
+
+    table: Any
+    """LanceDB's table, which stays at its version."""
+    name: str
+    address: str
+    record: Record
+
+    @property
+    def title(self) -> str:
+        """The address and the name, for messages."""
+        return f"{self.address} {self.name}"
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return int(self.table.version)
+
+    @classmethod
+    def open(cls, address: str, name: str | None, version: int | None = None) -> LanceCollection:
+        """Return a table as it is now, or in a version.
+
+        Args:
+            address: of the database.
+            name: of the table; None for the only one.
+            version: its number; None for the newest.
+
+        Raises:
+            InputError: if there is no such table or version, sentcli has not made it, or it is damaged.
+        """
+        database = connect(address)
+        name = chosen_table(database, address, name)
+        title = f"{address} {name}"
+        with reading(title):
+            table = database.open_table(name)
+        if version is not None:
+            _check_out(table, title, version)
+        return cls.of(table, address, name)
+
+    @classmethod
+    def find(cls, database: Any, address: str, name: str) -> LanceCollection | None:
+        """Return a table as it is now, or None if there is none of that name.
+
+        Raises:
+            DataError: if LanceDB cannot read it.
+            InputError: if sentcli has not made it, or its record is damaged.
+        """
+        if name not in table_names(database, address):
+            return None
+        with reading(f"{address} {name}"):
+            table = database.open_table(name)
+        return cls.of(table, address, name)
+
+    @classmethod
+    def of(cls, table: Any, address: str, name: str) -> LanceCollection:
+        """Return a table of LanceDB with its record.
+
+        Raises:
+            InputError: if sentcli has not made it, or its fields are not those of the record.
+        """
+        title = f"{address} {name}"
+        with reading(title):
+            schema = table.schema
+            table.count_rows()
+        metadata: dict[bytes, bytes] = {}
+        if VECTORS in schema.names:
+            metadata = schema.field(VECTORS).metadata or {}
+        if RECORD_KEY.encode() not in metadata:
+            raise InputError(f"{title} was not made by sentcli index; choose another --collection")
+        record = Record.read(metadata[RECORD_KEY.encode()].decode("utf-8", "replace"), title)
+        there = {field.name: field.type for field in schema}
+        for field in schema_of(record):
+            if there.get(field.name) != field.type:
+                raise DataError(title, f"its field {field.name} is not {field.type}, as its record says")
+        return cls(table, name, address, record)
+
+    @cached_property
+    def origin(self) -> Provenance:
+        """What the record says about how the vectors were made."""
+        return Provenance.named(self.title, self.record.settings)
+
+    def with_record(self, **changes: Any) -> LanceCollection:
+        """Write changes of the record as a new version, and return the collection with them."""
+        record = replace(self.record, **changes)
+        text = json.dumps(asdict(record), ensure_ascii=False)
+        with writing(self.title):
+            self.table.update_field_metadata({"path": VECTORS, "metadata": {RECORD_KEY: text}})
+        return replace(self, record=record)
+
+    def count(self, condition: str = "") -> int:
+        """Return the number of rows that meet a condition of `filter_of`."""
+        with reading(self.title):
+            return int(self.table.count_rows(condition or None))
+
+    def scan(self, fields: Sequence[str], condition: str = "", *, row_ids: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield some fields of all rows that meet a condition; with `row_ids` their numbers as ``_rowid``, too."""
+        with reading(self.title):
+            query = self.table.search().select(list(fields)).with_row_id(row_ids)
+            if condition:
+                query = query.where(condition)
+            yield from query.to_batches()
+
+    def taken(self, row_ids: Sequence[int], fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield some fields of the rows with these numbers, in no order."""
+        for start in range(0, len(row_ids), REQUEST_ROWS):
+            with reading(self.title):
+                query = self.table.take_row_ids(list(row_ids[start : start + REQUEST_ROWS]))
+                yield from query.select(list(fields)).to_arrow().to_pylist()
+
+    def vectors(self, row_ids: Integers) -> Iterator[tuple[Integers, Vectors]]:
+        """Yield the vectors of the rows with some numbers, in no order: their numbers ``[n]`` and ``[n, dim]``."""
+        for start in range(0, len(row_ids), REQUEST_ROWS):
+            with reading(self.title):
+                query = self.table.take_row_ids(row_ids[start : start + REQUEST_ROWS].tolist())
+                table = query.select([VECTORS]).with_row_id().to_arrow()
+            numbers = table["_rowid"].to_numpy().astype(np.int64)
+            flat = table[VECTORS].combine_chunks().flatten().to_numpy()
+            yield numbers, flat.reshape(len(numbers), -1)
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return rows by their ids, of those that are there."""
+        documents = {}
+        for start in range(0, len(ids), REQUEST_ROWS):
+            condition = with_values(ID, ids[start : start + REQUEST_ROWS])
+            for batch in self.scan(self.fields, condition):
+                for row in batch.to_pylist():
+                    documents[row[ID]] = self.document(row)
+        return documents
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of a document."""
+        return [ID, TEXTS, *(field for field, _ in self.record.columns.values())]
+
+    def document(self, row: dict[str, Any]) -> Document:
+        """Return a row with its columns by the names that the corpus gave them."""
+        columns = {name: row[field] for name, (field, _) in self.record.columns.items()}
+        return Document(row[ID], row[TEXTS], columns)
+
+    def nearest(self, vectors: Vectors, k: int, condition: str = "") -> list[Nearest]:
+        """Return the `k` nearest rows of each query ``[queries, dim]``; of equal ones the row that came first is first.
+
+        Args:
+            vectors: of the queries.
+            k: the number of rows.
+            condition: one of `filter_of`.
+        """
+        found = []
+        for start in range(0, len(vectors), REQUEST_QUERIES):
+            found += self._nearest(vectors[start : start + REQUEST_QUERIES], k, condition)
+        return found
+
+    def _nearest(self, vectors: Vectors, k: int, condition: str) -> list[Nearest]:
+        """Ask for more and more hits until no row beyond the last is as near as the k-th."""
+        asked = k + MORE_HITS
+        while True:
+            lists = self._asked(vectors, asked, condition)
+            is_cut = False
+            for hits in lists:
+                equal = len(hits.scores) == asked and hits.scores[-1] == hits.scores[k - 1]
+                is_cut = is_cut or equal
+            if not is_cut:
+                return [Nearest(hits.orders[:k], hits.row_ids[:k], hits.scores[:k]) for hits in lists]
+            asked *= 4
+
+    def _asked(self, vectors: Vectors, count: int, condition: str) -> list[Nearest]:
+        """Return at most `count` rows of each query, in order."""
+        record = self.record
+        with reading(self.title):
+            query = self.table.search(list(np.ascontiguousarray(vectors, np.float32)), vector_column_name=VECTORS)
+            query = query.distance_type(record.similarity).limit(count).select([ORDER, "_distance"]).with_row_id(True)
+            if condition:
+                query = query.where(condition, prefilter=True)
+            if "ef" in record.efforts:
+                query = query.ef(max(record.efforts["ef"], count))  # a graph finds no more rows than it looks at
+            if "nprobe" in record.efforts:
+                query = query.nprobes(record.efforts["nprobe"])
+            if record.kind in RESCORED:
+                query = query.refine_factor(RESCORED[record.kind])
+            table = query.to_arrow()
+        numbers = np.zeros(len(table), np.int64)
+        if "query_index" in table.column_names:  # of one query there is none
+            numbers = table["query_index"].to_numpy().astype(np.int64)
+        orders = table[ORDER].to_numpy()
+        row_ids = table["_rowid"].to_numpy().astype(np.int64)
+        scores = 1 - table["_distance"].to_numpy()
+        ranked = np.lexsort((orders, -scores, numbers))
+        ends = np.searchsorted(numbers[ranked], np.arange(len(vectors) + 1))
+        lists = []
+        for first, last in pairwise(ends):
+            part = ranked[first:last]
+            lists.append(Nearest(orders[part], row_ids[part], scores[part].astype(np.float32)))
+        return lists
+
+
+def _check_out(table: Any, title: str, version: int) -> None:
+    """Let a table stand at one of its versions.
+
+    Raises:
+        InputError: which says which there are.
+    """
+    with reading(title):
+        versions = [int(entry["version"]) for entry in table.list_versions()]
+    if version not in versions:
+        there = ", ".join(map(str, versions[-10:]))
+        more = f"{len(versions) - 10:,} earlier ones and " if len(versions) > 10 else ""
+        raise InputError(
+            f"--at {version}: {title} has no such version, or --compact has removed it; it has {more}{there}"
+        )
+    with reading(title):
+        table.checkout(version)

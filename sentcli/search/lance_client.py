@@ -1,0 +1,197 @@
+"""LanceDB: a folder or a bucket with tables, by an address; its exceptions end here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import DataError, InputError, SentcliError, library_errors, nearest, one_line, required
+from sentcli.io.atomic import NoRoomError, require_room, room_explained
+
+SCHEME = "lance:"
+NEXT = "_sentcli_next"
+"""The end of the name of the table in which rows wait until all are there."""
+TABLE = "corpus"
+"""The table that is written if no other is named."""
+STORES = ("s3", "gs", "az", "abfss")
+"""The schemes of stores that LanceDB writes into."""
+ADVICE = "make room, then the same command writes what is missing"
+
+
+@contextmanager
+def reading(title: str) -> Iterator[None]:
+    """Turn errors of LanceDB inside the block into one message that names what was read.
+
+    Raises:
+        DataError: if it is damaged.
+        InputError: if a newer LanceDB wrote it.
+    """
+    with _panics(), library_errors(lambda why: _unreadable(title, why)):
+        yield
+
+
+@contextmanager
+def writing(title: str) -> Iterator[None]:
+    """Turn errors of LanceDB inside the block into one message that names what was written.
+
+    Raises:
+        NoRoomError: if the disk is full.
+        SentcliError: whatever else LanceDB says.
+    """
+    with _panics(), library_errors(lambda why: _unwritable(title, why)), room_explained(title, ADVICE):
+        yield
+
+
+@contextmanager
+def _panics() -> Iterator[None]:
+    """Let a panic of Rust, which is no Exception, be an error as others are."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"LanceDB has failed: {one_line(error)}") from error
+
+
+def _unwritable(title: str, why: str) -> SentcliError:
+    """Return the error of what LanceDB could not write; of a full disk its words have the number alone."""
+    if re.search(r"No space left on device|os error (27|28|122)\b", why):
+        return NoRoomError(f"{title}: No space left on device; {ADVICE}")
+    if _is_newer(why):
+        return _unreadable(title, why)
+    return SentcliError(f"{title}: LanceDB says: {_own_words(why)}")
+
+
+def _own_words(why: str) -> str:
+    """Return what LanceDB says without the place in its source."""
+    return re.sub(r",? \S+\.rs:\d+:\d+", "", why)
+
+
+def _unreadable(title: str, why: str) -> InputError:
+    """Return the error of a table that LanceDB cannot read."""
+    words = _own_words(why)
+    if _is_newer(words):
+        return InputError(f"{title}: a newer LanceDB wrote it ({words}); pip install -U lancedb reads it")
+    advice = "write it again with sentcli index --overwrite, or copy it again"
+    return DataError(title, f"LanceDB cannot read it ({words}); {advice}")
+
+
+def _is_newer(why: str) -> bool:
+    """Tell by the words of LanceDB whether a table has what only later releases know."""
+    return re.search("please upgrade|newer version|feature flag", why, re.IGNORECASE) is not None
+
+
+def place_of(address: str) -> str:
+    """Return the folder or the store of an address such as ``lance:reviews`` or ``lance:s3://team/reviews``.
+
+    Raises:
+        InputError: if there is none, or LanceDB does not write into such a store.
+    """
+    place = address.removeprefix(SCHEME)
+    scheme, separator, _ = place.partition("://")
+    if not place:
+        raise InputError(f"{address}: give a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews")
+    if separator and scheme not in STORES:
+        raise InputError(f"{address}: LanceDB keeps tables in a folder or in {', '.join(STORES)}, not in {scheme}")
+    if separator and "@" in place.partition("://")[2].partition("/")[0] and scheme != "abfss":
+        raise InputError("an address with a password would stand in logs: give it in the variables of the store")
+    return place
+
+
+def is_folder(address: str) -> bool:
+    """Whether an address is a folder of this machine."""
+    return "://" not in address
+
+
+def require_room_in(address: str, size: int) -> None:
+    """Check that the disk of a folder has room for so many bytes; what a store has is not known.
+
+    Raises:
+        NoRoomError: if it has less.
+    """
+    if is_folder(address):
+        require_room(Path(place_of(address)), size, address)
+
+
+def connect(address: str, *, to_write: bool = False) -> Any:
+    """Return a database of LanceDB.
+
+    Args:
+        address: ``lance:`` and a folder or a store, whose credentials the environment has.
+        to_write: make a folder that is missing.
+
+    Raises:
+        InputError: if there is no such place.
+        MissingExtraError: if lancedb is not installed.
+    """
+    place = place_of(address)
+    lancedb = required("lancedb", "lancedb", "lance", "LanceDB")
+    if not is_folder(address):
+        with reading(address):
+            return lancedb.connect(place, storage_options=_store_options())
+    folder = Path(place)
+    if (folder / "_versions").is_dir():
+        hint = f"{SCHEME}{folder.parent} --collection {folder.stem}"
+        raise InputError(f"{address} is a table of LanceDB: give the folder that it stands in, {hint}")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{address}: {place} is a file; give a folder")
+    if not to_write and not folder.exists():
+        raise InputError(f"no such folder: {place}; sentcli index CORPUS --to {address} makes it")
+    with writing(address):
+        return lancedb.connect(folder)
+
+
+def _store_options() -> dict[str, str]:
+    """Return where the store is, as other libraries find it in the environment; LanceDB reads the rest itself."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint is None:
+        return {}
+    options = {"aws_endpoint": endpoint}
+    if endpoint.startswith("http:"):
+        options["allow_http"] = "true"
+    return options
+
+
+def table_names(database: Any, address: str) -> list[str]:
+    """Return the names of all tables but those in which rows wait."""
+    with reading(address):
+        names = all_tables(database)
+    return sorted(name for name in names if not name.endswith(NEXT))
+
+
+def all_tables(database: Any) -> list[str]:
+    """Return the names of all tables."""
+    names: list[str] = []
+    page = None
+    while True:
+        answer = database.list_tables(page_token=page)
+        names += answer.tables
+        page = answer.page_token
+        if not page:
+            return names
+
+
+def chosen_table(database: Any, address: str, name: str | None) -> str:
+    """Return the name of the table to read: the one that was named, or the only one.
+
+    Raises:
+        InputError: if there is none of that name, or several and none is named.
+    """
+    names = table_names(database, address)
+    if name is not None:
+        if name in names:
+            return name
+        raise InputError(f"{address} has no collection {name!r}{nearest(name, names)}; it has {_listed(names)}")
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise InputError(f"{address} has no collection; sentcli index CORPUS --to {address} makes one")
+    raise InputError(f"{address} has {_listed(names)}: name one with --collection")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,257 @@
+"""A version of a table of LanceDB as a corpus: vectors are searched there, and words by the BM25 of directories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli.errors import InputError
+from sentcli.search.bm25 import BM25
+from sentcli.search.collection_corpus import MeasuredCollection, fitted, protocol_of
+from sentcli.search.collection_record import ORDER, TEXTS
+from sentcli.search.conditions import Condition
+from sentcli.search.exact import Vectors, VectorSource
+from sentcli.search.lance import LanceCollection, Nearest
+from sentcli.search.lance_filter import filter_of
+from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
+from sentcli.search.options import CorpusOptions, SearchOptions
+from sentcli.search.provenance import Provenance
+from sentcli.search.rows import Document, by_frequency
+
+if TYPE_CHECKING:
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+@dataclass(frozen=True)
+class RowsInOrder:
+    """The rows of a table in the order in which they came, each array ``[rows]``."""
+
+    orders: Integers
+    row_ids: Integers
+
+
+@dataclass(frozen=True)
+class LanceCorpus:
+    """The rows of a version that meet a condition; see `corpus.Corpus`. A position is what `ORDER` holds."""
+
+    collection: LanceCollection
+    condition: str = ""
+    """A filter of LanceDB; empty stands for all rows."""
+    row_ids: dict[int, int] = field(default_factory=dict)
+    """The number of each row that was found, by its position."""
+    bm25: BM25 | None = None
+    by_order: RowsInOrder | None = None
+    """The rows of `bm25`."""
+
+    @property
+    def title(self) -> str:
+        """The address and the name."""
+        return self.collection.title
+
+    @property
+    def origin(self) -> Provenance:
+        """How the vectors were made."""
+        return self.collection.origin
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of all columns by name."""
+        return self.collection.record.schema()
+
+    @property
+    def max_top_k(self) -> int:
+        """The number of rows."""
+        return self._rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> int:
+        """The number of rows that meet the condition."""
+        return self.collection.count(self.condition)
+
+    def select(self, condition: Condition) -> LanceCorpus:
+        """Return the corpus of those rows that meet a condition."""
+        combined = filter_of(condition.tree, self.collection.record.columns)
+        if self.condition:
+            combined = f"({self.condition}) and ({combined})"
+        return replace(self, condition=combined)
+
+    def counts(self, column: str) -> list[tuple[Any, int]]:
+        """Count the rows with each value of a column, the most frequent value first."""
+        columns = self.collection.record.columns
+        name = columns[column][0] if column in columns else column
+        counts: Counter[Any] = Counter()
+        for batch in self.collection.scan([name], self.condition):
+            for entry in batch[name].value_counts().to_pylist():
+                counts[entry["values"]] += entry["counts"]
+        return by_frequency(counts)
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Return rows by their ids, of those that are there."""
+        return self.collection.documents(ids)
+
+    def take(self, positions: Sequence[int]) -> dict[int, Document]:
+        """Return rows by their positions."""
+        collection = self.collection
+        row_ids = [self.row_ids[position] for position in positions]
+        documents = {}
+        for row in collection.taken(row_ids, [ORDER, *collection.fields]):
+            documents[row[ORDER]] = collection.document(row)
+        return documents
+
+    def prepare(
+        self, search: SearchOptions, encoder: SentenceEncoder | None, rescore: str | None = None
+    ) -> tuple[LanceCorpus, dict[str, Any]]:
+        """Compare the encoder with the vectors, and index the words if they are searched; see `corpus.Corpus.prepare`.
+
+        The scores of BM25 are those of a directory: its index is built now, over the texts of all rows.
+        """
+        record = self.collection.record
+        protocol: dict[str, Any] = {"version": self.collection.version}
+        prepared = self
+        if search.by_words:
+            prepared = self._with_words(search.language or record.language)
+            assert prepared.bm25 is not None
+            protocol = {"bm25": prepared.bm25.protocol(), **protocol}
+        if encoder is not None:
+            protocol |= protocol_of(record, self.origin, search, encoder)
+        return prepared, protocol
+
+    def _with_words(self, language: str) -> LanceCorpus:
+        """Return the corpus with a BM25 index of all its rows, in the order in which they came."""
+        import pyarrow as pa
+
+        batches = list(self.collection.scan([ORDER, TEXTS], row_ids=True))
+        rows = pa.Table.from_batches(batches) if batches else None
+        if rows is None:
+            empty = np.empty(0, np.int64)
+            return replace(self, bm25=BM25.build([], language=language), by_order=RowsInOrder(empty, empty))
+        rows = rows.sort_by(ORDER)
+        by_order = RowsInOrder(rows[ORDER].to_numpy(), rows["_rowid"].to_numpy().astype(np.int64))
+        bm25 = BM25.build(rows[TEXTS].to_pylist(), language=language)
+        return replace(self, bm25=bm25, by_order=by_order)
+
+    def nearest(self, vectors: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``."""
+        k = min(k, len(self))
+        if not k:
+            return Neighbours.none(len(vectors))
+        found = self.collection.nearest(fitted(vectors, self.origin), k, self.condition)
+        for hits in found:
+            self.row_ids.update(zip(hits.orders.tolist(), hits.row_ids.tolist(), strict=True))
+        return side_by_side(found)
+
+    def by_words(self, queries: Sequence[str], k: int) -> Neighbours:
+        """Return the best rows of each query by BM25."""
+        rows = self.by_order
+        assert self.bm25 is not None and rows is not None
+        mask = None
+        if self.condition:
+            orders = [batch[ORDER].to_numpy() for batch in self.collection.scan([ORDER], self.condition)]
+            met = np.concatenate(orders) if orders else np.empty(0, np.int64)
+            mask = np.isin(rows.orders, met)
+        hits = self.bm25.search(queries, k, mask)
+        places = hits.positions
+        is_hit = places >= 0
+        positions = np.full(places.shape, -1, np.int64)
+        positions[is_hit] = rows.orders[places[is_hit]]
+        self.row_ids.update(zip(positions[is_hit].tolist(), rows.row_ids[places[is_hit]].tolist(), strict=True))
+        return Neighbours(positions, hits.scores)
+
+
+def side_by_side(found: Sequence[Nearest]) -> Neighbours:
+    """Return the hits of each query as neighbours, with -1 where a query has fewer."""
+    shape = len(found), max((len(hits.orders) for hits in found), default=0)
+    positions = np.full(shape, -1, np.int64)
+    scores = np.zeros(shape, np.float32)
+    for query, hits in enumerate(found):
+        count = len(hits.orders)
+        positions[query, :count] = hits.orders
+        scores[query, :count] = hits.scores
+    return Neighbours(positions, scores)
+
+
+@dataclass(frozen=True)
+class LanceVectors(VectorSource):
+    """The vectors of a table; a position is the place of a row in the order of their numbers."""
+
+    collection: LanceCollection
+
+    @cached_property
+    def row_ids(self) -> Integers:
+        """The numbers of all rows, rising ``[rows]``."""
+        numbers = [batch["_rowid"].to_numpy() for batch in self.collection.scan([ORDER], row_ids=True)]
+        if not numbers:
+            return np.empty(0, np.int64)
+        return np.sort(np.concatenate(numbers).astype(np.int64))
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the vectors."""
+        return self.collection.record.dimension
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    def since(self, first: int, rows: int) -> Iterator[AnyVectors]:
+        """Yield all rows in the order of their numbers, at most `rows` at a time."""
+        numbers = self.row_ids
+        for start in range(first, len(numbers), rows):
+            yield self._of(numbers[start : start + rows])
+
+    def take(self, positions: Integers) -> Vectors:
+        """Return the rows at some positions."""
+        distinct, where = np.unique(positions, return_inverse=True)
+        return self._of(self.row_ids[distinct])[where.reshape(-1)]
+
+    def _of(self, row_ids: Integers) -> Vectors:
+        """Return the vectors of the rows with some numbers, which rise ``[n, dim]``."""
+        vectors = np.empty((len(row_ids), self.dimension), np.float32)
+        for numbers, part in self.collection.vectors(row_ids):
+            vectors[np.searchsorted(row_ids, numbers)] = part
+        return vectors
+
+
+@dataclass
+class LanceSearch(MeasuredCollection):
+    """The search through the index of a table; see `recall.IndexedSearch`."""
+
+    collection: LanceCollection
+    blocks: LanceVectors
+
+    def search(self, queries: Vectors, k: int) -> Neighbours:
+        """Return the nearest rows of each query ``[queries, dim]``."""
+        numbers = self.blocks.row_ids
+        collection = replace(self.collection, record=self.record)
+        by_position = []
+        for hits in collection.nearest(queries, k):
+            places = np.searchsorted(numbers, hits.row_ids)
+            by_position.append(replace(hits, orders=places))
+        return side_by_side(by_position)
+
+
+LOCAL_ONLY = ("texts", "rescore", "id_field", "vector_field")
+"""The options of a corpus that are for files."""
+
+
+@contextmanager
+def open_lance(name: str, options: CorpusOptions, search: SearchOptions) -> Iterator[LanceCorpus]:
+    """Open a table, such as ``lance:reviews``, as it is now or in the version of ``--at``; see `corpus.OpenBackend`.
+
+    Raises:
+        InputError: if there is none, or an option does not go with it.
+    """
+    for option in LOCAL_ONLY:
+        if getattr(options, option) is not None:
+            raise InputError(f"--{option.replace('_', '-')} goes with a --corpus of files, not with {name}")
+    if search.index is not None:
+        raise InputError(f"--index {search.index}: {name} is searched by the index that it has")
+    yield LanceCorpus(LanceCollection.open(name, options.collection, options.at))

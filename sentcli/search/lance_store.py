@@ -1,0 +1,277 @@
+"""Writing a corpus into a table of LanceDB; see `row_store`.
+
+Rows that are new or have changed wait in a table beside, `NAME` + `NEXT`, which an interruption leaves and the same
+command goes on with. When all are there, one commit brings them into the table: a table that is made anew gets a whole
+version, another one a merge, which also deletes. What comes after that commit, the index and its recall, may be missing
+without any harm: rows that no index covers are compared exactly.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli import console
+from sentcli.bounds import one_of
+from sentcli.errors import DataError, InputError
+from sentcli.io.atomic import locked
+from sentcli.io.blocks import Block
+from sentcli.search.collection_record import ID, ORDER, VECTORS, Record
+from sentcli.search.lance import LanceCollection, schema_of
+from sentcli.search.lance_client import (
+    NEXT,
+    TABLE,
+    all_tables,
+    connect,
+    is_folder,
+    place_of,
+    reading,
+    require_room_in,
+    writing,
+)
+from sentcli.search.lance_corpus import LanceSearch, LanceVectors
+from sentcli.search.lance_filter import with_values
+from sentcli.search.lance_index import INDEX_TYPES, index_of
+from sentcli.search.lance_waiting import KnownRows, WaitingRows, hashes_of, pair_hashes, within
+from sentcli.search.neighbours import AnyVectors, Integers
+from sentcli.search.options import DatabaseOptions
+from sentcli.search.recall import IndexedSearch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Lance:
+    """A folder or a bucket, and the name of a table; see `row_store.Database`."""
+
+    most_id_bytes: int | None = None
+    most_text_bytes: int | None = None
+
+    def __init__(self, options: DatabaseOptions, kind: str) -> None:
+        self.address = str(options.to)
+        self.name = options.collection or TABLE
+        self.options = options
+        place_of(self.address)
+        if not re.fullmatch(r"\w[\w.-]{0,199}", self.name, re.ASCII) or self.name.endswith(NEXT):
+            raise InputError(f"--collection {self.name}: at most 200 letters, digits, and _ - . behind the first sign")
+        one_of("--type of a collection", kind, list(INDEX_TYPES))
+
+    @contextmanager
+    def open(self, record: Record, rows: int, *, overwrite: bool) -> Iterator[LanceStore]:
+        """Open a table to write it; its readers see the old version until `LanceStore.publish`.
+
+        Raises:
+            InputError: if it holds rows of another kind, or another process writes it.
+        """
+        address, name = self.address, self.name
+        title = f"{address} {name}"
+        index = index_of(record, rows)
+        database = connect(address, to_write=True)
+        writes_alone: Any = nullcontext()
+        if is_folder(address):
+            lock = Path(place_of(address)) / f".{name}.sentcli-lock"
+            writes_alone = locked(lock, f"{title} is being written by another process: wait until it has ended")
+        with writes_alone:
+            try:
+                old = LanceCollection.find(database, address, name)
+            except DataError:
+                if not overwrite:
+                    raise
+                old = None
+            else:
+                if old is not None and not overwrite:
+                    old.record.check_takes(record, title)
+                    record = old.record
+            require_room_in(address, 2 * 4 * rows * record.dimension)  # the rows wait beside the table
+            yield LanceStore(self, database, record, old, index, overwrite=overwrite)
+
+
+class LanceStore:
+    """A table while rows are written into it; see `row_store.RowStore`.
+
+    Args:
+        place: the table and the options with which it is written.
+        database: of LanceDB.
+        record: what the table will say about itself.
+        old: the table as it is; None if there is none, or it cannot be read.
+        index: what LanceDB builds over the vectors; None for exact search.
+        overwrite: make the table anew.
+    """
+
+    def __init__(
+        self, place: Lance, database: Any, record: Record, old: LanceCollection | None, index: Any, *, overwrite: bool
+    ) -> None:
+        self.place, self.database, self.record, self.index = place, database, record, index
+        self.title = f"{place.address} {place.name}"
+        self.replaces = overwrite
+        self.old = old
+        kept = None if overwrite else old
+        self.collection = kept
+        self.there = KnownRows.of(kept)
+        self.waiting = WaitingRows(database, place.address, place.name, record)
+        self.changed: list[Integers] = []
+        """The `pair_hashes` of rows that are not in the table."""
+        self.new_rows = 0
+        self.gone: list[str] = []
+
+    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
+        """Return which of some rows are neither in the table nor waiting, by their numbers."""
+        pairs = pair_hashes(ids, hashes)
+        is_changed = ~within(pairs, self.there.pairs)
+        self.changed.append(pairs[is_changed])
+        keys = hashes_of(ids)[is_changed]
+        self.new_rows += int((~within(keys, self.there.ids)).sum())
+        is_lacking = is_changed & ~within(pairs, self.waiting.pairs)
+        return np.flatnonzero(is_lacking).tolist()
+
+    def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+        """Let rows wait; no text is cut."""
+        self.waiting.add(block, vectors, hashes)
+        return 0
+
+    def count(self) -> int:
+        """Return the number of rows, with all that were written."""
+        return len(self.there.ids) + self.new_rows - len(self.gone)
+
+    def ids(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the rows of the table, some at a time."""
+        if self.collection is not None:
+            for batch in self.collection.scan([ID]):
+                yield batch[ID].to_pylist()
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete rows in the commit that brings the others."""
+        self.gone = list(ids)
+
+    def publish(self) -> None:
+        """Bring the rows that wait into the table in one commit, and index and compact it if that is asked for.
+
+        Raises:
+            InputError: if another process has written the table meanwhile.
+        """
+        changed = np.sort(np.concatenate([np.empty(0, np.int64), *self.changed]))
+        ids = self.waiting.ids_of(changed)
+        self._check_unchanged()
+        if self.collection is None:
+            self.collection = self._made(changed)
+        elif len(changed) or self.gone:
+            self.collection = self._merged(self.collection, changed, ids)
+        self.waiting.drop()
+        if self.index is not None and not self._has_index():
+            self._build_index()
+        if self.place.options.compact:
+            self._compact()
+
+    def _check_unchanged(self) -> None:
+        """Refuse to write a table that has another version than when its rows were compared.
+
+        Raises:
+            InputError: if it has.
+        """
+        if self.old is None:
+            return
+        with reading(self.title):
+            newest = int(self.database.open_table(self.place.name).version)
+        if newest != self.old.version:
+            raise InputError(
+                f"{self.title} was written by another process meanwhile (version {newest}, not {self.old.version}): "
+                "the same command again compares its rows anew; what was encoded is kept"
+            )
+
+    def _made(self, changed: Integers) -> LanceCollection:
+        """Make the table, or a new version of it that has nothing of the old one."""
+        name = self.place.name
+        schema = schema_of(self.record)
+        rows = self.waiting.rows(changed, schema, {}, 0)
+        with writing(self.title):
+            if self.replaces and self.old is None and name in all_tables(self.database):
+                self.database.drop_table(name)  # it cannot be read
+            mode = "overwrite" if self.old is not None else "create"
+            table = self.database.create_table(name, _reader(schema, rows), mode=mode)
+        return LanceCollection.of(table, self.place.address, name)
+
+    def _merged(self, collection: LanceCollection, changed: Integers, ids: set[str]) -> LanceCollection:
+        """Bring changed rows, which have these ids, into a table and delete those that are gone, in one commit."""
+        orders, following = _orders_of(collection, ids)
+        table = collection.table
+        schema = table.schema
+        merge = table.merge_insert(ID).when_matched_update_all().when_not_matched_insert_all()
+        if self.gone:
+            merge = merge.when_not_matched_by_source_delete(with_values(ID, self.gone))
+        rows = self.waiting.rows(changed, schema, orders, following)
+        with writing(self.title):
+            merge.execute(_reader(schema, rows))
+        return LanceCollection.of(table, self.place.address, self.place.name)
+
+    def _has_index(self) -> bool:
+        assert self.collection is not None
+        with reading(self.title):
+            return any(VECTORS in index.columns for index in self.collection.table.list_indices())
+
+    def _build_index(self) -> None:
+        """Build an index over all rows, whose recall is measured afterwards."""
+        assert self.collection is not None
+        with console.working(f"indexing ({self.record.kind})") as step, writing(self.title):
+            step(f"{self.collection.count():,} rows")
+            self.collection.table.create_index(VECTORS, config=self.index, replace=True)
+        self.collection = replace(self.collection, record=replace(self.record, recall=None, efforts={}))
+
+    def _compact(self) -> None:
+        """Compact the files, bring rows into the index, and remove old versions."""
+        assert self.collection is not None
+        age = datetime.timedelta(days=self.place.options.keep_days)
+        with console.working("compacting") as step, writing(self.title):
+            step(self.title)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what the help of --keep-days says
+                self.collection.table.optimize(cleanup_older_than=age)
+        if self.index is not None:
+            self.collection = replace(self.collection, record=replace(self.record, recall=None))
+
+    def to_measure(self, *, changed: bool) -> IndexedSearch | None:
+        """Return the search through the index, if it was built or has got rows; others are compared exactly."""
+        collection = self.collection
+        assert collection is not None
+        self.record = collection.record
+        if self.index is None or self.record.recall is not None:
+            return None
+        return LanceSearch(self.record, collection, LanceVectors(collection))
+
+    def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
+        """Write into the record what was measured; the number of rows stands in every version."""
+        assert self.collection is not None
+        if recall is not None:
+            self.collection = self.collection.with_record(**self.record.measured(recall))
+            self.record = self.collection.record
+
+    def facts(self) -> dict[str, Any]:
+        """Return the version that the rows now have."""
+        assert self.collection is not None
+        return {"version": self.collection.version}
+
+
+def _orders_of(collection: LanceCollection, ids: set[str]) -> tuple[dict[str, int], int]:
+    """Return the places of those of some rows that a table has, by their ids, and the place behind its last row."""
+    orders = {}
+    following = 0
+    for batch in collection.scan([ID, ORDER]):
+        places = batch[ORDER].to_pylist()
+        following = max(following, max(places, default=-1) + 1)
+        for key, place in zip(batch[ID].to_pylist(), places, strict=True):
+            if key in ids:
+                orders[key] = place
+    return orders, following
+
+
+def _reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema, batches)

@@ -1,0 +1,188 @@
+"""The rows that will come into a table of LanceDB, in a table beside it, and which rows a table has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentcli.errors import InputError
+from sentcli.io.blocks import Block
+from sentcli.io.writers import arrow_column
+from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
+from sentcli.search.lance import LanceCollection, schema_of
+from sentcli.search.lance_client import NEXT, all_tables, reading, writing
+from sentcli.search.neighbours import AnyVectors, Integers, Mask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class WaitingRows:
+    """The rows that will come into a table, in a table beside it.
+
+    Args:
+        database: of LanceDB.
+        address: of the database, for messages.
+        name: of the table that they will come into.
+        record: of that table; rows that wait for a table with another one are dropped.
+    """
+
+    def __init__(self, database: Any, address: str, name: str, record: Record) -> None:
+        self.database, self.name, self.title = database, name + NEXT, f"{address} {name}"
+        self.record = record
+        self.schema = schema_of(record)
+        self.pairs = np.empty(0, np.int64)
+        """The `pair_hashes` of those that an earlier command left, sorted."""
+        self.table: Any = None
+        try:
+            earlier = None
+            with reading(self.title):
+                if self.name in all_tables(database):
+                    earlier = LanceCollection.of(database.open_table(self.name), address, self.name)
+            if earlier is not None and not earlier.record.differences(record):
+                self.pairs = KnownRows.of(earlier).pairs
+                self.table = earlier.table
+                return
+        except InputError:  # it is damaged
+            pass
+        self.drop()
+
+    def add(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> None:
+        """Append rows in one commit.
+
+        Raises:
+            InputError: for a vector that has no direction, or if another process has appended rows, too.
+        """
+        table = self._arrow(block, vectors, hashes)
+        with writing(self.title):
+            if self.table is None:
+                self.table = self.database.create_table(self.name, schema=self.schema)
+            expected = int(self.table.version) + 1
+            version = int(self.table.add(table).version)
+        if version != expected:
+            raise InputError(f"{self.title} is being written by another process: wait until it has ended")
+
+    def _arrow(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> pa.Table:
+        """Return rows as LanceDB takes them, NaN being a missing value; their order comes with the commit."""
+        import pyarrow as pa
+
+        wide = np.ascontiguousarray(vectors, np.float32)
+        if self.record.similarity == "cosine":
+            without = np.flatnonzero(~wide.any(axis=1))
+            if len(without):
+                raise InputError(
+                    f"the vector of {block.ids[without[0]]!r:.60} is zero, which has no cosine in LanceDB: leave the "
+                    "row out, or take --similarity dot"
+                )
+        flat = pa.array(wide.ravel())
+        arrays = {
+            ID: pa.array(block.ids, pa.string()),
+            TEXTS: pa.array(block.texts, pa.string()),
+            VECTORS: pa.FixedSizeListArray.from_arrays(flat, self.record.dimension),
+            HASH: pa.array(hashes, pa.string()),
+            ORDER: pa.array(np.zeros(len(block), np.int64)),
+        }
+        for name, (field, _) in self.record.columns.items():
+            values = [None if value != value else value for value in block.columns[name]]
+            arrays[field] = arrow_column(values, self.schema.field(field).type)
+        return pa.table(arrays, schema=self.schema)
+
+    def ids_of(self, changed: Integers) -> set[str]:
+        """Return the ids of the rows of the corpus that wait, given by their sorted `pair_hashes`.
+
+        Raises:
+            InputError: if some do not, because another process has taken them.
+        """
+        ids: set[str] = set()
+        for batch in self._scan([ID, HASH]):
+            keys = batch[ID].to_pylist()
+            is_in = within(pair_hashes(keys, batch[HASH].to_pylist()), changed)
+            ids.update(keys[number] for number in np.flatnonzero(is_in))
+        if len(ids) != len(changed):
+            raise InputError(f"{self.title} was written by another process meanwhile: the same command again goes on")
+        return ids
+
+    def rows(
+        self, changed: Integers, schema: pa.Schema, orders: Mapping[str, int], following: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are in the corpus, as the table takes them.
+
+        Args:
+            changed: their `pair_hashes`, sorted.
+            schema: of the table.
+            orders: the places of rows that the table has, by their ids.
+            following: the place of the first row that it does not have.
+        """
+        import pyarrow as pa
+
+        is_taken = np.zeros(len(changed), np.bool_)  # two processes may have encoded a row
+        for batch in self._scan(schema.names):
+            pairs = pair_hashes(batch[ID].to_pylist(), batch[HASH].to_pylist())
+            _, first_rows = np.unique(pairs, return_index=True)
+            is_chosen = np.zeros(len(pairs), np.bool_)
+            is_chosen[first_rows] = True
+            is_chosen &= within(pairs, changed)
+            is_chosen[is_chosen] = ~is_taken[np.searchsorted(changed, pairs[is_chosen])]
+            is_taken[np.searchsorted(changed, pairs[is_chosen])] = True
+            chosen = batch.filter(pa.array(is_chosen))
+            places = []
+            for key in chosen[ID].to_pylist():
+                place = orders.get(key)
+                if place is None:
+                    place, following = following, following + 1
+                places.append(place)
+            arrays = {name: chosen[name] for name in schema.names}
+            arrays[ORDER] = pa.array(places, pa.int64())
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+    def _scan(self, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if self.table is not None:
+            with reading(self.title):
+                yield from self.table.search().select(list(fields)).to_batches()
+
+    def drop(self) -> None:
+        """Delete the table, whose rows are in their place or of no use."""
+        with writing(self.title):
+            if self.name in all_tables(self.database):
+                self.database.drop_table(self.name)
+        self.table = None
+
+
+class KnownRows:
+    """Which rows a table has, as sorted hashes: 16 bytes a row."""
+
+    def __init__(self, ids: Integers, pairs: Integers) -> None:
+        self.ids, self.pairs = ids, pairs
+
+    @classmethod
+    def of(cls, collection: LanceCollection | None) -> KnownRows:
+        """Return the rows of a table; None has none."""
+        ids = [np.empty(0, np.int64)]
+        pairs = [np.empty(0, np.int64)]
+        if collection is not None:
+            for batch in collection.scan([ID, HASH]):
+                keys = batch[ID].to_pylist()
+                ids.append(hashes_of(keys))
+                pairs.append(pair_hashes(keys, batch[HASH].to_pylist()))
+        return cls(np.sort(np.concatenate(ids)), np.sort(np.concatenate(pairs)))
+
+
+def hashes_of(ids: Sequence[str]) -> Integers:
+    """Return a number for each id ``[rows]``, of this process."""
+    return np.fromiter(map(hash, ids), np.int64, len(ids))
+
+
+def pair_hashes(ids: Sequence[str], hashes: Sequence[str]) -> Integers:
+    """Return a number for each row, which is another one for another id or another content ``[rows]``."""
+    return np.fromiter(map(hash, zip(ids, hashes, strict=True)), np.int64, len(ids))
+
+
+def within(values: Integers, known: Integers) -> Mask:
+    """Tell which values are among sorted ones ``[values]``."""
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    places = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    is_known: Mask = known[places] == values
+    return is_known

@@ -1,0 +1,136 @@
+"""Writing a corpus into a collection of Milvus; see `row_store`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sentcli.bounds import one_of
+from sentcli.errors import InputError
+from sentcli.io.blocks import Block
+from sentcli.search.collection_record import ID, Record
+from sentcli.search.milvus import NEXT, MilvusCollection
+from sentcli.search.milvus_client import SCHEME, connect, is_file, require_room_in
+from sentcli.search.milvus_corpus import CollectionSearch, CollectionVectors
+from sentcli.search.milvus_rows import MOST_TEXT_BYTES
+from sentcli.search.milvus_schema import INDEX_TYPES, NOT_IN_A_FILE
+from sentcli.search.neighbours import AnyVectors
+from sentcli.search.options import DatabaseOptions
+from sentcli.search.recall import IndexedSearch
+
+
+class Milvus:
+    """A file of Milvus Lite or a server, and the name of a collection; see `row_store.Database`."""
+
+    most_id_bytes: int | None = MOST_TEXT_BYTES
+    most_text_bytes: int | None = MOST_TEXT_BYTES
+
+    def __init__(self, options: DatabaseOptions, kind: str) -> None:
+        self.address = str(options.to)
+        if options.collection is None:
+            raise InputError(f"--to {self.address} needs --collection NAME")
+        self.name = options.collection
+        if not re.fullmatch(r"[A-Za-z_]\w{0,239}", self.name, re.ASCII):
+            raise InputError(f"--collection {self.name}: at most 240 letters, digits and underscores, no digit first")
+        if options.compact:
+            raise InputError(f"--compact goes with lance:PLACE; {SCHEME} compacts its collections by itself")
+        missing = NOT_IN_A_FILE if is_file(self.address) else []
+        one_of("--type of a collection", kind, [known for known in INDEX_TYPES if known not in missing])
+
+    @contextmanager
+    def open(self, record: Record, rows: int, *, overwrite: bool) -> Iterator[MilvusStore]:
+        """Open a collection to write it; with `overwrite` the old one stays until the new one is whole.
+
+        Raises:
+            InputError: if it holds rows of another kind.
+        """
+        address = self.address
+        with connect(address, to_write=True) as client:
+            replaces = overwrite and MilvusCollection.is_there(client, address, self.name)
+            collection = self._begun(client, record, rows, replaces=replaces)
+            collection = collection.with_record(rows=None)  # until all rows are written it answers nothing
+            store = MilvusStore(collection, replaces=replaces)
+            yield store
+        if replaces:
+            with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
+                MilvusCollection.open(client, address, store.collection.name).promote()
+
+    def _begun(self, client: Any, record: Record, rows: int, *, replaces: bool) -> MilvusCollection:
+        """Return the collection that rows are written into: the one of that name, or what will replace it.
+
+        Raises:
+            InputError: if it holds rows of another kind.
+        """
+        address, name = self.address, self.name
+        if replaces:
+            collection, name = MilvusCollection.begun(client, address, name, record), name + NEXT
+        else:
+            collection = MilvusCollection.find(client, address, name)
+        if collection is None:
+            require_room_in(address, 4 * rows * record.dimension)
+            return MilvusCollection.create(client, address, name, record, rows)
+        collection.record.check_takes(record, collection.title)
+        return collection
+
+
+class MilvusStore:
+    """A collection while rows are written into it; see `row_store.RowStore`."""
+
+    def __init__(self, collection: MilvusCollection, *, replaces: bool) -> None:
+        self.collection = collection
+        self.replaces = replaces
+
+    @property
+    def title(self) -> str:
+        """The address and the name of the collection."""
+        return self.collection.title.removesuffix(NEXT)
+
+    @property
+    def record(self) -> Record:
+        """What the collection says about itself."""
+        return self.collection.record
+
+    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
+        """Return which of some rows are not there with this content, by their numbers."""
+        stored = self.collection.hashes(ids)
+        return [number for number, key in enumerate(ids) if stored.get(key) != hashes[number]]
+
+    def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+        """Write rows, and return how many of their texts were cut."""
+        return self.collection.upsert(block, vectors, hashes)
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return self.collection.count()
+
+    def ids(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the rows, some at a time."""
+        for batch in self.collection.rows([]):
+            yield [row[ID] for row in batch]
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete rows."""
+        self.collection.delete(ids)
+
+    def publish(self) -> None:
+        """Wait until all rows are on disk and in the index; `complete` lets them answer."""
+        self.collection.flush()
+
+    def to_measure(self, *, changed: bool) -> IndexedSearch | None:
+        """Return the search through the index, if it is not exact and rows have changed or it was not measured."""
+        collection = self.collection
+        record = collection.record
+        if record.kind == "flat" or (record.recall is not None and not changed):
+            return None
+        return CollectionSearch(record, collection, CollectionVectors(collection))
+
+    def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
+        """Write the record, by which the collection is whole."""
+        measured = {} if recall is None else self.record.measured(recall)
+        self.collection = self.collection.with_record(rows=rows, **measured)
+
+    def facts(self) -> dict[str, Any]:
+        """Return nothing more than counts and recall."""
+        return {}

@@ -1,0 +1,97 @@
+"""What a database offers to a corpus that is written into it: `index --to`.
+
+A database is a class with the members of `Database`, which the group `DATABASES` of entry points names by the scheme of
+its addresses. Reading a corpus, telling what has changed, counting and measuring are written once above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from sentcli.io.blocks import Block
+from sentcli.search.collection_record import Record
+from sentcli.search.neighbours import AnyVectors
+from sentcli.search.options import DatabaseOptions
+from sentcli.search.recall import IndexedSearch
+
+DATABASES = "sentcli.databases"
+"""The group of entry points of databases: the name of each is its scheme, its value a class that makes a `Database`."""
+
+
+class RowStore(Protocol):
+    """A collection while rows are written into it; it answers with its old rows, or not at all, until `publish`."""
+
+    @property
+    def title(self) -> str:
+        """The address and the name of the collection, for messages."""
+
+    @property
+    def record(self) -> Record:
+        """What the collection says about itself."""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it will replace another collection, so that it keeps no rows but those of the corpus."""
+
+    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
+        """Return which of some rows are not there with the content of these hashes, by their numbers in the lists."""
+
+    def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
+        """Write rows, which replace those with the same ids; the same after an interruption has them.
+
+        Args:
+            block: the rows.
+            vectors: their vectors ``[rows, dim]``.
+            hashes: their `content_hash`.
+
+        Returns:
+            How many of the texts were cut, because the database takes no longer ones.
+        """
+
+    def count(self) -> int:
+        """Return the number of rows, with all that were written."""
+
+    def ids(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the rows, some at a time."""
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete rows."""
+
+    def publish(self) -> None:
+        """Make the rows that were written the rows of the collection, with an index over them."""
+
+    def to_measure(self, *, changed: bool) -> IndexedSearch | None:
+        """Return the search whose recall has to be measured, if there is one; `changed` tells whether rows did."""
+
+    def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
+        """Write into the record what was measured, and how many rows there are."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the result says besides counts and recall."""
+
+
+class Database(Protocol):
+    """A place of collections, and the name of one of them."""
+
+    name: str
+    """The name of the collection."""
+    most_id_bytes: int | None
+    """The most bytes of an id; None if ids may be of any length."""
+    most_text_bytes: int | None
+    """The most bytes of a text that are stored; None if all are."""
+
+    def __init__(self, options: DatabaseOptions, kind: str) -> None:
+        """Take the address, the name and the options of a collection, and the kind of its index.
+
+        Raises:
+            InputError: if the database has no such collection or index, before anything is read.
+        """
+
+    def open(self, record: Record, rows: int, *, overwrite: bool) -> AbstractContextManager[RowStore]:
+        """Open the collection to write rows of a record, about so many; with `overwrite` it is made anew.
+
+        Raises:
+            InputError: if it holds rows of another kind, or another process writes it.
+        """
