@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from sentcli.bulk.encode import EncodeSummary, encode_files
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.update import StoredTexts
-from sentcli.encoder.vector_facts import VectorFacts
+from sentcli.bulk.update import StoredTexts, context_columns, stored_contexts
+from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import BLOCK_ROWS, Block, Survey
 from sentcli.io.dataset import InputGroup, Shard, read_manifest
 from sentcli.io.folder import open_folder
 from sentcli.io.readers import ReadOptions
+from sentcli.io.table_source import TableSource
 from sentcli.model.encoding import EncodeStats, Progress
 
 if TYPE_CHECKING:
@@ -74,6 +75,41 @@ class StoredRows(Inputs):
             places=[(self.directory.name, first_row + row + 1) for row in range(rows)],
             contexts=self.directory.contexts(values),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRows(Inputs):
+    """The rows of a collection as an input."""
+
+    rows: TableSource
+    passages: Passages | None
+
+    @classmethod
+    def of(cls, rows: TableSource, passages: Passages | None) -> TableRows:
+        """Return the rows, which may be passages that were cut so."""
+        types = {name: kind for name, kind in rows.schema.items() if name not in ("id", "text")}
+        survey = Survey(rows=len(rows), records=len(rows), column_types=types)
+        return cls([], ReadOptions(), survey, rows=rows, passages=passages)
+
+    def blocks(
+        self, *, columns: Sequence[str] | None = None, block_rows: int = BLOCK_ROWS, **_: Any
+    ) -> Iterator[Block]:
+        """Yield the rows in blocks.
+
+        Args:
+            columns: the other columns; None takes all.
+            block_rows: the most rows of a block.
+        """
+        names = list(self.survey.column_types) if columns is None else list(columns)
+        needed = dict.fromkeys(["id", "text", *names, *context_columns(self.passages, self.survey.column_types)])
+        first_row = 0
+        for table in self.rows.tables(list(needed)):
+            for start in range(0, len(table), block_rows):
+                values = table.slice(start, block_rows).to_pydict()
+                kept = {name: values[name] for name in names}
+                contexts = stored_contexts(self.passages, values)
+                yield Block(values["id"], values["text"], kept, first_row=first_row, contexts=contexts)
+                first_row += len(values["id"])
 
 
 def stored_rows(stored: StoredTexts) -> list[StoredRows]:

@@ -192,21 +192,11 @@ class StoredTexts:
     @cached_property
     def context_columns(self) -> list[str]:
         """The columns of which the contexts of passages are made; none if there are no contexts."""
-        if self.passages is None or self.passages.context == "none":
-            return []
-        return ["heading", *title_columns(self.manifest.columns)]
+        return context_columns(self.passages, self.manifest.columns)
 
     def contexts(self, columns: Mapping[str, Sequence[Any]]) -> list[str]:
         """Return what was put in front of the text of each row, given its `context_columns`; empty if nothing was."""
-        if not self.context_columns:
-            return []
-        assert self.passages is not None
-        headings, *titles = [columns[name] for name in self.context_columns]
-        contexts = []
-        for row, heading in enumerate(headings):
-            title = title_of([column[row] for column in titles])
-            contexts.append(context_of(title, heading or "", self.passages.context))
-        return contexts
+        return stored_contexts(self.passages, columns)
 
     def tables(self, columns: list[str] | None = None) -> Iterator[Any]:
         """Yield the rows with some of their columns, or all, as tables of Arrow, in order."""
@@ -334,6 +324,31 @@ class RowChanges:
     @cached_property
     def _seen(self) -> npt.NDArray[np.bool_]:
         return np.zeros(len(self._ids), bool)
+
+
+def context_columns(passages: Passages | None, names: Iterable[str]) -> list[str]:
+    """Return those of some columns of which the contexts of passages are made; none if there are no contexts."""
+    if passages is None or passages.context == "none":
+        return []
+    return ["heading", *title_columns(names)]
+
+
+def stored_contexts(passages: Passages | None, columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return what stands in front of each of some rows when it is encoded; empty if nothing does.
+
+    Args:
+        passages: how documents were cut into the rows; None if each row is a document.
+        columns: the cells of `context_columns`, and any others.
+    """
+    needed = context_columns(passages, columns)
+    if passages is None or not needed:
+        return []
+    headings, *titles = [columns[name] for name in needed]
+    contexts = []
+    for row, heading in enumerate(headings):
+        title = title_of([column[row] for column in titles])
+        contexts.append(context_of(title, heading or "", passages.context))
+    return contexts
 
 
 def stored_texts(

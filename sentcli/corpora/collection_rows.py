@@ -16,7 +16,10 @@ from sentcli.io.blocks import BLOCK_ROWS, Block
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
+    from sentcli.bulk.files import Inputs
     from sentcli.bulk.options import PassageOptions, TextOptions
+    from sentcli.compression import Compression
+    from sentcli.encoder.sentence_encoder import SentenceEncoder
     from sentcli.search.collection_record import Record
     from sentcli.search.options import IndexOptions
     from sentcli.search.stored_vectors import StoredVectors
@@ -163,8 +166,7 @@ def _facts_of(stored: StoredVectors, corpus: CollectionInput) -> VectorFacts:
 def _texts(corpus: CollectionInput) -> CollectionRows:
     """Return the rows of files of texts, which are encoded as they are needed."""
     from sentcli import bulk
-    from sentcli.encoder.announce import load_encoder, warn_truncated
-    from sentcli.io.blocks import blocks as read_blocks
+    from sentcli.encoder.announce import load_encoder
     from sentcli.io.readers import ReadOptions
 
     if corpus.model is None:
@@ -176,29 +178,43 @@ def _texts(corpus: CollectionInput) -> CollectionRows:
     files = bulk.read_inputs(corpus.names, read_options, output="-")
     encoder = load_encoder(corpus.model, corpus.load)
     prompt = encoder.role_prompt("document") if corpus.doc_prompt is None else corpus.doc_prompt
-    columns, casts = list(files.survey.column_types), files.survey.casts
+    facts = VectorFacts.of(encoder, prompt, passages=bulk.facts_of(cut))
+    record = corpus.record(facts, encoder.dimension, dict(files.survey.column_types))
+    return encoded_rows(files, encoder, prompt, record)
 
-    def read() -> Iterator[Block]:
-        return read_blocks(files.sources, files.options, block_rows=SENT_ROWS, columns=columns, casts=casts)
+
+def encoded_rows(
+    inputs: Inputs, encoder: SentenceEncoder, prompt: str, record: Record, compression: Compression | None = None
+) -> CollectionRows:
+    """Return the rows of an input, which are encoded as they are needed.
+
+    Args:
+        inputs: the rows.
+        encoder: the model.
+        prompt: the text in front of each.
+        record: what the collection will say about itself.
+        compression: how vectors are made smaller; None leaves them as they are.
+    """
+    from sentcli.encoder.announce import warn_truncated
 
     def ids() -> Iterator[str]:
-        for block in read():
+        for block in inputs.blocks(columns=[], block_rows=SENT_ROWS):
             yield from block.ids
 
     def blocks() -> Iterator[tuple[Block, VectorsOf]]:
-        cut = lost = 0
-        for block in read():
+        truncated = lost = 0
+        for block in inputs.blocks(block_rows=SENT_ROWS):
 
             def encode(rows: Sequence[int], block: Block = block) -> npt.NDArray[np.generic]:
-                nonlocal cut, lost
+                nonlocal truncated, lost
                 texts = block.encoded_texts
                 vectors, stats = encoder.encode_counted([texts[i] for i in rows], prompt=prompt)
-                cut, lost = cut + stats.truncated, lost + stats.tokens_lost
-                return vectors
+                truncated, lost = truncated + stats.truncated, lost + stats.tokens_lost
+                if compression is None:
+                    return vectors
+                return compression.apply(vectors)
 
             yield block, encode
-        warn_truncated(encoder.spec.max_length, cut, lost, what="rows")
+        warn_truncated(encoder.spec.max_length, truncated, lost, what="rows")
 
-    facts = VectorFacts.of(encoder, prompt, passages=bulk.facts_of(cut))
-    record = corpus.record(facts, encoder.dimension, dict(files.survey.column_types))
-    return CollectionRows(files.survey.rows, record, ids, blocks)
+    return CollectionRows(inputs.survey.rows, record, ids, blocks)

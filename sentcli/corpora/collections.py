@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli import console
-from sentcli.corpora.collection_rows import CollectionInput, CollectionRows, read_rows
+from sentcli.corpora.collection_rows import CollectionRows
 from sentcli.corpora.opening import SCHEME
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.search.collection_record import Record, content_hash
-from sentcli.search.options import DatabaseOptions
+from sentcli.search.options import DatabaseOptions, IndexOptions
 from sentcli.search.row_store import DATABASES, Database, RowStore
 
 if TYPE_CHECKING:
@@ -64,17 +64,28 @@ class CollectionUpdating:
     """Writes the rows that are new or have changed into a collection, and measures its recall.
 
     Args:
-        corpus: the rows.
+        read: returns the rows.
         options: the address and the name of the collection.
+        index: the kind of its index, and the recall to aim at.
         overwrite: make the collection anew; the old one stays until the new one is whole.
+        keeps_before: keep the old one beside then, for `Database.go_back`.
 
     Raises:
         InputError: if the address, the name or the kind of the index is none of the database's.
     """
 
-    def __init__(self, corpus: CollectionInput, options: DatabaseOptions, *, overwrite: bool) -> None:
-        self.corpus, self.options, self.overwrite = corpus, options, overwrite
-        self.database = database_of(options, corpus.index.type)
+    def __init__(
+        self,
+        read: Callable[[], CollectionRows],
+        options: DatabaseOptions,
+        index: IndexOptions,
+        *,
+        overwrite: bool,
+        keeps_before: bool = False,
+    ) -> None:
+        self.read, self.options, self.index = read, options, index
+        self.overwrite, self.keeps_before = overwrite, keeps_before
+        self.database = database_of(options, index.type)
         self.counts = {"written": 0, "unchanged": 0}
         self.total = 0
 
@@ -89,10 +100,11 @@ class CollectionUpdating:
         Raises:
             InputError: if the corpus or the collection cannot be used, before anything is encoded or written.
         """
-        rows = read_rows(self.corpus)
+        rows = self.read()
         self.total = rows.rows
         hashes = rows.id_hashes(self.database.most_id_bytes)
-        with self.database.open(rows.record, rows.rows, overwrite=self.overwrite) as store:
+        opened = self.database.open(rows.record, rows.rows, overwrite=self.overwrite, keeps_before=self.keeps_before)
+        with opened as store:
             with console.resumable(store.title, how="sends the rows that are not there yet"):
                 self._write(store, rows)
             counts = dict(self.counts)
@@ -102,10 +114,10 @@ class CollectionUpdating:
             recall = None
             search = store.to_measure(changed=bool(counts["written"] or counts["deleted"]))
             if search is not None:
-                recall = _measured(store.record.kind, search, self.corpus.index.recall)
+                recall = _measured(store.record.kind, search, self.index.recall)
             store.complete(recall, counts["rows"])
             title, record, facts = store.title, store.record, store.facts()
-        model = str(rows.record.settings.get("model") or self.corpus.model)
+        model = str(rows.record.settings["model"])
         in_int8 = bool(VectorFacts.read(title, record.settings).in_int8)
         return CollectionUpdate(title, model, record, counts, facts, in_int8)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from sentcli.io.table_source import TableSource
 from sentcli.model.passages import COLUMNS
 from sentcli.search.corpus import has_passages
-from sentcli.search.rows import Document, Rows
+from sentcli.search.rows import Document
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,9 @@ class CorpusDocuments:
 
     title: str
     """The name of the corpus."""
-    rows: Rows
+    rows: TableSource
+    in_order: bool = True
+    """Whether the passages of a document stand one behind the other; else all are read before the first one."""
 
     @property
     def columns(self) -> list[str]:
@@ -40,7 +43,10 @@ class CorpusDocuments:
     def _joined(self) -> Iterator[Document]:
         """Yield the documents of passages, which stand one behind the other and may overlap."""
         whole: Document | None = None
-        for passage in self._rows([*self.columns, "document", "start"]):
+        passages: Iterable[Document] = self._rows([*self.columns, "document", "start"])
+        if not self.in_order:
+            passages = sorted(passages, key=lambda row: (row.columns["document"], row.columns["start"]))
+        for passage in passages:
             columns = dict(passage.columns)
             document, start = columns.pop("document"), columns.pop("start")
             if whole is None or document != whole.id:

@@ -173,6 +173,11 @@ class LanceCollection:
                 query = query.where(condition)
             yield from query.to_batches()
 
+    def table_of(self, row_ids: list[int], fields: Sequence[str]) -> pa.Table:
+        """Return some fields of the rows with these numbers, in no order."""
+        with reading(self.title):
+            return self.table.take_row_ids(row_ids).select(list(fields)).to_arrow()
+
     def taken(self, row_ids: Sequence[int], fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield some fields of the rows with these numbers, in no order."""
         for start in range(0, len(row_ids), REQUEST_ROWS):

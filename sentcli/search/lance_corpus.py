@@ -25,7 +25,13 @@ from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+ROWS_AT_A_TIME = 8192
+"""Rows that are read together."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,30 @@ class LanceCorpus:
     def _rows(self) -> int:
         """The number of rows that meet the condition."""
         return self.collection.count(self.condition)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether `tables` yields rows in the order in which they were written."""
+        return True
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns as tables of Arrow, in the order in which they came."""
+        columns = self.collection.record.columns
+        fields = [columns[name][0] if name in columns else name for name in names]
+        rows = self._in_order
+        for start in range(0, len(rows), ROWS_AT_A_TIME):
+            part = rows[start : start + ROWS_AT_A_TIME].tolist()
+            table = self.collection.table_of(part, [*fields, ORDER]).sort_by(ORDER)
+            yield table.select(fields).rename_columns(list(names))
+
+    @cached_property
+    def _in_order(self) -> Integers:
+        """The numbers of the rows in the order in which they came ``[rows]``."""
+        numbers, orders = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for batch in self.collection.scan([ORDER], self.condition, row_ids=True):
+            numbers.append(batch["_rowid"].to_numpy().astype(np.int64))
+            orders.append(batch[ORDER].to_numpy())
+        return np.concatenate(numbers)[np.argsort(np.concatenate(orders), kind="stable")]
 
     def select(self, condition: Condition) -> LanceCorpus:
         """Return the corpus of those rows that meet a condition."""

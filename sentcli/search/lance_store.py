@@ -12,7 +12,7 @@ import datetime
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+BEFORE = "before"
+"""The tag of the version that a table had before it was made anew for another model."""
+KEEPS_ALL = datetime.timedelta(days=36_500)
+
+
 class Lance:
     """A folder or a bucket, and the name of a table; see `row_store.Database`."""
 
@@ -65,7 +70,7 @@ class Lance:
         one_of("--type of a collection", kind, list(INDEX_TYPES))
 
     @contextmanager
-    def open(self, record: Record, rows: int, *, overwrite: bool) -> Iterator[LanceStore]:
+    def open(self, record: Record, rows: int, *, overwrite: bool, keeps_before: bool = False) -> Iterator[LanceStore]:
         """Open a table to write it; its readers see the old version until `LanceStore.publish`.
 
         Raises:
@@ -75,11 +80,7 @@ class Lance:
         title = f"{address} {name}"
         index = index_of(record, rows)
         database = connect(address, to_write=True)
-        writes_alone: Any = nullcontext()
-        if is_folder(address):
-            lock = Path(place_of(address)) / f".{name}.sentcli-lock"
-            writes_alone = locked(lock, f"{title} is being written by another process: wait until it has ended")
-        with writes_alone:
+        with self._held():
             try:
                 old = LanceCollection.find(database, address, name)
             except DataError:
@@ -91,7 +92,52 @@ class Lance:
                     old.record.check_takes(record, title)
                     record = old.record
             require_room_in(address, 2 * 4 * rows * record.dimension)  # the rows wait beside the table
-            yield LanceStore(self, database, record, old, index, overwrite=overwrite)
+            store = LanceStore(self, database, record, old, index, overwrite=overwrite)
+            store.keeps_before = keeps_before
+            yield store
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the table of a folder inside the block.
+
+        Raises:
+            InputError: if another process writes it.
+        """
+        if not is_folder(self.address):
+            yield
+            return
+        lock = Path(place_of(self.address)) / f".{self.name}.sentcli-lock"
+        title = f"{self.address} {self.name}"
+        with locked(lock, f"{title} is being written by another process: wait until it has ended"):
+            yield
+
+    @property
+    def before(self) -> str:
+        """The tag of the version before the table was made anew."""
+        return f"{self.address} {self.name}, tag {BEFORE}"
+
+    def before_record(self) -> Record | None:
+        """Return the record of the version before, if there is one."""
+        table = LanceCollection.open(self.address, self.name).table
+        with reading(self.before):
+            if BEFORE not in table.tags.list():
+                return None
+            table.checkout(BEFORE)
+        return LanceCollection.of(table, self.address, self.name).record
+
+    def go_back(self) -> None:
+        """Make the version before the newest one, and the newest one the one before."""
+        with self._held(), writing(f"{self.address} {self.name}"):
+            table = connect(self.address, to_write=True).open_table(self.name)
+            left = int(table.version)
+            table.checkout(BEFORE)
+            table.restore()
+            table.tags.update(BEFORE, left)
+
+    def drop_before(self) -> None:
+        """Let the version before go; ``--compact`` removes it when it is old enough."""
+        with self._held(), writing(f"{self.address} {self.name}"):
+            connect(self.address, to_write=True).open_table(self.name).tags.delete(BEFORE)
 
 
 class LanceStore:
@@ -112,6 +158,8 @@ class LanceStore:
         self.place, self.database, self.record, self.index = place, database, record, index
         self.title = f"{place.address} {place.name}"
         self.replaces = overwrite
+        self.keeps_before = False
+        """Whether the version that is replaced gets the tag `BEFORE`."""
         self.old = old
         kept = None if overwrite else old
         self.collection = kept
@@ -194,9 +242,17 @@ class LanceStore:
         with writing(self.title):
             if self.replaces and self.old is None and name in all_tables(self.database):
                 self.database.drop_table(name)  # it cannot be read
+            if self.keeps_before and self.old is not None:
+                self._tag(self.old)
             mode = "overwrite" if self.old is not None else "create"
             table = self.database.create_table(name, _reader(schema, rows), mode=mode)
         return LanceCollection.of(table, self.place.address, name)
+
+    def _tag(self, old: LanceCollection) -> None:
+        """Give the version that is replaced the tag `BEFORE`."""
+        tags = old.table.tags
+        change = tags.update if BEFORE in tags.list() else tags.create
+        change(BEFORE, old.version)
 
     def _merged(self, collection: LanceCollection, changed: Integers, ids: set[str]) -> LanceCollection:
         """Bring changed rows, which have these ids, into a table and delete those that are gone, in one commit."""
@@ -232,9 +288,17 @@ class LanceStore:
             step(self.title)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # what the help of --keep-days says
-                self.collection.table.optimize(cleanup_older_than=age)
+                self._optimize(self.collection.table, age)
         if self.index is not None:
             self.collection = replace(self.collection, record=replace(self.record, recall=None))
+
+    def _optimize(self, table: Any, age: datetime.timedelta) -> None:
+        """Compact a table, and remove versions that are older; one with a tag stays, which LanceDB itself refuses."""
+        if not table.tags.list():
+            table.optimize(cleanup_older_than=age)
+            return
+        table.optimize(cleanup_older_than=KEEPS_ALL)
+        table.to_lance().cleanup_old_versions(older_than=age, error_if_tagged_old_versions=False)
 
     def to_measure(self, *, changed: bool) -> IndexedSearch | None:
         """Return the search through the index, if it was built or has got rows; others are compared exactly."""

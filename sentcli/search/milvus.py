@@ -30,7 +30,9 @@ from sentcli.search.rows import Document, by_frequency
 
 NEXT = "_sentcli_next"
 OLD = "_sentcli_old"
-"""The ends of the names of what will replace a collection, and of the one that is being replaced."""
+BEFORE = "_before"
+"""The ends of the names of what will replace a collection, of the one that is being replaced, and of one that is kept
+as it was before it was."""
 RECORD_PROPERTY = "sentcli"
 """The property of a collection that holds its `Record`, as JSON."""
 REQUEST_ROWS = 500
@@ -54,6 +56,10 @@ class MilvusCollection:
     def title(self) -> str:
         """The address and the name, for messages."""
         return f"{self.address} {self.name}"
+
+    @property
+    def version(self) -> None:
+        """None: Milvus keeps no versions."""
 
     @classmethod
     def find(cls, client: Any, address: str, name: str) -> MilvusCollection | None:
@@ -104,7 +110,7 @@ class MilvusCollection:
             client.drop_collection(next_name)
         return None
 
-    def promote(self) -> MilvusCollection:
+    def promote(self, *, keeps_before: bool = False) -> MilvusCollection:
         """Put a finished collection, whose name ends in `NEXT`, in the place of the one that it replaces."""
         client = self.client
         name = self.name.removesuffix(NEXT)
@@ -115,8 +121,32 @@ class MilvusCollection:
             client.rename_collection(name, old)
             client.rename_collection(self.name, name)
             client.load_collection(name)
-            client.drop_collection(old)
+            if keeps_before:
+                client.rename_collection(old, name + BEFORE)
+            else:
+                client.drop_collection(old)
         return replace(self, name=name)
+
+    @classmethod
+    def before(cls, client: Any, address: str, name: str) -> MilvusCollection | None:
+        """Return a collection as it is kept from before it was replaced, or None."""
+        if not cls.is_there(client, address, name):
+            return None
+        before = name + BEFORE
+        with answering(f"{address} {name}"):
+            is_kept = client.has_collection(before)
+            if not is_kept and client.has_collection(name + OLD):  # what was going on was killed
+                client.rename_collection(name + OLD, before)
+        return cls.find(client, address, before)
+
+    @classmethod
+    def go_back(cls, client: Any, address: str, name: str) -> None:
+        """Exchange the names of a collection and of the one before; `is_there` and `before` mend what a kill leaves."""
+        with answering(f"{address} {name}"):
+            client.rename_collection(name, name + OLD)
+            client.rename_collection(name + BEFORE, name)
+            client.rename_collection(name + OLD, name + BEFORE)
+            client.load_collection(name)
 
     @classmethod
     def open(cls, client: Any, address: str, name: str) -> MilvusCollection:

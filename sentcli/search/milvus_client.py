@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,12 +99,18 @@ def connect(address: str, *, to_write: bool = False) -> Iterator[Any]:
     except Exception as error:
         why = "does not answer" if is_server else "cannot be opened; another process may have it open"
         raise InputError(f"{address} {why} ({one_line(error)})") from error
+    _opened[place] += 1
     try:
         yield client
     finally:
         client.close()
-        if not is_server:
+        _opened[place] -= 1
+        if not is_server and not _opened[place]:
             _release(place)
+
+
+_opened: Counter[str] = Counter()
+"""How many blocks of this process have each place open: one may read what another one writes."""
 
 
 def _release(place: str) -> None:

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sentcli.errors import InputError
+from sentcli.io.column_types import TEXT
+from sentcli.io.writers import arrow_column
 from sentcli.search.collection_corpus import MeasuredCollection, fitted, protocol_of
 from sentcli.search.collection_record import ID, VECTORS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.milvus import MilvusCollection
 from sentcli.search.milvus_client import connect
-from sentcli.search.milvus_rows import filter_of
+from sentcli.search.milvus_rows import filter_of, value_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sentcli.encoder.sentence_encoder import SentenceEncoder
 
 
@@ -61,6 +65,26 @@ class MilvusCorpus:
     def _rows(self) -> int:
         """The number of rows that meet the condition; Milvus Lite needs half a second to count them."""
         return self.collection.count(self.condition)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether `tables` yields rows in the order in which they were written."""
+        return False
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield all rows with some columns as tables of Arrow, in the order of their ids."""
+        import pyarrow as pa
+
+        record = self.collection.record
+        schema = self.schema
+        fields = {name: record.columns.get(name, (name, TEXT)) for name in names}
+        asked = [field_name for field_name, _ in fields.values() if field_name != ID]
+        for batch in self.collection.rows(asked, self.condition):
+            columns = {}
+            for name, (field_name, kind) in fields.items():
+                values = [value_of(row.get(field_name), kind) for row in batch]
+                columns[name] = arrow_column(values, schema[name])
+            yield pa.table(columns)
 
     def select(self, condition: Condition) -> MilvusCorpus:
         """Return the corpus of those rows that meet a condition."""

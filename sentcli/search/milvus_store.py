@@ -11,8 +11,8 @@ from sentcli.bounds import one_of
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.search.collection_record import ID, Record
-from sentcli.search.milvus import NEXT, MilvusCollection
-from sentcli.search.milvus_client import SCHEME, connect, is_file, require_room_in
+from sentcli.search.milvus import BEFORE, NEXT, MilvusCollection
+from sentcli.search.milvus_client import SCHEME, answering, connect, is_file, require_room_in
 from sentcli.search.milvus_corpus import CollectionSearch, CollectionVectors
 from sentcli.search.milvus_rows import MOST_TEXT_BYTES
 from sentcli.search.milvus_schema import INDEX_TYPES, NOT_IN_A_FILE
@@ -40,7 +40,7 @@ class Milvus:
         one_of("--type of a collection", kind, [known for known in INDEX_TYPES if known not in missing])
 
     @contextmanager
-    def open(self, record: Record, rows: int, *, overwrite: bool) -> Iterator[MilvusStore]:
+    def open(self, record: Record, rows: int, *, overwrite: bool, keeps_before: bool = False) -> Iterator[MilvusStore]:
         """Open a collection to write it; with `overwrite` the old one stays until the new one is whole.
 
         Raises:
@@ -55,7 +55,28 @@ class Milvus:
             yield store
         if replaces:
             with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
-                MilvusCollection.open(client, address, store.collection.name).promote()
+                MilvusCollection.open(client, address, store.collection.name).promote(keeps_before=keeps_before)
+
+    @property
+    def before(self) -> str:
+        """The address and the name of the collection as it was before it was replaced."""
+        return f"{self.address} {self.name}{BEFORE}"
+
+    def before_record(self) -> Record | None:
+        """Return the record of the collection before, if there is one."""
+        with connect(self.address) as client:
+            before = MilvusCollection.before(client, self.address, self.name)
+        return None if before is None else before.record
+
+    def go_back(self) -> None:
+        """Exchange the collection with the one before."""
+        with connect(self.address, to_write=True) as client:
+            MilvusCollection.go_back(client, self.address, self.name)
+
+    def drop_before(self) -> None:
+        """Delete the collection before."""
+        with connect(self.address, to_write=True) as client, answering(self.before):
+            client.drop_collection(self.name + BEFORE)
 
     def _begun(self, client: Any, record: Record, rows: int, *, replaces: bool) -> MilvusCollection:
         """Return the collection that rows are written into: the one of that name, or what will replace it.

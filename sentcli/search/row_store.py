@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from sentcli.io.blocks import Block
+from sentcli.io.table_source import TableSource
 from sentcli.search.collection_record import Record
 from sentcli.search.neighbours import AnyVectors
 from sentcli.search.options import DatabaseOptions
@@ -18,6 +19,35 @@ from sentcli.search.recall import IndexedSearch
 
 DATABASES = "sentcli.databases"
 """The group of entry points of databases: the name of each is its scheme, its value a class that makes a `Database`."""
+
+
+class StoredCollection(Protocol):
+    """A collection that is there."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def record(self) -> Record:
+        """What it says about itself."""
+
+    @property
+    def version(self) -> int | None:
+        """The number of the version that is read; None if there are no versions."""
+
+
+@runtime_checkable
+class CollectionCorpus(TableSource, Protocol):
+    """What a corpus in a database offers besides `corpus.Corpus`, so that it can move to another model."""
+
+    @property
+    def collection(self) -> StoredCollection:
+        """The collection."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether `tables` yields rows in the order in which they were written."""
 
 
 class RowStore(Protocol):
@@ -89,9 +119,38 @@ class Database(Protocol):
             InputError: if the database has no such collection or index, before anything is read.
         """
 
-    def open(self, record: Record, rows: int, *, overwrite: bool) -> AbstractContextManager[RowStore]:
-        """Open the collection to write rows of a record, about so many; with `overwrite` it is made anew.
+    def open(
+        self, record: Record, rows: int, *, overwrite: bool, keeps_before: bool = False
+    ) -> AbstractContextManager[RowStore]:
+        """Open the collection to write it.
+
+        Args:
+            record: of the rows.
+            rows: about how many there are.
+            overwrite: make it anew.
+            keeps_before: keep the one that is replaced beside it.
 
         Raises:
             InputError: if it holds rows of another kind, or another process writes it.
+        """
+
+    @property
+    def before(self) -> str:
+        """The name under which a collection is kept as it was before it was replaced."""
+
+    def before_record(self) -> Record | None:
+        """Return the record of the one before; None if the collection was not replaced, or that was let go."""
+
+    def go_back(self) -> None:
+        """Exchange the collection with the one before; the same again takes that back.
+
+        Raises:
+            InputError: if there is none.
+        """
+
+    def drop_before(self) -> None:
+        """Let the one before go.
+
+        Raises:
+            InputError: if there is none.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,11 +86,12 @@ def index(
     from sentcli.search.vector_directory import INDEXES, WORDS_ROWS, VectorDirectory
 
     if database.to is not None:
-        from sentcli.corpora.collection_rows import CollectionInput
+        from sentcli.corpora.collection_rows import CollectionInput, read_rows
         from sentcli.corpora.collections import CollectionUpdating
 
         corpus = CollectionInput(inputs, index_options, model, text, passages, doc_prompt, options)
-        return write_collection(CollectionUpdating(corpus, database, overwrite=overwrite))
+        updating = CollectionUpdating(partial(read_rows, corpus), database, index_options, overwrite=overwrite)
+        return write_collection(updating)
     place = _directory(inputs, output, passages)
     folder = None if place is None else place.path
     request = index_request(index_options, query_prompt, options, overwrite=overwrite)

@@ -17,7 +17,7 @@ from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPr
 from sentcli.remaining import duration
 
 if TYPE_CHECKING:
-    from sentcli.corpora.directory_move import DirectoryMove
+    from sentcli.corpora.move import Move
     from sentcli.corpora.move_gate import MoveComparison
 
 COMPARED = ("metric", "old", "new", "difference", "interval", "passed", "same_hits")
@@ -26,9 +26,10 @@ REFUSED = 3
 """The exit code where the other model is not shown to be as good."""
 
 
-@verb("migrate", common="corpus model set allow anyway dry_run drop back json")
+@verb("migrate", common="corpus collection model set allow anyway dry_run drop back json")
 def migrate(
     corpus: Annotated[str, Holds.TEXT_FILE, Flag(metavar="CORPUS", positional=True)],
+    collection: Annotated[str | None, Holds.WORDS, Flag(metavar="NAME")] = None,
     model: OptionalModel = None,
     moving: Annotated[MoveOptions, Group("Move")] = MoveOptions(),
     drop: Annotated[bool, Flag(panel="Before", excludes="back")] = False,
@@ -37,18 +38,19 @@ def migrate(
     doc_prompt: DocPrompt = None,
     options: Annotated[LoadOptions, Group("Model", without=["normalize"])] = LoadOptions(),
 ) -> Result:
-    """Move a directory of vectors, with its indexes, to another model.
+    """Move a corpus of vectors, with its indexes, to another model.
 
     It says how long that takes, and compares both models on the same queries: a
     move that is not shown to be as good is refused (exit code 3), and nothing is
     written. The new vectors are made beside the old ones, which answer until all
-    is whole; an interrupted move goes on with the same command. The old directory
-    is kept as CORPUS.before.
+    is whole; an interrupted move goes on with the same command. A directory is kept
+    as CORPUS.before, a collection in its database.
 
     Args:
-        corpus: A directory that encode or index wrote.
-        drop: Delete CORPUS.before: of an earlier move, or with -m of this one.
-        back: Exchange CORPUS and CORPUS.before in one step; the same again takes that back.
+        corpus: A directory that encode or index wrote; or lance:PLACE or milvus:URI.
+        collection: The collection of lance:PLACE or milvus:URI.
+        drop: Delete what is kept from before: of an earlier move, or with -m of this one.
+        back: Exchange CORPUS and what it was before in one step; the same again takes that back.
 
     \b
     Examples:
@@ -57,61 +59,81 @@ def migrate(
       sentcli migrate documents -m my-model --set judged --allow 0.02
       sentcli migrate documents --back
       sentcli migrate documents --drop
+      sentcli migrate lance:reviews -m my-model
     """  # noqa: D301
-    from sentcli.corpora.directory_move import DirectoryMove, drop_before, go_back
+    from sentcli.corpora.move import MoveTarget
+    from sentcli.corpora.moving import drop_before, go_back, open_move
 
     clock = Clock()
     if back:
-        return _done(go_back(corpus, model), clock)
+        return _done(go_back(corpus, collection, model), clock)
     if model is None:
         if not drop:
             raise InputError("give the model that the corpus moves to with -m; --back and --drop go without")
-        return _done(drop_before(corpus), clock)
-    move = DirectoryMove.open(corpus, model, options, doc_prompt, query_prompt)
+        return _done(drop_before(corpus, collection), clock)
+    target = MoveTarget(model, options, doc_prompt, query_prompt)
+    move = open_move(corpus, collection, target)
     with move.held():
-        record = Record("migrate", model, environment=move.encoder.environment())
-        results: dict[str, Any] = {"output": move.title, "from": move.store.origin.model, "rows": len(move.store.rows)}
-        if move.is_done:
-            console.note(f"{move.title} has the vectors of {model} already")
-            results |= {"migrated": False}
-            if drop and move.place.before.exists:
-                results |= drop_before(corpus, held=True)
-            return Result.of(replace(record, results=results, seconds=clock.seconds))
-        move.check()
-        estimates = move.estimate()
-        estimate = estimates.models[0]
-        console.note(
-            f"{move.title}: {estimates.rows:,} rows take about {duration(estimate.seconds)} and "
-            f"{estimate.bytes / 1e6:,.1f} MB with {model} ({estimate.dimension} dimensions), without the indexes"
-        )
-        results |= {"seconds_estimated": estimate.seconds, "bytes_estimated": estimate.bytes}
-        comparison = _compared(move, moving)
-        tables = []
-        verdict = f"{model} was not compared with {move.store.origin.model}."
-        results |= dict.fromkeys(COMPARED)
-        if comparison is not None:
-            results |= comparison.to_dict()
-            tables = comparison.tables()
-            verdict = comparison.sentence
-        passed = comparison is not None and comparison.passed
-        record = replace(record, protocol=_protocol(move, moving), results=results, seconds=clock.seconds)
-        if moving.dry_run or not (passed or moving.anyway):
-            record = replace(record, results={**results, "migrated": False}, seconds=clock.seconds)
-            verdict += " Nothing was written."
-            if not passed and not moving.dry_run:
-                verdict += " More queries (--set) may show it, --allow takes a greater loss, --anyway moves."
-            return Result.of(record, tables, verdict=verdict, exit_code=0 if passed else REFUSED)
-        with kept_if_interrupted(record, clock, lambda: {**results, "migrated": False}):
-            results |= move.run()
-        results["migrated"] = True
-        console.note(f"{move.title} answers with {model}; {move.before} is as it was (--back returns, --drop deletes)")
-        if drop:
-            results |= drop_before(corpus, held=True)
-    record = replace(record, results=results, seconds=clock.seconds)
+        result = _moved(move, moving, clock)
+        was_moved = result.to_dict()["results"]["migrated"]
+        old_is_there = move.has_before()
+    if drop and (was_moved or old_is_there):
+        drop_before(corpus, collection)
+    return result
+
+
+def _moved(move: Move, moving: MoveOptions, clock: Clock) -> Result:
+    """Estimate, compare, and move a corpus if it may be."""
+    model = move.target.model
+    begun = Record("migrate", model, environment=move.encoder.environment())
+    results: dict[str, Any] = {
+        "output": move.title,
+        "from": move.origin.model,
+        "rows": move.row_count,
+        **dict.fromkeys(COMPARED),
+        "migrated": False,
+    }
+    if move.is_done:
+        console.note(f"{move.title} has the vectors of {model} already")
+        return Result.of(replace(begun, results=results, seconds=clock.seconds))
+    move.check()
+    results |= _estimated(move)
+    comparison = _compared(move, moving)
+    tables = []
+    passed = False
+    verdict = f"{model} was not compared with {move.origin.model}."
+    if comparison is not None:
+        results |= comparison.to_dict()
+        tables = comparison.tables()
+        verdict = comparison.sentence
+        passed = comparison.passed
+    begun = replace(begun, protocol=_protocol(move, moving))
+    if moving.dry_run or not (passed or moving.anyway):
+        record = replace(begun, results=results, seconds=clock.seconds)
+        verdict += " Nothing was written."
+        if not passed:
+            verdict += " More queries (--set) may show it, --allow takes a greater loss, --anyway moves."
+        return Result.of(record, tables, verdict=verdict, exit_code=0 if passed else REFUSED)
+    with kept_if_interrupted(begun, clock, lambda: results):
+        results = {**results, **move.run(), "migrated": True}
+    console.note(f"{move.title} answers with {model}; {move.before} is as it was (--back returns, --drop lets it go)")
+    record = replace(begun, results=results, seconds=clock.seconds)
     return Result.of(record, tables, verdict=verdict)
 
 
-def _compared(move: DirectoryMove, moving: MoveOptions) -> MoveComparison | None:
+def _estimated(move: Move) -> dict[str, Any]:
+    """Say what encoding the rows will take, and return it as JSON."""
+    estimates = move.estimate()
+    estimate = estimates.models[0]
+    console.note(
+        f"{move.title}: {estimates.rows:,} rows take about {duration(estimate.seconds)} and "
+        f"{estimate.bytes / 1e6:,.1f} MB with {move.target.model} ({estimate.dimension} dimensions), without indexes; "
+        "comparing both models comes before"
+    )
+    return {"seconds_estimated": estimate.seconds, "bytes_estimated": estimate.bytes}
+
+
+def _compared(move: Move, moving: MoveOptions) -> MoveComparison | None:
     """Compare the models; with ``--anyway``, return None where that is not possible."""
     from sentcli.corpora.move_gate import compare_models
     from sentcli.corpora.move_set import given_set, made_set, require_documents
@@ -133,14 +155,14 @@ def _compared(move: DirectoryMove, moving: MoveOptions) -> MoveComparison | None
             return None
 
 
-def _protocol(move: DirectoryMove, moving: MoveOptions) -> dict[str, Any]:
+def _protocol(move: Move, moving: MoveOptions) -> dict[str, Any]:
     """Return every choice that moves a score of the comparison, or decides the vectors."""
     encoder, settings = move.encoder, move.settings
     return {
         **encoder.describe(),
         **encoder.provenance(),
         "prompt": settings.prompt,
-        "query_prompt": move.query_prompt,
+        "query_prompt": move.target.query_prompt,
         "on_long": settings.on_long,
         **settings.compression.protocol(),
         "set": moving.set,

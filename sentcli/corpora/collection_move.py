@@ -1,0 +1,169 @@
+"""Moving a collection of a database to another model; the database keeps the one before, see `row_store.Database`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from sentcli import console
+from sentcli.bulk.files import Inputs
+from sentcli.bulk.stored_rows import TableRows
+from sentcli.corpora.collection_rows import encoded_rows
+from sentcli.corpora.collections import CollectionUpdating, database_of
+from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
+from sentcli.corpora.opening import open_corpus
+from sentcli.errors import InputError
+from sentcli.model.options import LoadOptions
+from sentcli.search.collection_record import Record, fields_of
+from sentcli.search.corpus_documents import CorpusDocuments
+from sentcli.search.options import CorpusOptions, DatabaseOptions, IndexOptions, SearchOptions
+from sentcli.search.provenance import Provenance
+from sentcli.search.row_store import CollectionCorpus, Database
+
+
+@dataclass(frozen=True)
+class ReopenedRows:
+    """The rows of a collection, which is open only while they are read, so that it can be written in between."""
+
+    options: CorpusOptions
+    load: LoadOptions
+    schema: dict[str, Any]
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def tables(self, names: Sequence[str]) -> Iterator[Any]:
+        """Yield all rows with some columns."""
+        with open_collection(self.options, self.load) as corpus:
+            yield from corpus.tables(names)
+
+
+@contextmanager
+def open_collection(options: CorpusOptions, load: LoadOptions) -> Iterator[CollectionCorpus]:
+    """Open a collection of a database.
+
+    Raises:
+        InputError: if there is none, or its backend does not offer what a move needs.
+    """
+    with open_corpus(options, SearchOptions(), load) as corpus:
+        if not isinstance(corpus, CollectionCorpus):
+            raise InputError(f"{options.corpus}: its backend cannot move a collection to another model")
+        yield corpus
+
+
+@dataclass(frozen=True)
+class CollectionMove(Move):
+    """A collection of a database; see `Move`."""
+
+    database: DatabaseOptions
+    record: Record
+
+    @classmethod
+    def open(cls, name: str, collection: str | None, target: MoveTarget) -> CollectionMove:
+        """Read what a collection that is to move says about itself.
+
+        Raises:
+            InputError: if there is none, or it does not say which model made it.
+        """
+        with open_collection(CorpusOptions(corpus=name, collection=collection), target.load) as corpus:
+            found = corpus.collection
+            options = CorpusOptions(corpus=name, collection=found.name, at=found.version)
+            rows = ReopenedRows(options, target.load, corpus.schema, len(corpus))
+            in_order = corpus.in_order
+        origin = Provenance.named(f"{name} {found.name}", found.record.settings)
+        documents = CorpusDocuments(origin.name, rows, in_order)
+        database = DatabaseOptions(to=name, collection=found.name)
+        return cls(origin, found.record.dimension, documents, target, database, found.record)
+
+    @property
+    def place(self) -> Database:
+        """The database and the name of the collection."""
+        return database_of(self.database, self.record.kind)
+
+    @property
+    def before(self) -> str:
+        """What the database calls it."""
+        return self.place.before
+
+    def has_before(self) -> bool:
+        """Whether the database keeps another one than the present one."""
+        before = self.place.before_record()
+        return before is not None and before.settings != self.record.settings
+
+    @property
+    def inputs(self) -> Inputs:
+        """All rows."""
+        return TableRows.of(self.documents.rows, self.origin.passages)
+
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """The settings of the record."""
+        return self.record.settings
+
+    @property
+    def searched(self) -> Searched:
+        """How the collection compares vectors."""
+        return Searched(self.record.similarity)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold nothing: the database refuses two that write."""
+        return nullcontext()
+
+    def run(self) -> dict[str, Any]:
+        """Write the collection anew beside, and let it take the place of the old one; see `Move.run`."""
+        inputs = self.inputs
+        columns = {name: kind for name, (_, kind) in self.record.columns.items()}
+        record = Record(
+            settings=self.facts.recorded(),
+            dimension=self.settings.compression.truncate_dim or self.encoder.dimension,
+            similarity=self.new_similarity,
+            columns=fields_of(columns),
+            language=self.record.language,
+            kind=self.record.kind,
+        )
+        rows = encoded_rows(inputs, self.encoder, self.settings.prompt, record, self.settings.compression)
+        index = IndexOptions(type=self.record.kind)
+        updating = CollectionUpdating(lambda: rows, self.database, index, overwrite=True, keeps_before=True)
+        update = updating.run()
+        return {
+            "rows_encoded": update.counts["written"],
+            "indexes": [self.record.kind],
+            "before": self.before,
+            **update.facts,
+        }
+
+
+def go_back(name: str, collection: str | None, model: str | None) -> dict[str, Any]:
+    """Exchange a collection with what it was before it moved; see `moving.go_back`."""
+    place, left = _moved(name, collection)
+    returned = place.before_record()
+    if returned is None:
+        raise InputError(f"{name} {place.name} has not moved, or it was dropped: there is no {place.before}")
+    models = (str(left.settings["model"]), str(returned.settings["model"]))
+    check_back(f"{name} {place.name}", models, model)
+    place.go_back()
+    console.note(f"{name} {place.name} answers with {models[1]} again; {place.before} has {models[0]}")
+    return {"output": f"{name} {place.name}", "model": models[1], "before": place.before}
+
+
+def drop_before(name: str, collection: str | None) -> dict[str, Any]:
+    """Let go of what a collection was before it moved.
+
+    Raises:
+        InputError: if there is nothing.
+    """
+    place, kept = _moved(name, collection)
+    if place.before_record() is None:
+        raise InputError(f"{name} {place.name} has not moved, or it was dropped: there is no {place.before}")
+    place.drop_before()
+    console.note(f"{place.before} is dropped")
+    return {"output": f"{name} {place.name}", "model": str(kept.settings.get("model")), "dropped": place.before}
+
+
+def _moved(name: str, collection: str | None) -> tuple[Database, Record]:
+    """Return the place of a collection that is there, and its record."""
+    move = CollectionMove.open(name, collection, MoveTarget("", LoadOptions()))
+    return move.place, move.record
