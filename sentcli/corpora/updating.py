@@ -33,8 +33,8 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
     Raises:
         InputError: if an index of the directory is damaged, or of the vectors of another model.
     """
-    earlier: dict[str, IndexRequest] = {}
-    earlier_language = None
+    there: dict[str, IndexRequest] = {}
+    language_there = None
     if folder is not None and (folder / MANIFEST).exists():
         store = VectorDirectory.open(folder)
         for name in store.indexes:
@@ -43,17 +43,17 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
             manifest = store.read_index(name, earlier=True)
             index = IndexRequest(manifest.kind, manifest.similarity, manifest.query_prompt, dict(manifest.settings))
             if manifest.trained:
-                index = replace(index, trained_in=store.place(name))
-            earlier[manifest.kind] = index
+                index = replace(index, earlier=store.place(name))
+            there[manifest.kind] = index
         words = store.words(earlier=True)
         if words is not None:
-            earlier_language = words.language
+            language_there = words.language
     if request is None:
-        return IndexesToBuild(tuple(earlier.values()), language)
-    if request.kind in earlier:
-        learned = earlier.pop(request.kind)
-        similarity = request.similarity or learned.similarity
-        request = replace(request, similarity=similarity, trained_in=learned.trained_in)
-    elif request.kind == FLAT and earlier:  # which is no index, and what is taken if none is named
-        return IndexesToBuild(tuple(earlier.values()), earlier_language)
-    return IndexesToBuild((*earlier.values(), request), earlier_language)
+        return IndexesToBuild(tuple(there.values()), language)
+    if request.kind in there:
+        same_kind = there.pop(request.kind)
+        similarity = request.similarity or same_kind.similarity
+        request = replace(request, similarity=similarity, earlier=same_kind.earlier)
+    elif request.kind == FLAT and there:  # which is no index, and what is taken if none is named
+        return IndexesToBuild(tuple(there.values()), language_there)
+    return IndexesToBuild((*there.values(), request), language_there)

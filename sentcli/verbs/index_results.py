@@ -82,7 +82,7 @@ def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: Cluste
     """Build an index of faiss."""
     from sentcli.cluster.pool import Pool
     from sentcli.search import ann
-    from sentcli.search.index import rows_so_far
+    from sentcli.search.index import rebuild_due, rows_so_far
 
     clock = Clock()
     facts = environment("cpu", "fp32", revision=store.origin.revision)
@@ -96,12 +96,13 @@ def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: Cluste
             most = -(-len(store.blocks) // (file_rows or 1))
             _, workers = stack.enter_context(open_cluster(cluster, most=most, on_cpu=True))
             pool = stack.enter_context(Pool(workers))
-        manifest = build_index(store, request, pool)
+        manifest, added = build_index(store, request, pool)
     origin = store.origin
     protocol = {key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")}
     protocol |= {"target": request.target, **manifest.encoder, "revision": origin.revision, "weights": origin.weights}
     results = {key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")}
     results |= {"index": origin.name, "rows": len(store.rows), "size_bytes": manifest.bytes}
+    results |= {"rows_added": added, "dead_nodes": manifest.dead, "rebuild_due": rebuild_due(manifest, request.target)}
     overview = {
         "index": origin.name,
         "kind": manifest.kind,
