@@ -18,6 +18,8 @@ class IndexesToBuild:
     of_vectors: tuple[IndexRequest, ...]
     language: str | None = None
     """The language of an index of words; None if there is none."""
+    before: VectorDirectory | None = None
+    """The directory of the rows before they have changed; None if none is updated."""
 
 
 def indexes_to_build(folder: Path | None, request: IndexRequest | None, language: str) -> IndexesToBuild:
@@ -35,6 +37,7 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
     """
     there: dict[str, IndexRequest] = {}
     language_there = None
+    store = None
     if folder is not None and (folder / MANIFEST).exists():
         store = VectorDirectory.open(folder)
         for name in store.indexes:
@@ -49,11 +52,11 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
         if words is not None:
             language_there = words.language
     if request is None:
-        return IndexesToBuild(tuple(there.values()), language)
+        return IndexesToBuild(tuple(there.values()), language, store)
     if request.kind in there:
         same_kind = there.pop(request.kind)
         similarity = request.similarity or same_kind.similarity
         request = replace(request, similarity=similarity, earlier=same_kind.earlier)
     elif request.kind == FLAT and there:  # which is no index, and what is taken if none is named
-        return IndexesToBuild(tuple(there.values()), language_there)
-    return IndexesToBuild((*there.values(), request), language_there)
+        return IndexesToBuild(tuple(there.values()), language_there, store)
+    return IndexesToBuild((*there.values(), request), language_there, store)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from sentcli import console
-from sentcli.errors import DataError, InputError
+from sentcli.errors import InputError
 from sentcli.io.atomic import link
 from sentcli.search.exact import Blocks, Vectors, prepared
 from sentcli.search.faiss_index import NODES_AT_A_TIME, FaissIndex
@@ -43,15 +44,19 @@ def with_kept_graph(manifest: IndexManifest, place: Path, earlier: Path, blocks:
     graph = IndexManifest.read(earlier)
     if (graph.factory, graph.similarity, graph.settings) != (manifest.factory, manifest.similarity, manifest.settings):
         return manifest
+    parts = []
     try:
-        parts = [read_part(earlier, file, graph, mapped=True) for file in graph.files]
-    except (DataError, InputError) as error:
+        for file in graph.files:
+            part = read_part(earlier, file, graph, mapped=True)
+            if not part.is_graph:
+                return manifest
+            parts.append(part)
+    except InputError as error:
         console.warn(f"{error}: it is built anew")
         return manifest
-    if not parts or not all(part.is_graph for part in parts):
-        return manifest
-    rows = rows_of_nodes(_vectors_of(parts), _compared(blocks, manifest))
-    if np.count_nonzero(rows >= 0) < LEAST_ALIVE * len(rows):
+    of_nodes = chain.from_iterable(map(FaissIndex.stored_vectors, parts))
+    rows = rows_of_nodes(of_nodes, _compared(blocks, manifest))
+    if not parts or np.count_nonzero(rows >= 0) < LEAST_ALIVE * len(rows):
         return manifest
     in_order = np.array_equal(rows, np.arange(len(rows)))
     needs_nodes = graph.has_nodes or not in_order
@@ -67,12 +72,6 @@ def with_kept_graph(manifest: IndexManifest, place: Path, earlier: Path, blocks:
             file = with_nodes(place, file, nodes)
         files.append(file)
     return replace(manifest, files=files, format=2 if needs_nodes else 1)
-
-
-def _vectors_of(parts: list[FaissIndex]) -> Iterator[Vectors]:
-    """Yield the vectors of the nodes of all parts."""
-    for part in parts:
-        yield from part.stored_vectors()
 
 
 def _compared(blocks: Blocks, manifest: IndexManifest) -> Iterator[Vectors]:

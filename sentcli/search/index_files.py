@@ -166,7 +166,7 @@ class IndexManifest(FaissRecipe):
     def write(self, place: Path) -> None:
         """Write the manifest into the folder of an index, whole or not at all."""
         form = asdict(self)
-        form["files"] = [file.to_dict() for file in self.files]
+        form["files"] = list(map(IndexFile.to_dict, self.files))
         write_json(place / INDEX, form)
 
 

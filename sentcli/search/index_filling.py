@@ -165,5 +165,5 @@ def clear(place: Path, manifest: IndexManifest) -> None:
     for path in place.iterdir():
         if path.name in named:
             continue
-        if any(pattern.fullmatch(path.name) for pattern in (INDEX_FILE, NODES_FILE, PARTIAL)):
+        if INDEX_FILE.fullmatch(path.name) or NODES_FILE.fullmatch(path.name) or PARTIAL.fullmatch(path.name):
             path.unlink()

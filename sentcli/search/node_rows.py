@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from sentcli.errors import DataError
 from sentcli.io.atomic import replacing
+from sentcli.io.content_digests import Digests, vector_digests
 from sentcli.io.writers import mapped_array
 from sentcli.search.neighbours import AnyVectors, Integers, Mask, Neighbours
 
 DEAD = -1
 """The row of a node whose row is gone."""
-DIGEST = np.dtype("S16")
-"""A digest of a vector, whose bytes are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +119,10 @@ def rows_of_nodes(nodes: Iterable[AnyVectors], rows: Iterable[AnyVectors]) -> In
     return found
 
 
-def _digests(blocks: Iterable[AnyVectors]) -> np.ndarray[tuple[int], np.dtype[np.bytes_]]:
+def _digests(blocks: Iterable[AnyVectors]) -> Digests:
     """Return the digest of each vector ``[n]``."""
-    digests = bytearray()
-    for block in blocks:
-        for vector in np.ascontiguousarray(block):
-            digests += blake2b(vector.data, digest_size=DIGEST.itemsize).digest()
-    return np.frombuffer(bytes(digests), DIGEST)
+    contiguous = map(np.ascontiguousarray, blocks)
+    return vector_digests(chain.from_iterable(contiguous))
 
 
 def _numbered(groups: Integers) -> Integers:

@@ -1,4 +1,4 @@
-"""A graph whose rows change finds what one built anew finds: rows that are gone never, those that stay at their places."""
+"""A graph whose rows change finds what one built anew finds: never rows that are gone, the others where they stand."""
 
 import hashlib
 import json
