@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import Block, Survey
+from sentcli.io.content_digests import text_digests
 from sentcli.io.dataset import Manifest, holds_manifest, read_manifest
 from sentcli.io.folder import local_place, open_folder
 from sentcli.io.writers import arrow_column
@@ -273,7 +273,7 @@ class RowChanges:
         return columns
 
     def _add_new(self, text: str) -> None:
-        key = _digest(text)
+        key = _digests([text]).tobytes()
         if key in self._new_texts:
             return
         self._new_texts.add(key)
@@ -446,13 +446,9 @@ def vector_differences(name: str, before: dict[str, Any], now: dict[str, Any], i
     return differences
 
 
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
 def _digests(texts: Sequence[str]) -> Hashes:
     """Return the digests of texts, in two halves ``[n, 2]``."""
-    return np.frombuffer(b"".join(map(_digest, texts)), np.uint64).reshape(-1, 2)
+    return text_digests(texts).view(np.uint64).reshape(-1, 2)
 
 
 def _contents(texts: Sequence[str], columns: dict[str, list[Any]]) -> Hashes:

@@ -114,10 +114,14 @@ def with_queries(
     return replace(request, queries=origin.compress(vectors, normalized=bool(encoder.spec.normalizes)))
 
 
-def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None) -> IndexManifest:
-    """Build an index, in workers on a cluster if there are some, and say what was built and how well it finds rows."""
+def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None) -> tuple[IndexManifest, int]:
+    """Build an index, in workers on a cluster if there are some, and say what was built and how well it finds rows.
+
+    Returns:
+        The manifest of the index, and the number of rows that were added to it.
+    """
     from sentcli.search import ann
-    from sentcli.search.index import GROWN, build
+    from sentcli.search.index import build, rebuild_due
 
     if request.for_vectors(store.origin).similarity == "dot" and request.kind == "hnsw":
         console.warn("a graph over vectors of different lengths misses many neighbours (dot): look at the recall below")
@@ -128,18 +132,25 @@ def build_index(store: VectorDirectory, request: IndexRequest, pool: Pool | None
         manifest, added = build(store, request, progress, lambda step: console.detail(f"{request.kind}: {step}"), pool)
     if manifest.kind == ann.FLAT:
         console.note(f"{store.origin.name}: {rows} rows are searched exactly; nothing had to be built")
-        return manifest
+        return manifest, added
     before = f" of {manifest.rows}" if added != manifest.rows else ""
     console.note(
         f"{store.origin.name}: {added}{before} rows added to the index {manifest.kind} ({manifest.factory}), "
         f"{manifest.bytes / 1e6:,.1f} MB"
     )
+    if manifest.has_nodes:
+        nodes = manifest.rows + manifest.dead
+        console.note(f"{store.origin.name}: the graph was kept; {manifest.dead:,} of its {nodes:,} nodes are dead")
+    due = rebuild_due(manifest, request.target)
+    anew = f"build it anew: sentcli index {store.origin.name} --type {manifest.kind} --overwrite"
     recall = manifest.recall
+    if "recall" in due:
+        console.warn(f"{manifest.kind} misses the recall of {request.target:g} since rows have changed: {anew}")
     if recall is not None and recall["chosen"]["recall"] < request.target:
         console.warn(
             f"recall@{recall['k']} is {recall['chosen']['recall']:.3f}, not the {request.target:g} aimed at; "
             "another kind, or a factory string with more clusters or longer codes, may reach it"
         )
-    if manifest.rows > GROWN * manifest.built_for:
-        console.warn(f"the index was made for {manifest.built_for} rows: build it again with --overwrite")
-    return manifest
+    if "growth" in due:
+        console.warn(f"the index was made for {manifest.built_for} rows: {anew}")
+    return manifest, added

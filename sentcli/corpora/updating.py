@@ -18,6 +18,8 @@ class IndexesToBuild:
     of_vectors: tuple[IndexRequest, ...]
     language: str | None = None
     """The language of an index of words; None if there is none."""
+    before: VectorDirectory | None = None
+    """The directory of the rows before they have changed; None if none is updated."""
 
 
 def indexes_to_build(folder: Path | None, request: IndexRequest | None, language: str) -> IndexesToBuild:
@@ -37,16 +39,15 @@ def indexes_to_build(folder: Path | None, request: IndexRequest | None, language
     if folder is not None and (folder / MANIFEST).exists():
         there = existing_indexes(folder, learned=True)
     earlier = {index.kind: index for index in there.of_vectors}
-    earlier_language = there.language
     if request is None:
-        return IndexesToBuild(tuple(earlier.values()), language)
+        return replace(there, language=language)
     if request.kind in earlier:
-        learned = earlier.pop(request.kind)
-        similarity = request.similarity or learned.similarity
-        request = replace(request, similarity=similarity, trained_in=learned.trained_in)
+        same_kind = earlier.pop(request.kind)
+        similarity = request.similarity or same_kind.similarity
+        request = replace(request, similarity=similarity, earlier=same_kind.earlier)
     elif request.kind == FLAT and earlier:  # which is no index, and what is taken if none is named
-        return IndexesToBuild(tuple(earlier.values()), earlier_language)
-    return IndexesToBuild((*earlier.values(), request), earlier_language)
+        return there
+    return replace(there, of_vectors=(*earlier.values(), request))
 
 
 def existing_indexes(folder: Path, *, learned: bool = False) -> IndexesToBuild:
@@ -67,8 +68,8 @@ def existing_indexes(folder: Path, *, learned: bool = False) -> IndexesToBuild:
         manifest = store.read_index(name, earlier=True)
         request = IndexRequest(manifest.kind, manifest.similarity, manifest.query_prompt, dict(manifest.settings))
         if learned and manifest.trained:
-            request = replace(request, trained_in=store.place(name))
+            request = replace(request, earlier=store.place(name))
         requests.append(request)
     words = store.words(earlier=True)
     language = None if words is None else words.language
-    return IndexesToBuild(tuple(requests), language)
+    return IndexesToBuild(tuple(requests), language, store if learned else None)

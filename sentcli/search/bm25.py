@@ -24,6 +24,7 @@ from sentcli.errors import DataError, InputError, nearest, one_line, required
 from sentcli.io.atomic import regular
 from sentcli.io.forms import Declared, read_json_form
 from sentcli.io.writers import mapped_array
+from sentcli.search.document_words import DocumentWords, WordCounts, in_alphabet
 from sentcli.search.neighbours import Floats, Integers, Mask, Neighbours
 from sentcli.search.words import PAIRS, TOKEN, WORD, Analyzer, in_pairs, is_unspaced
 
@@ -53,6 +54,8 @@ class WordsRecord:
     k1: Annotated[float, Ge(0), Le(1e9)]
     b: Annotated[float, Ge(0), Le(1)]
     analyzer: Analyzer = "words"
+    cut_by: str = ""
+    """The libraries that cut texts into words, and their versions."""
 
 
 class BM25Settings(BaseModel, extra="forbid"):
@@ -76,6 +79,8 @@ class BM25Vocabulary(RootModel[dict[str, Annotated[int, Ge(0)]]]):
 
 ARRAYS = {"data.csc.index.npy": "f", "indices.csc.index.npy": "i", "indptr.csc.index.npy": "i"}
 """The arrays of bm25s, with NumPy's letters of fractions and whole numbers."""
+COUNTS = "counts.csc.index.npy"
+"""How often each word is in each document, beside the arrays of bm25s and in their order."""
 
 
 class BM25:
@@ -89,6 +94,10 @@ class BM25:
         self.b = b
         self.language = language
         self.analyzer = analyzer
+        self.document_words: DocumentWords | None = None
+        """The words from which it was built; None after `open`."""
+        self.counts: WordCounts | None = None
+        """How often words are in documents, as `open` reads it; None if texts would be cut otherwise now."""
 
     def __len__(self) -> int:
         return self._rows
@@ -107,24 +116,20 @@ class BM25:
             InputError: for an unknown language, or parameters out of their bounds.
             MissingExtraError: if bm25s or PyStemmer is not installed.
         """
+        return cls.of_words(cut(texts, language), k1=k1, b=b, language=language)
+
+    @classmethod
+    def of_words(cls, words: DocumentWords, *, k1: float = K1, b: float = B, language: str = LANGUAGE) -> BM25:
+        """Index documents whose words are known; see `build`."""
         if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
             raise InputError(f"BM25 with k1 {k1} and b {b}: k1 must be 0 or more, and b lie between 0 and 1")
-        analysis = _analysis(language)
-        words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **analysis)
-        # its stems are numbered as a set has them, which differs from process to process
-        vocabulary = {}
-        number_of = {}
-        drawn_numbers = words.vocab
-        for number, word in enumerate(sorted(drawn_numbers)):
-            vocabulary[word] = number
-            number_of[drawn_numbers[word]] = number
-        ids = [list(map(number_of.__getitem__, document)) for document in words.ids]
-        words = words._replace(ids=ids, vocab=vocabulary)
         index = None
-        if vocabulary:
+        if words.vocab:
             index = require_bm25s().BM25(k1=k1, b=b, method="lucene", backend="numpy")
-            index.index(words, create_empty_token=False, show_progress=False)
-        return cls(index, len(words.ids), k1, b, language)
+            index.index((words.ids, words.vocab), create_empty_token=False, show_progress=False)
+        built = cls(index, len(words.ids), k1, b, language)
+        built.document_words = words
+        return built
 
     def search(self, queries: Sequence[str], k: int, mask: Mask | None = None) -> Neighbours:
         """Return the best documents of each query; of equal scores, the first document comes first.
@@ -178,6 +183,9 @@ class BM25:
             index.save(folder, show_progress=False)
             words = len(index.vocab_dict)
         facts = {"rows": len(self), "words": words, **self.protocol()}
+        if self.document_words is not None:
+            np.save(folder / COUNTS, self.document_words.counts())
+            facts["cut_by"] = cut_by()
         text = json.dumps(facts, indent=1)
         facts_file.write_text(f"{text}\n", "utf-8")
 
@@ -205,11 +213,41 @@ class BM25:
         except (OSError, EOFError, ValueError, InputError) as error:
             raise InputError(f"{folder} is no BM25 index, or a damaged one ({one_line(error)})") from error
         _analysis(facts.language)
-        return cls(index, facts.rows, facts.k1, facts.b, facts.language, facts.analyzer)
+        opened = cls(index, facts.rows, facts.k1, facts.b, facts.language, facts.analyzer)
+        if facts.analyzer == PAIRS and facts.cut_by == cut_by() and index is not None:
+            opened.counts = _word_counts(index, folder / COUNTS)
+        return opened
 
     def protocol(self) -> dict[str, Any]:
         """Return every choice that changes a score."""
         return protocol(self.k1, self.b, self.language, self.analyzer)
+
+
+def cut(texts: Iterable[str], language: str) -> DocumentWords:
+    """Cut texts into words.
+
+    Raises:
+        InputError: for an unknown language.
+        MissingExtraError: if bm25s or PyStemmer is not installed.
+    """
+    words = require_bm25s().tokenize(in_pairs(texts), show_progress=False, **_analysis(language))
+    # its stems are numbered as a set has them, which differs from process to process
+    return in_alphabet(words.ids, words.vocab)
+
+
+def cut_by() -> str:
+    """Return the libraries that cut texts into words, and their versions."""
+    return f"bm25s {require_bm25s().__version__}, PyStemmer {_require_stemmer().version()}"
+
+
+def _word_counts(index: Any, path: Path) -> WordCounts | None:
+    """Read how often the words of an index are in its documents; None if that does not fit it."""
+    scores = index.scores
+    counts = mapped_array(path)
+    if counts.shape != scores["indices"].shape or counts.dtype.kind != "u":
+        raise DataError(path, f"an array {list(counts.shape)} of {counts.dtype}")
+    words = sorted(index.vocab_dict, key=index.vocab_dict.__getitem__)
+    return WordCounts(scores["num_docs"], words, scores["indptr"], scores["indices"], counts)
 
 
 def protocol(k1: float = K1, b: float = B, language: str = LANGUAGE, analyzer: Analyzer = PAIRS) -> dict[str, Any]:

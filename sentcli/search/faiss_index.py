@@ -17,14 +17,17 @@ from sentcli.errors import DataError, InputError, SentcliError, nearest
 from sentcli.machine import require_memory
 from sentcli.model.forking import drop_lost_threads
 from sentcli.model.spec import Similarity
-from sentcli.search.exact import Blocks, check_width, prepared
+from sentcli.search.exact import Blocks, Vectors, check_width, prepared
 from sentcli.search.faiss_border import WORKING, check_factory, check_room, faiss_errors, require_faiss
 from sentcli.search.neighbours import AnyVectors, Mask, Neighbours
+from sentcli.search.node_rows import NodeRows
 
 OPQ_ROUNDS = 10
 OPQ_ROWS = 16_384
 """faiss's own values are 50 rounds over 65,536 rows; these need a tenth of the time and gave a million rows the same
 recall."""
+NODES_AT_A_TIME = 16_384
+"""How many vectors of a graph are read at a time."""
 Parameter = Annotated[str, Field(pattern="^(efConstruction|nprobe|efSearch)$")]
 """The name of a parameter in a file."""
 MOST_ON_GPU = 2048
@@ -51,6 +54,8 @@ class FaissIndex:
     """An object that faiss points to but does not own, kept alive with the index."""
     on_cpu: FaissIndex | None = None
     """The original of a copy on a GPU."""
+    nodes: NodeRows | None = None
+    """The rows of a graph's nodes in the corpus, after rows have changed; None if they follow on each other."""
 
     @classmethod
     def empty(cls, factory: str, dimension: int, similarity: Similarity, rows: int = 0) -> FaissIndex:
@@ -224,6 +229,19 @@ class FaissIndex:
             yield copy
             self.index = require_faiss().index_gpu_to_cpu(copy.index)
 
+    @property
+    def is_graph(self) -> bool:
+        """Whether it is a graph over whole vectors, which stays when rows change."""
+        faiss = require_faiss()
+        return isinstance(faiss.downcast_index(self.index), faiss.IndexHNSWFlat)
+
+    def stored_vectors(self) -> Iterator[Vectors]:
+        """Yield the vectors of a graph's nodes as it compares them, block by block ``[n, dim]``."""
+        nodes = len(self)
+        for first in range(0, nodes, NODES_AT_A_TIME):
+            count = min(NODES_AT_A_TIME, nodes - first)
+            yield self.index.reconstruct_n(first, count)
+
     def train(self, blocks: Blocks, device: str = "cpu") -> None:
         """Learn clusters and codes from a sample of the rows, if this kind of index needs training.
 
@@ -269,14 +287,18 @@ class FaissIndex:
         Args:
             queries: their vectors.
             k: the number of rows.
-            mask: the rows that may be found ``[rows]``; None stands for all.
+            mask: the rows that may be found; None stands for all. They are those of the index ``[rows]``, or of the
+                whole corpus if it has `nodes`, and so are the positions that are returned.
 
         Raises:
             InputError: if the queries have another dimension.
         """
         index = self.index
+        nodes = self.nodes
         check_width(queries, index.d, "query")
-        k = min(k, len(self))
+        k = min(k, self.rows)
+        if nodes is not None:
+            mask = nodes.that_may_be_found(mask)
         if not k or not len(queries):
             return Neighbours.none(len(queries))
         most = max(k, self.efforts.get("nprobe", 1))
@@ -284,12 +306,22 @@ class FaissIndex:
             return self.on_cpu.search(queries, k, mask)
         options = {}
         if mask is not None or _needs_effort(index, k):
-            options["params"] = _parameters(index, mask, k)
+            options["params"] = _parameters(index, mask, k, nodes)
         drop_lost_threads()
         with faiss_errors("faiss cannot search: {why}", SentcliError):
             vectors = prepared(queries, self.similarity)
             scores, positions = index.search(vectors, k, **options)
-        return Neighbours(positions, scores)
+        found = Neighbours(positions, scores)
+        if nodes is None:
+            return found
+        return nodes.in_corpus(found)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that can be found."""
+        if self.nodes is None:
+            return len(self)
+        return self.nodes.living
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
@@ -302,15 +334,17 @@ def _needs_effort(index: Any, k: int) -> bool:
     return isinstance(index, faiss.IndexHNSW) and index.hnsw.efSearch < k
 
 
-def _parameters(index: Any, mask: Mask | None, k: int) -> Any:
+def _parameters(index: Any, mask: Mask | None, k: int, nodes: NodeRows | None = None) -> Any:
     """Return the search parameters of an index of faiss that leave it as it is, but for the rows that may be found.
 
-    A graph keeps at least as many candidates as rows are wanted; with fewer it ends before it has found them.
+    A graph keeps at least as many candidates as rows are wanted; with fewer it ends before it has found them. Where
+    nodes are dead it keeps more, so that as many of them are alive.
 
     Args:
         index: of faiss.
         mask: the rows that may be found ``[n]``; None stands for all.
         k: the number of rows that are wanted.
+        nodes: of a graph whose rows have changed.
     """
     faiss = require_faiss()
     index = faiss.downcast_index(index)
@@ -326,5 +360,8 @@ def _parameters(index: Any, mask: Mask | None, k: int) -> Any:
     if isinstance(index, faiss.IndexIVF):
         return faiss.SearchParametersIVF(**selector, nprobe=index.nprobe)
     if isinstance(index, faiss.IndexHNSW):
-        return faiss.SearchParametersHNSW(**selector, efSearch=max(index.hnsw.efSearch, k))
+        candidates = max(index.hnsw.efSearch, k)
+        if nodes is not None:
+            candidates = -(-candidates * len(nodes) // nodes.living)
+        return faiss.SearchParametersHNSW(**selector, efSearch=candidates)
     return faiss.SearchParameters(**selector)

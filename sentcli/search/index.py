@@ -6,9 +6,7 @@ file; files that it does not name are ignored. A new index has another name unti
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,9 +14,8 @@ from pathlib import Path
 
 from sentcli.cluster.pool import Pool
 from sentcli.encoder.vector_facts import VectorFacts
-from sentcli.errors import InputError, SentcliError
+from sentcli.errors import InputError
 from sentcli.io.atomic import check_output, locked, replacing, require_room
-from sentcli.io.dataset import PARTIAL
 from sentcli.io.digests import file_digest
 from sentcli.model.spec import Similarity
 from sentcli.search import ann
@@ -26,28 +23,16 @@ from sentcli.search.ann import FaissRecipe
 from sentcli.search.exact import Vectors
 from sentcli.search.faiss_border import check_room, require_faiss
 from sentcli.search.faiss_index import EFFORTS, FaissIndex
-from sentcli.search.index_files import INDEX_FILE, TRAINED, IndexFile, IndexManifest, read_part
+from sentcli.search.graph_update import with_kept_graph
+from sentcli.search.index_files import TRAINED, IndexFile, IndexManifest
+from sentcli.search.index_filling import FileSpan, clear, fill_file, fill_in_worker, spans, spans_of_nodes
 from sentcli.search.recall import TARGET, sample, tune
 from sentcli.search.vector_directory import VectorDirectory
 
 FILE_BYTES = 2**32
 """The approximate size of one file of an index."""
-ADDED_ROWS = 16_384
-"""How many rows are added to an index at a time."""
 GROWN = 4
 """An index should be built again when it has this many times the rows that it was trained for."""
-
-
-@dataclass(frozen=True)
-class FileSpan:
-    """The rows of one file of an index that are to be added."""
-
-    begin: int
-    """The first row of the file."""
-    end: int
-    """The row behind its last one."""
-    grown: IndexFile | None = None
-    """The file that has the first of these rows already, and is replaced."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +53,9 @@ class IndexRequest:
     overwrite: bool = False
     device: str = "cpu"
     """Where the index is built, if faiss can do it there; searches are measured on the CPU."""
-    trained_in: Path | None = None
-    """The folder of an earlier index of the kind, whose clusters and codes are taken instead of being learned anew."""
+    earlier: Path | None = None
+    """The folder of an index of the kind before rows have changed. Its clusters and codes are taken instead of being
+    learned anew, and its graph stays."""
 
     def for_vectors(self, facts: VectorFacts) -> IndexRequest:
         """Return the request for vectors, which say how they are compared unless the user did."""
@@ -82,52 +68,6 @@ class IndexRequest:
         """The similarity, which every request that `for_vectors` returned has."""
         assert self.similarity is not None
         return self.similarity
-
-
-def fill_file(
-    store: VectorDirectory,
-    place: Path,
-    manifest: IndexManifest,
-    span: FileSpan,
-    progress: Callable[[int], None],
-    device: str = "cpu",
-) -> IndexFile:
-    """Build one file of an index and write it beside the others.
-
-    Args:
-        store: the store of the vectors.
-        place: the folder of the index, which has the trained index without rows.
-        manifest: of the index.
-        span: the rows of the file.
-        progress: called with the number of rows that were added.
-        device: where rows are added, if faiss can do it there.
-    """
-    if span.grown is not None:
-        index = read_part(place, span.grown, manifest, mapped=False)
-    else:
-        index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
-    with index.built_on(device) as built:
-        rows = span.end - span.begin
-        for block in store.blocks.since(span.begin + len(built), ADDED_ROWS):
-            block = block[: rows - len(built)]
-            built.add(block)
-            progress(len(block))
-            if len(built) >= rows:
-                break
-    path = place / f"rows-{span.begin:010d}-{span.end:010d}.faiss"
-    with replacing(path) as temporary:
-        index.write(temporary)
-    return IndexFile(path.name, span.begin, len(index), path.stat().st_size, file_digest(path))
-
-
-def _fill_in_worker(_: None, span: FileSpan, folder: Path, place: Path, manifest: IndexManifest) -> IndexFile:
-    """Build one file in a worker of a cluster, which has to see the folder of the vectors."""
-    require_faiss().omp_set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    try:
-        return fill_file(VectorDirectory.open(folder), place, manifest, span, lambda rows: None)
-    except OSError as error:
-        shared = "all nodes have to see the vectors under the same path"
-        raise SentcliError(f"node {socket.gethostname()}: {error}; {shared}") from None
 
 
 def build(
@@ -158,8 +98,8 @@ def build(
         raise InputError(f"{ann.SCANNED} is a way to search vectors as they are (retrieve --index): nothing is built")
     request = request.for_vectors(store.origin)
     recipe = ann.recipe(request.kind, len(store.blocks), store.dimension)
-    if request.trained_in is not None:
-        earlier = IndexManifest.read(request.trained_in)
+    if request.earlier is not None:
+        earlier = IndexManifest.read(request.earlier)
         recipe = FaissRecipe(earlier.kind, earlier.factory, earlier.rescore)
     place, work = _places(store, recipe)
     job = _IndexBuild(store, request, recipe, progress, step, pool)
@@ -167,16 +107,35 @@ def build(
         check_output(place, resume=True, folder=True)
         if place.exists() and not request.overwrite:
             return job.extend(place)
-        manifest = job.begin(work)
+        manifest, added = job.begin(work)
         with replacing(place) as temporary:  # an old index stays until the new one is complete
             work.rename(temporary)
-    return manifest, manifest.rows
+    return manifest, added
 
 
 def _places(store: VectorDirectory, recipe: FaissRecipe) -> tuple[Path, Path]:
     """Return the folder of an index, and the one in which it is built."""
     place = store.place(recipe.name)
     return place, place.with_name(f".{recipe.name}.building")
+
+
+def rebuild_due(manifest: IndexManifest, target: float) -> list[str]:
+    """Return why an index should be built anew.
+
+    Args:
+        manifest: of the index.
+        target: the recall that was aimed at.
+
+    Returns:
+        ``growth`` if it was made for far fewer rows, ``recall`` if a graph whose rows have changed misses the target.
+    """
+    reasons = []
+    if manifest.rows > GROWN * manifest.built_for:
+        reasons.append("growth")
+    measured = manifest.recall
+    if manifest.has_nodes and measured is not None and measured["chosen"]["recall"] < target:
+        reasons.append("recall")
+    return reasons
 
 
 def rows_so_far(store: VectorDirectory, request: IndexRequest) -> dict[str, int]:
@@ -232,8 +191,12 @@ class _IndexBuild:
         extended = self._fill(place, replace(manifest, shards=self.store.vector_digests))
         return self._measure(place, extended), extended.rows - manifest.rows
 
-    def begin(self, work: Path) -> IndexManifest:
-        """Build an index in a folder, or continue one that an interrupted run has begun there."""
+    def begin(self, work: Path) -> tuple[IndexManifest, int]:
+        """Build an index in a folder, or continue one that an interrupted run has begun there.
+
+        Returns:
+            Its manifest, and the number of rows that are not in a graph that was kept.
+        """
         index = self._empty(self.recipe.factory)
         manifest = self._begun_manifest(work)
         missing = len(self.store.blocks) - manifest.rows
@@ -242,13 +205,20 @@ class _IndexBuild:
             with replacing(work / TRAINED) as temporary:
                 self._train(index, temporary)
             manifest = replace(manifest, trained=file_digest(work / TRAINED))
-        return self._measure(work, self._fill(work, manifest))
+            if self.request.earlier is not None:
+                manifest = with_kept_graph(manifest, work, self.request.earlier, self.store.blocks)
+                manifest.write(work)
+        kept = 0
+        if self.request.earlier is not None:
+            kept = manifest.rows
+        manifest = self._measure(work, self._fill(work, manifest))
+        return manifest, manifest.rows - kept
 
     def _train(self, index: FaissIndex, path: Path) -> None:
         """Write an index without rows to a file: one that has learned from the vectors, or an earlier one that has."""
-        trained_in = self.request.trained_in
-        if trained_in is not None:
-            shutil.copyfile(trained_in / TRAINED, path)
+        earlier = self.request.earlier
+        if earlier is not None and not index.index.is_trained:
+            shutil.copyfile(earlier / TRAINED, path)
             return
         self.step("training")
         try:
@@ -261,8 +231,8 @@ class _IndexBuild:
     @property
     def _built_for(self) -> int:
         """The number of rows for which the index is trained."""
-        if self.request.trained_in is not None:
-            return IndexManifest.read(self.request.trained_in).built_for
+        if self.request.earlier is not None:
+            return IndexManifest.read(self.request.earlier).built_for
         return len(self.store.blocks)
 
     def _empty(self, factory: str) -> FaissIndex:
@@ -297,7 +267,8 @@ class _IndexBuild:
         )
         with suppress(InputError):
             begun = IndexManifest.read(work)
-            if replace(begun, files=[], efforts={}, recall=None, trained="") == fresh:
+            is_same = replace(begun, files=[], efforts={}, recall=None, trained="", format=1) == fresh
+            if is_same and (request.earlier is not None or not begun.has_nodes):
                 return begun
         if work.is_symlink():
             work.unlink()
@@ -313,29 +284,27 @@ class _IndexBuild:
         empty = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
         size = self.request.file_rows or max(FILE_BYTES // empty.row_bytes, 1)
         self.progress(manifest.rows)
-        spans = _spans(manifest, len(self.store.blocks), size)
-        replaced = [span.grown for span in spans]
+        rows = len(self.store.blocks)
+        lacking = spans_of_nodes(place, manifest, rows, size) if manifest.has_nodes else spans(manifest, rows, size)
+        replaced = [span.grown for span in lacking]
         files = [file for file in manifest.files if file not in replaced]
-        for file in self._filled(place, manifest, spans):
+        for file in self._filled(place, manifest, lacking):
             files.append(file)
             version = str(require_faiss().__version__)
             manifest = replace(manifest, files=list(files), recall=None, faiss=version)
             manifest.write(place)
-        _clear(place, manifest)
+        clear(place, manifest)
         return manifest
 
-    def _filled(self, place: Path, manifest: IndexManifest, spans: Sequence[FileSpan]) -> Iterator[IndexFile]:
+    def _filled(self, place: Path, manifest: IndexManifest, lacking: Sequence[FileSpan]) -> Iterator[IndexFile]:
         """Yield the file of each span when it has been built, here or by the workers."""
         if self.pool is None:
-            for span in spans:
+            for span in lacking:
                 yield fill_file(self.store, place, manifest, span, self.progress, self.request.device)
             return
-        files = self.pool.map(spans, _fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
-        for file, span in zip(files, spans, strict=True):
-            added = file.rows
-            if span.grown is not None:
-                added -= span.grown.rows
-            self.progress(added)
+        files = self.pool.map(lacking, fill_in_worker, self.store.folder.resolve(), place.resolve(), manifest)
+        for file, span in zip(files, lacking, strict=True):
+            self.progress(span.end - span.begin)
             yield file
 
     def _measure(self, place: Path, manifest: IndexManifest) -> IndexManifest:
@@ -353,35 +322,3 @@ class _IndexBuild:
         manifest = replace(manifest, recall=measured, efforts=searcher.efforts)
         manifest.write(place)
         return manifest
-
-
-def _spans(manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
-    """Return the files of `size` rows that an index lacks up to a number of rows; the last of its own may grow."""
-    if manifest.rows >= rows:
-        return []
-    grown = None
-    begin = manifest.rows
-    if manifest.files and manifest.files[-1].rows < size:
-        grown = manifest.files[-1]
-        begin = grown.first
-    spans = [FileSpan(begin, min(begin + size, rows), grown)]
-    for start in range(begin + size, rows, size):
-        spans.append(FileSpan(start, min(start + size, rows)))
-    return spans
-
-
-def _clear(place: Path, manifest: IndexManifest) -> None:
-    """Delete files of rows that the manifest does not name, which an interrupted run left or a longer file replaced.
-
-    Raises:
-        InputError: if a file that the manifest names is missing: then none is deleted.
-    """
-    named = {file.name for file in manifest.files}
-    missing = sorted(name for name in named if not (place / name).is_file())
-    if missing:
-        raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
-    for path in place.iterdir():
-        if path.name in named:
-            continue
-        if INDEX_FILE.fullmatch(path.name) or PARTIAL.fullmatch(path.name):
-            path.unlink()

@@ -22,9 +22,13 @@ from sentcli.io.forms import read_json_form, write_json
 from sentcli.model.spec import Similarity
 from sentcli.search.ann import FaissRecipe
 from sentcli.search.faiss_index import FaissIndex, Parameter
+from sentcli.search.node_rows import NodeRows
 
 INDEX = "index.json"
 INDEX_FILE = re.compile(r"rows-\d{10,}-\d{10,}\.faiss")
+NODES_SUFFIX = ".nodes.npy"
+"""The ending of a file that says which rows the nodes of the graph beside it stand for; see `NodeRows`."""
+NODES_FILE = re.compile(r"rows-\d{10,}-\d{10,}\.nodes\.npy")
 TRAINED = "trained.faiss"
 """The trained index without rows, with which further files begin."""
 REMEDY = "build the index again with --overwrite"
@@ -46,9 +50,27 @@ class IndexFile:
 
     name: Annotated[str, Field(pattern=f"^{INDEX_FILE.pattern}$")]
     first: Count
+    """The first row in it, or the number of its first node in the whole index where it has `nodes`."""
     rows: Count
+    """The number of rows that are found by it."""
     bytes: Count
     sha256: str
+    nodes: str = ""
+    """The SHA-256 of the file that says which row each node of its graph stands for; empty if they are in order."""
+    dead: Count = 0
+    """The number of nodes whose row is gone."""
+
+    @property
+    def nodes_name(self) -> str:
+        """The name of the file with the rows of the nodes."""
+        return str(Path(self.name).with_suffix(NODES_SUFFIX))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, which has nothing about nodes where rows are in order, as before there were such."""
+        form = asdict(self)
+        if not self.nodes:
+            del form["nodes"], form["dead"]
+        return form
 
 
 class Chosen(BaseModel, extra="allow"):
@@ -95,12 +117,23 @@ class IndexManifest(FaissRecipe):
     """The result of `recall.tune`, with ``measured_rows``."""
     faiss: str = ""
     """The version of faiss that wrote the files."""
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 1
+    """2 where files say which rows their nodes stand for (`IndexFile.nodes`), which version 1 does not know of."""
 
     @property
     def rows(self) -> int:
         """The number of rows in the files."""
         return sum(file.rows for file in self.files)
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether it is a graph whose nodes are not the rows in order, because rows have changed."""
+        return self.format == 2
+
+    @property
+    def dead(self) -> int:
+        """The number of nodes whose row is gone."""
+        return sum(file.dead for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -111,6 +144,9 @@ class IndexManifest(FaissRecipe):
     def digests(self) -> dict[str, str]:
         """The SHA-256 of every file by name."""
         digests = {file.name: file.sha256 for file in self.files}
+        for file in self.files:
+            if file.nodes:
+                digests[file.nodes_name] = file.nodes
         if self.trained:
             digests[TRAINED] = self.trained
         return digests
@@ -129,7 +165,9 @@ class IndexManifest(FaissRecipe):
 
     def write(self, place: Path) -> None:
         """Write the manifest into the folder of an index, whole or not at all."""
-        write_json(place / INDEX, asdict(self))
+        form = asdict(self)
+        form["files"] = list(map(IndexFile.to_dict, self.files))
+        write_json(place / INDEX, form)
 
 
 def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: bool) -> FaissIndex:
@@ -155,6 +193,21 @@ def read_part(place: Path, file: IndexFile, manifest: IndexManifest, *, mapped: 
         index = FaissIndex.read(path, manifest.similarity, mapped=mapped)
     except DataError as error:
         raise InputError(f"{error}; it was written by faiss {manifest.faiss}") from error
-    if len(index) != file.rows or index.index.d != manifest.dimension:
-        raise DataError(path, f"holds {len(index)} rows, not {file.rows}; {REMEDY}")
+    expected = file.rows + file.dead
+    if len(index) != expected or index.index.d != manifest.dimension:
+        raise DataError(path, f"holds {len(index)} rows, not {expected}; {REMEDY}")
+    if file.nodes:
+        index.nodes = _read_nodes(place / file.nodes_name, file)
     return index
+
+
+def _read_nodes(path: Path, file: IndexFile) -> NodeRows:
+    """Read the rows of the nodes of a file.
+
+    Raises:
+        DataError: if they are not those that were written.
+    """
+    problem = damage(path, file.nodes, known=True)
+    if problem is not None:
+        raise DataError(path, f"{problem}; {REMEDY}")
+    return NodeRows.read(path, file.rows, file.dead)

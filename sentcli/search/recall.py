@@ -163,7 +163,7 @@ def tune(
         "parameter": next(iter(efforts[0]), None),
         "points": points,
         "chosen": points[best],
-        "k": min(K, len(index.blocks) - are_rows),
+        "k": max(min(K, len(index.blocks) - are_rows), 1),  # a single row has no other one to find
         "queries": len(queries),
         "of": "rows of the corpus" if are_rows else "queries",
         "exact_queries_per_second": reference.exact_rate,

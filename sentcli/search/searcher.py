@@ -48,7 +48,8 @@ class Searcher:
     """Finds the nearest rows of a corpus."""
 
     parts: Sequence[FaissIndex]
-    """Indexes over consecutive rows, from the first row on; without any, the search is exact."""
+    """Indexes over the first rows of the corpus; without any, the search is exact. Each has the rows behind those of
+    the one before it, or says which ones it has (`FaissIndex.nodes`)."""
     recipe: FaissRecipe
     """How the indexes were built."""
     blocks: Blocks
@@ -98,11 +99,11 @@ class Searcher:
         """Search for queries whose hits fit into memory; see `search`."""
         if not len(self.blocks):
             return Neighbours.none(len(queries))
-        indexed = sum(map(len, self.parts))
+        indexed = sum(part.rows for part in self.parts)
         if not self._relies_on_index(indexed, k, mask):
             return self._exact(queries, k, 0, mask)
         hits = self._approximate(queries, k, mask)
-        if mask is not None:
+        if mask is not None or self._has_dead_nodes:
             lacking = np.any(hits.positions < 0, axis=1)
             if lacking.any():
                 hits.overwrite(lacking, self._exact(queries[lacking], k, 0, mask))
@@ -165,17 +166,21 @@ class Searcher:
         best = Neighbours.none(len(queries))
         first = 0
         for part in self.parts:
-            end = first + len(part)
-            part_mask = None if mask is None else mask[first:end]
-            hits = part.search(queries, candidates, part_mask)
-            positions = np.where(hits.positions < 0, -1, hits.positions + first)
-            in_corpus = Neighbours(positions, hits.scores)
+            if part.nodes is not None:
+                in_corpus = part.search(queries, candidates, mask)
+            else:
+                in_corpus = _search_rows(part, first, queries, candidates, mask)
             best = merge([best, in_corpus], candidates)
-            first = end
+            first += part.rows
         if self.recipe.rescore:
             whole = prepared(queries, self.similarity)
             best = self.blocks.rescored(whole, best, self.similarity)
         return merge([best], k)
+
+    @property
+    def _has_dead_nodes(self) -> bool:
+        """Whether a part has nodes of rows that are gone, among which a graph may find too few others."""
+        return any(part.nodes is not None and part.nodes.dead for part in self.parts)
 
     @property
     def efforts_to_try(self) -> list[dict[str, int]]:
@@ -217,6 +222,15 @@ class Searcher:
         if not self.parts:
             return self
         return Searcher([], EXACT, self.blocks, self.similarity, self.device, self.scan)
+
+
+def _search_rows(part: FaissIndex, first: int, queries: AnyVectors, k: int, mask: Mask | None) -> Neighbours:
+    """Search an index of the rows of a corpus from position `first` on."""
+    if mask is not None:
+        mask = mask[first : first + len(part)]
+    hits = part.search(queries, k, mask)
+    positions = np.where(hits.positions < 0, -1, hits.positions + first)
+    return Neighbours(positions, hits.scores)
 
 
 @dataclass(frozen=True)

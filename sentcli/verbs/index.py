@@ -62,7 +62,7 @@ def index(
         output: For files of text or of vectors: the directory to write.
         check: Build nothing: compare the indexes of INPUT with their checksums.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the
-            indexes that it has are built of the new rows.
+            indexes that it has take in what is new and leave out what is gone.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
 
     \b

@@ -60,23 +60,26 @@ def build_all(store: VectorDirectory, indexes: IndexesToBuild, cluster: ClusterO
     """Build the indexes of a directory, and return the result of the one that was asked for, which is the last."""
     results = []
     if indexes.language is not None:
-        results.append(index_words(store, indexes.language))
+        results.append(index_words(store, indexes.language, indexes.before))
     for request in indexes.of_vectors:
         results.append(index_vectors(store, request, cluster))
     return results[-1]
 
 
-def index_words(store: VectorDirectory, language: str) -> Result:
-    """Build the BM25 index of a directory of vectors."""
+def index_words(store: VectorDirectory, language: str, before: VectorDirectory | None) -> Result:
+    """Build the BM25 index of a directory of vectors, with the words that a directory of earlier rows knows."""
     from sentcli.search import bm25
 
     clock = Clock()
     with console.working("indexing (bm25)") as step:
         step(f"{len(store.rows)} rows")
-        built = store.build_words(language)
-    console.note(f"{store.origin.name}: {len(built)} rows in the index bm25")
+        built, number = store.build_words(language, before)
+    console.note(
+        f"{store.origin.name}: {len(built)} rows in the index bm25, {number} of them cut into words, in "
+        f"{clock.seconds:.1f} s"
+    )
     protocol = {"kind": "bm25", **bm25.protocol(language=language)}
-    results = {"kind": "bm25", "index": store.origin.name, "rows": len(built)}
+    results = {"kind": "bm25", "index": store.origin.name, "rows": len(built), "rows_cut": number}
     return Result.of(Record("index", "bm25", protocol, results, environment(None, None), clock.seconds))
 
 
@@ -84,7 +87,7 @@ def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: Cluste
     """Build an index of faiss."""
     from sentcli.cluster.pool import Pool
     from sentcli.search import ann
-    from sentcli.search.index import rows_so_far
+    from sentcli.search.index import rebuild_due, rows_so_far
 
     clock = Clock()
     facts = environment("cpu", "fp32", revision=store.origin.revision)
@@ -98,12 +101,13 @@ def index_vectors(store: VectorDirectory, request: IndexRequest, cluster: Cluste
             most = -(-len(store.blocks) // (file_rows or 1))
             _, workers = stack.enter_context(open_cluster(cluster, most=most, on_cpu=True))
             pool = stack.enter_context(Pool(workers))
-        manifest = build_index(store, request, pool)
+        manifest, added = build_index(store, request, pool)
     origin = store.origin
     protocol = {key: getattr(manifest, key) for key in ("kind", "factory", "similarity", "query_prompt", "settings")}
     protocol |= {"target": request.target, **manifest.encoder, "revision": origin.revision, "weights": origin.weights}
     results = {key: getattr(manifest, key) for key in ("kind", "factory", "rescore", "efforts", "recall", "built_for")}
     results |= {"index": origin.name, "rows": len(store.rows), "size_bytes": manifest.bytes}
+    results |= {"rows_added": added, "dead_nodes": manifest.dead, "rebuild_due": rebuild_due(manifest, request.target)}
     overview = {
         "index": origin.name,
         "kind": manifest.kind,

@@ -132,7 +132,8 @@ def test_what_was_saved_is_found_again_and_says_how_it_was_made(tmp_path):
     assert again.search(queries, 3).positions.tolist() == index.search(queries, 3).positions.tolist()
     facts = json.loads((tmp_path / "words" / "bm25.json").read_text())
     assert (facts["k1"], facts["b"], facts["language"], facts["rows"]) == (0.9, 0.4, "porter", 6)
-    assert again.protocol() == index.protocol() == {k: v for k, v in facts.items() if k not in ("rows", "words")}
+    of_scores = {k: v for k, v in facts.items() if k not in ("rows", "words", "cut_by")}
+    assert again.protocol() == index.protocol() == of_scores
     assert isinstance(again._index.scores["data"], np.memmap)
 
 
@@ -247,7 +248,7 @@ def test_the_files_do_not_depend_on_the_process(tmp_path):
         variables = {**os.environ, "PYTHONHASHSEED": seed}
         subprocess.run([sys.executable, "-c", code, str(tmp_path / seed)], env=variables, check=True)
         contents.append({path.name: path.read_bytes() for path in (tmp_path / seed).iterdir()})
-    assert contents[0] == contents[1] and len(contents[0]) == 6
+    assert contents[0] == contents[1] and len(contents[0]) == 7
 
 
 # Scripts without blanks between words

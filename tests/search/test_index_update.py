@@ -1,5 +1,6 @@
 """``index --update``: vectors, indexes and words of a corpus that has changed are those of a fresh one."""
 
+import hashlib
 import json
 import random
 
@@ -161,3 +162,96 @@ def test_a_second_update_is_refused_while_indexes_are_built(rows, changed, model
     assert all("another process" in message for message in refused)
     invoke("index", out, "--check", check=0)
     assert json.loads((out / "manifest.json").read_text())["rows_done"] == len(changed)
+
+
+def words_files(folder):
+    """The files of an index of words but the one that names the shards of the rows."""
+    files = (folder / "indexes" / "bm25").iterdir()
+    return {path.name: path.read_bytes() for path in files if path.name != "rows.json"}
+
+
+def updated_words(corpus, out, model, invoke):
+    """Update a directory; return the results of its index of words."""
+    done = invoke("index", corpus, "-o", out, *model, "--type", "bm25", "--update", "--json", "-", check=0)
+    return json.loads(done.stdout)["results"]
+
+
+def test_texts_that_stay_are_not_cut_into_words_again(rows, changed, model, tmp_path, invoke):
+    corpus, out, fresh = tmp_path / "corpus.jsonl", tmp_path / "out", tmp_path / "fresh"
+    write(corpus, rows)
+    invoke("index", corpus, "-o", out, *model, "--type", "bm25", check=0)
+    histories = [
+        (changed, range(1, 90)),
+        ([*changed, *({**row, "id": f"again-{row['id']}"} for row in changed[:9])], range(1)),
+        ([{"id": "x", "text": "an unheard word"}, *rows[:50], {"id": "y", "text": ""}], range(1, 60)),
+        (rows, range(300, len(rows))),
+    ]
+    for number, (now, cut) in enumerate(histories):
+        write(corpus, now)
+        assert updated_words(corpus, out, model, invoke)["rows_cut"] in cut
+        invoke("index", corpus, "-o", fresh / str(number), *model, "--type", "bm25", check=0)
+        assert words_files(out) == words_files(fresh / str(number))
+    invoke("index", out, "--check", check=0)
+
+
+@pytest.mark.parametrize("why", ["another language", "no counts", "other libraries", "rows of before"])
+def test_words_that_are_not_known_for_sure_are_cut_anew(why, rows, model, tmp_path, invoke):
+    corpus, out, fresh = tmp_path / "corpus.jsonl", tmp_path / "out", tmp_path / "fresh"
+    write(corpus, rows)
+    language = ("--language", "none") if why == "another language" else ()
+    invoke("index", corpus, "-o", out, *model, "--type", "bm25", *language, check=0)
+    place = out / "indexes" / "bm25"
+    facts, listed = json.loads((place / "bm25.json").read_text()), json.loads((place / "rows.json").read_text())
+    if why == "no counts":  # as earlier versions wrote it
+        (place / "counts.csc.index.npy").unlink()
+        del listed["files"]["counts.csc.index.npy"]
+    if why in ("no counts", "other libraries"):
+        facts.pop("cut_by")
+        if why == "other libraries":
+            facts["cut_by"] = "bm25s 0.0, PyStemmer 0.0"
+        (place / "bm25.json").write_text(json.dumps(facts))
+        listed["files"]["bm25.json"] = hashlib.sha256((place / "bm25.json").read_bytes()).hexdigest()
+    (place / "rows.json").write_text(json.dumps(listed))
+    assert hits(invoke, out, (), "--search", "bm25", *language), "it is searched as before"
+    if why == "rows of before":
+        write(corpus, rows[7:])
+        invoke("encode", corpus, "-o", out, *model, "--update", check=0)
+    write(corpus, rows[3:])
+    assert updated_words(corpus, out, model, invoke)["rows_cut"] == len(rows) - 3
+    invoke("index", corpus, "-o", fresh, *model, "--type", "bm25", check=0)
+    assert words_files(out) == words_files(fresh)
+
+
+def test_a_graph_stays_and_what_was_done_is_in_the_results(rows, changed, model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, rows)
+    made = json.loads(invoke("index", corpus, "-o", out, *model, "--type", "hnsw", "--json", "-", check=0).stdout)
+    keys = ("rows", "rows_added", "dead_nodes", "rebuild_due")
+    assert [made["results"][key] for key in keys] == [400, 400, 0, []]
+    for now in (rows[:350] + changed[-30:], rows[20:350], rows[20:350] + changed[-10:]):  # three in a row
+        write(corpus, now)
+        done = invoke("index", corpus, "-o", out, *model, "--type", "hnsw", "--update", "--json", "-", check=0)
+        results = json.loads(done.stdout)["results"]
+        assert results["rows"] == len(now)
+        assert results["rows_added"] <= 30
+        assert 0 < results["dead_nodes"] <= 150
+        assert results["rebuild_due"] == []
+        asked = [hit for query in hits(invoke, out, model, "--index", "hnsw") for hit in query]
+        assert {id for id, _ in asked} <= {row["id"] for row in now}
+        assert hits(invoke, out, model, "--index", "hnsw") == hits(invoke, out, model, "--index", "flat")
+    write(corpus, rows[:100])
+    done = invoke("index", corpus, "-o", out, *model, "--type", "hnsw", "--update", "--json", "-", check=0)
+    assert json.loads(done.stdout)["results"]["rows_added"] == 100, "most nodes would be dead"
+
+
+def test_a_graph_that_misses_its_recall_is_said_to_be_due(rows, model, tmp_path, invoke):
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "out"
+    write(corpus, rows)
+    invoke("index", corpus, "-o", out, *model, "--type", "hnsw", check=0)
+    write(corpus, rows[9:])
+    ask = ("index", corpus, "-o", out, *model, "--type", "hnsw", "--recall", "0.9999999", "--set", "efSearch=1")
+    done = invoke(*ask, "--update", "--json", "-", check=0)
+    assert json.loads(done.stdout)["results"]["rebuild_due"] == ["recall"]
+    assert f"sentcli index {out} --type hnsw --overwrite" in done.stderr
+    invoke("index", out, "--type", "hnsw", "--overwrite", check=0)
+    assert json.loads((out / "indexes" / "hnsw" / "index.json").read_text())["format"] == 1

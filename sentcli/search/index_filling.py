@@ -1,0 +1,169 @@
+"""Filling the files of an index with rows: which rows come into which file, here or by workers of a cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from sentcli.errors import InputError, SentcliError
+from sentcli.io.atomic import replacing
+from sentcli.io.dataset import PARTIAL
+from sentcli.io.digests import file_digest
+from sentcli.search.faiss_border import require_faiss
+from sentcli.search.faiss_index import FaissIndex
+from sentcli.search.index_files import INDEX_FILE, NODES_FILE, TRAINED, IndexFile, IndexManifest, read_part
+from sentcli.search.neighbours import AnyVectors, Integers
+from sentcli.search.node_rows import NodeRows
+from sentcli.search.vector_directory import VectorDirectory
+
+ADDED_ROWS = 16_384
+"""How many rows are added to an index at a time."""
+
+
+@dataclass(frozen=True)
+class FileSpan:
+    """One file of an index, and the rows that are to be added to it."""
+
+    first: int
+    """The first row in the file, or its first node where the rows are named."""
+    begin: int
+    """The first row, or node, that is added."""
+    end: int
+    """The row, or node, behind the last one."""
+    grown: IndexFile | None = None
+    """The file that has the rows before `begin`, and is replaced."""
+    rows: Integers | None = None
+    """The rows that are added ``[end - begin]``; None if they follow on those before."""
+
+    def vectors(self, store: VectorDirectory) -> Iterator[AnyVectors]:
+        """Yield the vectors of the rows that are added, block by block ``[n, dim]``."""
+        missing = self.end - self.begin
+        if self.rows is not None:
+            for start in range(0, missing, ADDED_ROWS):
+                yield store.blocks.take(self.rows[start : start + ADDED_ROWS])
+            return
+        for block in store.blocks.since(self.begin, ADDED_ROWS):
+            yield block[:missing]
+            missing -= len(block)
+            if missing <= 0:
+                return
+
+
+def spans(manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
+    """Return the files of `size` rows that an index lacks up to a number of rows; the last of its own may grow."""
+    if manifest.rows >= rows:
+        return []
+    found = []
+    begin = manifest.rows
+    if manifest.files and manifest.files[-1].rows < size:
+        grown = manifest.files[-1]
+        end = min(grown.first + size, rows)
+        found.append(FileSpan(grown.first, begin, end, grown))
+        begin = end
+    for start in range(begin, rows, size):
+        found.append(FileSpan(start, start, min(start + size, rows)))
+    return found
+
+
+def spans_of_nodes(place: Path, manifest: IndexManifest, rows: int, size: int) -> list[FileSpan]:
+    """Return the files of `size` nodes that a graph lacks whose nodes are not in the order of the rows; see `spans`.
+
+    Args:
+        place: the folder of the index.
+        manifest: of the index.
+        rows: the number of rows that it will have.
+        size: of a file.
+    """
+    is_missing = np.ones(rows, bool)
+    for file in manifest.files:
+        nodes = NodeRows.read(place / file.nodes_name, file.rows, file.dead)
+        is_missing[nodes.rows[nodes.is_alive]] = False
+    missing = np.flatnonzero(is_missing)
+    last = manifest.files[-1]
+    begin = last.first + last.rows + last.dead
+    end = begin + len(missing)
+    found = []
+    room = min(last.first + size, end) - begin
+    if room > 0:
+        found.append(FileSpan(last.first, begin, begin + room, last, missing[:room]))
+        missing = missing[room:]
+        begin += room
+    for start in range(begin, end, size):
+        file_end = min(start + size, end)
+        found.append(FileSpan(start, start, file_end, None, missing[start - begin : file_end - begin]))
+    return found
+
+
+def fill_file(
+    store: VectorDirectory,
+    place: Path,
+    manifest: IndexManifest,
+    span: FileSpan,
+    progress: Callable[[int], None],
+    device: str = "cpu",
+) -> IndexFile:
+    """Build one file of an index and write it beside the others.
+
+    Args:
+        store: the store of the vectors.
+        place: the folder of the index, which has the trained index without rows.
+        manifest: of the index.
+        span: the rows of the file.
+        progress: called with the number of rows that were added.
+        device: where rows are added, if faiss can do it there.
+    """
+    if span.grown is not None:
+        index = read_part(place, span.grown, manifest, mapped=False)
+    else:
+        index = FaissIndex.read(place / TRAINED, manifest.similarity, mapped=False)
+    with index.built_on(device) as built:
+        for block in span.vectors(store):
+            built.add(block)
+            progress(len(block))
+    path = place / f"rows-{span.first:010d}-{span.end:010d}.faiss"
+    with replacing(path) as temporary:
+        index.write(temporary)
+    file = IndexFile(path.name, span.first, len(index), path.stat().st_size, file_digest(path))
+    if span.rows is None:
+        return file
+    before = index.nodes or NodeRows(np.empty(0, np.int64))
+    return with_nodes(place, file, before.with_added(span.rows))
+
+
+def with_nodes(place: Path, file: IndexFile, nodes: NodeRows) -> IndexFile:
+    """Write which rows the nodes of a file stand for beside it, and return what is said of the file then."""
+    path = place / file.nodes_name
+    nodes.write(path)
+    return replace(file, rows=nodes.living, nodes=file_digest(path), dead=nodes.dead)
+
+
+def fill_in_worker(_: None, span: FileSpan, folder: Path, place: Path, manifest: IndexManifest) -> IndexFile:
+    """Build one file in a worker of a cluster, which has to see the folder of the vectors."""
+    require_faiss().omp_set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    try:
+        return fill_file(VectorDirectory.open(folder), place, manifest, span, lambda rows: None)
+    except OSError as error:
+        shared = "all nodes have to see the vectors under the same path"
+        raise SentcliError(f"node {socket.gethostname()}: {error}; {shared}") from None
+
+
+def clear(place: Path, manifest: IndexManifest) -> None:
+    """Delete files of rows that the manifest does not name, which an interrupted run left or a longer file replaced.
+
+    Raises:
+        InputError: if a file that the manifest names is missing: then none is deleted.
+    """
+    named = manifest.digests
+    missing = sorted(name for name in named if not (place / name).is_file())
+    if missing:
+        raise InputError(f"{place / missing[0]} is missing; build the index again with --overwrite")
+    for path in place.iterdir():
+        if path.name in named:
+            continue
+        if INDEX_FILE.fullmatch(path.name) or NODES_FILE.fullmatch(path.name) or PARTIAL.fullmatch(path.name):
+            path.unlink()

@@ -1,0 +1,46 @@
+"""The words of rows that have changed: an index of the words of the rows before knows those of most texts already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import compress
+
+import numpy as np
+
+from sentcli.io.content_digests import text_digests
+from sentcli.search.bm25 import BM25, cut
+from sentcli.search.document_words import DocumentWords, together
+from sentcli.search.neighbours import Integers
+from sentcli.search.rows import Rows
+
+
+def words_of(rows: Rows, language: str, earlier: BM25, earlier_rows: Rows) -> tuple[DocumentWords, int]:
+    """Return the words of each row, and how many texts were cut for them.
+
+    Args:
+        rows: which may have texts that the earlier ones have.
+        language: of the texts.
+        earlier: an index of words of the earlier rows, in the same language.
+        earlier_rows: the rows from which it was built.
+    """
+    counts = earlier.counts
+    if counts is None:
+        return cut(rows.texts(), language), len(rows)
+    found = _rows_with(earlier_rows.texts(), rows.texts())
+    is_there = found >= 0
+    new = cut(compress(rows.texts(), ~is_there), language)
+    known = counts.of_documents(found[is_there])
+    return together(known, new, is_there), len(new.ids)
+
+
+def _rows_with(there: Iterable[str], texts: Iterable[str]) -> Integers:
+    """Return a row that has each text, or -1 ``[texts]``."""
+    digests = text_digests(there)
+    wanted = text_digests(texts)
+    if not len(digests):
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(digests, kind="stable")
+    in_order = digests[order]
+    place = np.searchsorted(in_order, wanted)
+    place[place == len(in_order)] = 0
+    return np.where(in_order[place] == wanted, order[place], -1)
