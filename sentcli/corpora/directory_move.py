@@ -134,7 +134,7 @@ class DirectoryMove(Move):
             for request in indexes.of_vectors:
                 build_index(new, request, None)
             if indexes.language is not None:
-                new.build_words(indexes.language)
+                new.build_words(indexes.language, VectorDirectory.open(self.place.path))
             if read_manifest(self.place) != self.stored.manifest:
                 raise InputError(f"{self.title} was changed by another process meanwhile: give the command again")
             self.place.keep_before()
