@@ -22,7 +22,7 @@ from sentcli.search.ann import RESCORED
 from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
 from sentcli.search.exact import Vectors
 from sentcli.search.lance_client import chosen_table, connect, reading, table_names, writing
-from sentcli.search.lance_filter import with_values
+from sentcli.search.lance_filter import with_ids
 from sentcli.search.neighbours import Floats, Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
@@ -36,6 +36,8 @@ REQUEST_ROWS = 1000
 """How many rows are asked for by their ids at a time."""
 REQUEST_QUERIES = 256
 """How many queries are sent together."""
+NAMED_VERSIONS = 10
+"""How many of the newest versions an error names."""
 MORE_HITS = 8
 """How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
 
@@ -194,7 +196,7 @@ class LanceCollection:
         """Return rows by their ids, of those that are there."""
         documents = {}
         for start in range(0, len(ids), REQUEST_ROWS):
-            condition = with_values(ID, ids[start : start + REQUEST_ROWS])
+            condition = with_ids(ids[start : start + REQUEST_ROWS])
             for batch in self.scan(self.fields, condition):
                 for row in batch.to_pylist():
                     documents[row[ID]] = self.document(row)
@@ -275,10 +277,8 @@ def _check_out(table: Any, title: str, version: int) -> None:
     with reading(title):
         versions = [int(entry["version"]) for entry in table.list_versions()]
     if version not in versions:
-        there = ", ".join(map(str, versions[-10:]))
-        more = f"{len(versions) - 10:,} earlier ones and " if len(versions) > 10 else ""
-        raise InputError(
-            f"--at {version}: {title} has no such version, or --compact has removed it; it has {more}{there}"
-        )
+        newest = ", ".join(map(str, versions[-NAMED_VERSIONS:]))
+        problem = f"{title} has no such version, or --compact has removed it"
+        raise InputError(f"--at {version}: {problem}; its {len(versions):,} versions end with {newest}")
     with reading(title):
         table.checkout(version)
