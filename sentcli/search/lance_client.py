@@ -117,6 +117,16 @@ def require_room_in(address: str, size: int) -> None:
         require_room(Path(place_of(address)), size, address)
 
 
+def library() -> Any:
+    """Return the module lancedb, which says on standard error what is wrong and nothing else.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+    """
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read when it is imported
+    return required("lancedb", "lancedb", "lance", "LanceDB")
+
+
 def connect(address: str, *, to_write: bool = False) -> Any:
     """Return a database of LanceDB.
 
@@ -129,7 +139,7 @@ def connect(address: str, *, to_write: bool = False) -> Any:
         MissingExtraError: if lancedb is not installed.
     """
     place = place_of(address)
-    lancedb = required("lancedb", "lancedb", "lance", "LanceDB")
+    lancedb = library()
     if not is_folder(address):
         with reading(address):
             return lancedb.connect(place, storage_options=_store_options())

@@ -130,7 +130,7 @@ class LanceCorpus:
         row_ids = [np.empty(0, np.int64)]
         texts: list[str] = []
         for batch in self.collection.scan([ORDER, TEXTS], row_ids=True):
-            orders.append(batch[ORDER].to_numpy())
+            orders.append(self.collection.orders(batch[ORDER]))
             row_ids.append(batch["_rowid"].to_numpy().astype(np.int64))
             texts += batch[TEXTS].to_pylist()
         unordered = np.concatenate(orders)
@@ -157,7 +157,7 @@ class LanceCorpus:
         if self.condition:
             orders = [np.empty(0, np.int64)]
             for batch in self.collection.scan([ORDER], self.condition):
-                orders.append(batch[ORDER].to_numpy())
+                orders.append(self.collection.orders(batch[ORDER]))
             mask = np.isin(rows.orders, np.concatenate(orders))
         hits = self.bm25.search(queries, k, mask)
         places = hits.positions

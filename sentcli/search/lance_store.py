@@ -263,7 +263,7 @@ def _orders_of(collection: LanceCollection, ids: set[str]) -> tuple[dict[str, in
     orders = {}
     following = 0
     for batch in collection.scan([ID, ORDER]):
-        places = batch[ORDER].to_pylist()
+        places = collection.orders(batch[ORDER]).tolist()
         following = max(following, max(places, default=-1) + 1)
         for key, place in zip(batch[ID].to_pylist(), places, strict=True):
             if key in ids:

@@ -54,10 +54,10 @@ def version_of(place):
     return lancedb.connect(place.removeprefix("lance:")).open_table("corpus").version
 
 
-@pytest.mark.parametrize("with_table", [False, True])
+@pytest.mark.parametrize("with_table", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_killed_run_goes_on(invoke, place, tmp_path, with_table):
     folder = tmp_path / "l"
-    count = 40_000
+    count = 20_000
     if with_table:
         write_directory(tmp_path / "old", clustered(20, 16, seed=5))
         invoke("index", tmp_path / "old", "--to", place, check=0)
@@ -101,6 +101,7 @@ def disk(tmp_path):
     subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["update", "--overwrite", "--compact"])
 def test_a_full_disk_in_each_phase_leaves_the_old_version(invoke, corpus, place, texts, tiny_bert, disk, how, tmp_path):
     """The disk has room for a bit more each time, so that it is full in one step after the other."""

@@ -90,8 +90,9 @@ def approximately(found, expected):
     )
 
 
-@pytest.mark.parametrize("source", ["texts", "directory", "corpus.parquet"])
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize(
+    ("source", "similarity"), [("texts", "dot"), ("directory", "dot"), ("corpus.parquet", "cosine")]
+)
 def test_hits_are_those_of_the_directory(invoke, write, find, corpus, tiny_bert, tmp_path, source, similarity):
     path, model = corpus, ("-m", tiny_bert)
     if source != "texts":
@@ -275,7 +276,10 @@ def test_ids_may_hold_any_sign_and_have_any_length(write, find, tiny_bert, tmp_p
     assert (pruned["deleted"], pruned["rows"]) == (4, len(keys) - 4)
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf", "ivfpq", "sq8"])
+SLOWER = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("hnsw", "ivfpq", "sq8")]
+
+
+@pytest.mark.parametrize("kind", ["ivf", *SLOWER])
 def test_an_index_is_measured_its_effort_kept_and_new_rows_are_found(write, place, tmp_path, kind):
     vectors = clustered(3000, 16)
     write_directory(tmp_path / "d", vectors)
@@ -295,6 +299,8 @@ def test_an_index_is_measured_its_effort_kept_and_new_rows_are_found(write, plac
     (hits,) = more.nearest(clustered(50, 16, seed=3)[:1], 1)
     assert hits.scores[0] == pytest.approx(1, abs=1e-5), "rows that no index covers are compared as well"
     assert hits.orders[0] == 3000
+    (hits,) = more.nearest(clustered(1, 16, seed=4), 400, "`id` like 'first1%'")
+    assert len(hits.orders) == 400, "more of the index is searched where too few rows meet a condition"
     compacted = write(tmp_path / "d", "--type", kind, "--compact")
     assert compacted["recall"]["measured_rows"] == 3050
     (index,) = LanceCollection.open(place, None).table.list_indices()
