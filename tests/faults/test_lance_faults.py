@@ -200,6 +200,10 @@ def test_a_damaged_record_is_refused(invoke, corpus, place, tiny_bert):
     asked = ("retrieve", "--corpus", place, "-m", tiny_bert, "--query", "x")
     assert "record is damaged" in invoke(*asked, check=2).stderr
     invoke(*asked, "--at", 1, check=0)
+    index = ("index", corpus[0], "-m", tiny_bert, "--to", place)
+    assert "record is damaged" in invoke(*index, check=2).stderr
+    invoke(*index, "--overwrite", check=0)
+    invoke(*asked, check=0)
 
 
 @pytest.mark.parametrize("field", [9, 10])
