@@ -7,9 +7,11 @@ import struct
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
+from sentcli.errors import SentcliError
 from tests.search.conftest import clustered, write_directory
 
 pytest.importorskip("lancedb", reason="LanceDB comes with the extra sentcli[lance]")
@@ -82,6 +84,43 @@ def test_a_killed_run_goes_on(invoke, place, tmp_path, with_table):
     table = lancedb.connect(folder).open_table("corpus")
     assert table.to_arrow()["sentcli_order"].to_numpy().sum() == count * (count - 1) // 2
     assert lancedb.connect(folder).list_tables().tables == ["corpus"]
+
+
+STEPS = {
+    "ids_of": ("lance_waiting", "WaitingRows"),
+    "_made": ("lance_store", "LanceStore"),
+    "drop": ("lance_waiting", "WaitingRows"),
+    "_build_index": ("lance_store", "LanceStore"),
+    "with_record": ("lance", "LanceCollection"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_end_between_two_steps_leaves_a_whole_version(invoke, place, monkeypatch, tmp_path, step):
+    """An error, which stands for a kill, before each step of --overwrite; then the same command again."""
+    counts = {"old": 200, "new": 210}
+    for name, count in counts.items():
+        write_directory(tmp_path / name, clustered(count, 16, seed=count))
+    index = ("--to", place, "--type", "ivf", "--overwrite", "--json", "-")
+    invoke("index", tmp_path / "old", *index, check=0)
+
+    def answered():
+        done = invoke("retrieve", "--corpus", place, "--count-by", "id", "--json", "-", check=0)
+        return len(json.loads(done.stdout)["counts"]["values"])
+
+    def stopped(owner, *arguments, **options):
+        if step != "drop" or owner.table is not None:  # before anything waits there is nothing to drop
+            raise SentcliError("stopped")
+
+    module, kind = STEPS[step]
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(import_module(f"sentcli.search.{module}"), kind), step, stopped)
+        invoke("index", tmp_path / "new", *index, check=1)
+    assert answered() == counts["old" if step in ("ids_of", "_made") else "new"]
+    results = json.loads(invoke("index", tmp_path / "new", *index, check=0).stdout)["results"]
+    assert results["rows"] == answered() == counts["new"]
+    assert results["recall"]["measured_rows"] == counts["new"]
+    assert lancedb.connect(tmp_path / "l").list_tables().tables == ["corpus"]
 
 
 @pytest.fixture
