@@ -18,7 +18,7 @@ from sentcli.search.collection_record import ORDER, TEXTS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.lance import LanceCollection, Nearest
-from sentcli.search.lance_filter import filter_of
+from sentcli.search.lance_filter import brackets, filter_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
@@ -26,6 +26,10 @@ from sentcli.search.rows import Document, by_frequency
 
 if TYPE_CHECKING:
     from sentcli.encoder.sentence_encoder import SentenceEncoder
+
+
+MOST_BRACKETS = 12
+"""The most brackets inside each other in a condition; LanceDB reads some more, among them those of `select`."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,15 @@ class LanceCorpus:
         return self.collection.count(self.condition)
 
     def select(self, condition: Condition) -> LanceCorpus:
-        """Return the corpus of those rows that meet a condition."""
+        """Return the corpus of those rows that meet a condition.
+
+        Raises:
+            InputError: if it is nested more deeply than LanceDB reads.
+        """
+        if brackets(condition.tree) > MOST_BRACKETS:
+            raise InputError(
+                f"--where: AND and OR are nested more than {MOST_BRACKETS} levels, which LanceDB cannot read"
+            )
         combined = filter_of(condition.tree, self.collection.record.columns)
         if self.condition:
             combined = f"({self.condition}) and ({combined})"

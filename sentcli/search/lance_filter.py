@@ -8,7 +8,7 @@ from typing import Any
 
 from sentcli.io.column_types import TEXT
 from sentcli.search.collection_record import ID
-from sentcli.search.conditions import Either, Test, Tree
+from sentcli.search.conditions import All, Either, Test, Tree
 
 
 def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
@@ -25,10 +25,21 @@ def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
     parts = []
     for part in tree.parts:
         condition = filter_of(part, columns)
-        if isinstance(part, Either):  # other parts need no brackets, of which LanceDB reads 50 levels
+        if isinstance(part, Either):  # other parts need no brackets, of which LanceDB reads few levels
             condition = f"({condition})"
         parts.append(condition)
     return " and ".join(parts)
+
+
+def brackets(tree: Tree) -> int:
+    """Return how many brackets stand inside each other in the filter of a condition."""
+    if isinstance(tree, Test):
+        return 0
+    deepest = 0
+    for part in tree.parts:
+        is_bracketed = isinstance(tree, All) and isinstance(part, Either)
+        deepest = max(deepest, brackets(part) + is_bracketed)
+    return deepest
 
 
 def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
