@@ -88,9 +88,7 @@ class LanceCorpus:
             InputError: if it is nested more deeply than LanceDB reads.
         """
         if brackets(condition.tree) > MOST_BRACKETS:
-            raise InputError(
-                f"--where: AND and OR are nested more than {MOST_BRACKETS} levels, which LanceDB cannot read"
-            )
+            raise InputError(f"--where: LanceDB reads {MOST_BRACKETS} levels of brackets, and the condition has more")
         combined = filter_of(condition.tree, self.collection.record.columns)
         if self.condition:
             combined = f"({self.condition}) and ({combined})"
