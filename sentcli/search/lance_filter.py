@@ -54,8 +54,11 @@ def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
             return f"{field} {negation}like {_literal(test.value, TEXT)}"
         case "in" if not test.value:
             return NONE_OF_NOTHING[test.negated].format(field)
+        case "in" if test.negated:
+            # LanceDB takes "not in (0) or not in (1)" for "not in ()", which it lets missing values meet
+            return f"({field} is not null and {field} not in {_listed(test.value, test.kind)})"
         case "in":
-            return f"{field} {negation}in {_listed(test.value, test.kind)}"
+            return f"{field} in {_listed(test.value, test.kind)}"
     return f"{field} {test.operator} {_literal(test.value, test.kind)}"
 
 
