@@ -429,6 +429,7 @@ def retrieve(
     *,
     corpus: str | None = None,
     collection: str | None = None,
+    at: int | None = None,
     query: list[str] | str | None = None,
     like: list[str] | str | None = None,
     queries: str | None = None,
@@ -479,8 +480,9 @@ def retrieve(
 
     Args:
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
-        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of Milvus.
-        collection: The collection of --corpus milvus:URI.
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of LanceDB or Milvus.
+        collection: The collection of --corpus lance:PLACE or milvus:URI.
+        at: Search the rows that a collection of lance: had in this version, which index --to tells.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
         like: The id of a row whose nearest other rows are wanted; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
@@ -555,6 +557,8 @@ def index(
     to: str | None = None,
     collection: str | None = None,
     prune: bool = False,
+    compact: bool = False,
+    keep_days: float = 7.0,
     query_prompt: str | None = None,
     doc_prompt: str | None = None,
     pooling: str | None = None,
@@ -596,9 +600,11 @@ def index(
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
-        to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
-        collection: The name of the collection.
+        to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
+        collection: The name of the collection; of lance: by default corpus.
         prune: Delete rows of the collection that are not in INPUT.
+        compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older than --keep-days, which --at then finds no more.
+        keep_days: With --compact: the days that versions are kept; 0 removes all but the newest.
         query_prompt: Text in front of each query; default: the model's own.
         doc_prompt: Text in front of each document; default: the model's own.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
