@@ -30,11 +30,13 @@ that is what `--resume`, `--shard` and the repair of torn shards rest on. Whatev
 into `settings` of the manifest; `_settings_of` in `bulk/encode.py` collects it.
 """
 
-from sentcli.bulk.encode import EncodeSummary, dry_run, encode_files, open_encoder, store_files
+from sentcli.bulk.encode import dry_run, encode_files, open_encoder, store_files
+from sentcli.bulk.encode_summary import EncodeSummary
 from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
 from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs, shard_rows_of
 from sentcli.bulk.passages import facts_of, passage_rows
-from sentcli.bulk.update import Changes, stored_texts
+from sentcli.bulk.stored_texts import stored_texts
+from sentcli.bulk.update import Changes
 
 __all__ = [
     "Changes",
