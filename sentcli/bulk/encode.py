@@ -242,7 +242,8 @@ def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) 
     Raises:
         InputError: if it makes other vectors of the fixed texts than when the directory was begun.
     """
-    kept, made = (VectorFacts.read(output, settings).canaries for settings in (before, now))
+    kept = VectorFacts.read(output, before).canaries
+    made = VectorFacts.read(output, now).canaries
     if kept is not None and made is not None:
         kinship, sentence = kept.compare(made)
         if kinship not in ("equal", "rounding", "another precision"):

@@ -112,10 +112,12 @@ class TableRows(Inputs):
         for table in self.rows.tables(list(needed)):
             for start in range(0, len(table), block_rows):
                 values = table.slice(start, block_rows).to_pydict()
-                kept = {name: values[name] for name in names}
                 contexts = stored_contexts(self.passages, values)
-                yield Block(values["id"], values["text"], kept, first_row=first_row, contexts=contexts)
-                first_row += len(values["id"])
+                ids, texts = values.pop("id"), values.pop("text")
+                for name in values.keys() - set(names):
+                    del values[name]
+                yield Block(ids, texts, values, first_row=first_row, contexts=contexts)
+                first_row += len(ids)
 
 
 def stored_rows(stored: StoredTexts) -> list[StoredRows]:
