@@ -614,7 +614,7 @@ def index(
         passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
         overlap: Tokens at the end of a passage that the next one begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
-        update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone.
+        update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone. With --to: delete what INPUT has no more, as with --prune.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
         to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
         collection: The name of the collection; of lance: by default corpus.

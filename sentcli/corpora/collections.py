@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -18,10 +19,13 @@ from sentcli.errors import InputError
 from sentcli.io.blocks import Block
 from sentcli.search.collection_record import Record, content_hash
 from sentcli.search.options import DatabaseOptions, IndexOptions
-from sentcli.search.row_store import DATABASES, Database, RowStore
+from sentcli.search.row_store import DATABASES, Database, RowsThere, RowStore
 
 if TYPE_CHECKING:
     from sentcli.search.recall import IndexedSearch
+
+MEASURED_ROWS = 256
+"""The rows by which the time of encoding is told before anything is written, or some more."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +125,40 @@ class CollectionUpdating:
         in_int8 = bool(VectorFacts.read(title, record.settings).in_int8)
         return CollectionUpdate(title, model, record, counts, facts, in_int8)
 
+    def dry_run(self) -> dict[str, Any]:
+        """Say how many rows would be written and deleted, and about how long encoding would take; nothing is written.
+
+        Raises:
+            InputError: if there is no collection yet, or it cannot be compared with the corpus.
+        """
+        rows = self.read()
+        hashes = rows.id_hashes(self.database.most_id_bytes)
+        seconds = encoded = 0.0
+        with self.database.compare(rows.record) as there:
+            for block, vectors_of in rows.blocks():
+                changed = there.lacking(block.ids, _hashes(block))
+                if changed and encoded < MEASURED_ROWS:
+                    began = time.perf_counter()
+                    vectors_of(changed)
+                    seconds += time.perf_counter() - began
+                    encoded += len(changed)
+                self.counts["written"] += len(changed)
+                self.counts["unchanged"] += len(block) - len(changed)
+            surplus = _surplus(there, hashes)
+        estimated = seconds * self.counts["written"] / max(encoded, 1)
+        deleted = len(surplus) if self.options.prune else 0
+        console.note(
+            f"{there.title}: {self.counts['written']:,} rows would be written in about {estimated:,.0f} s, "
+            f"{self.counts['unchanged']:,} are there, {len(surplus):,} are not in this corpus; nothing was written"
+        )
+        return {**self.counts, "deleted": deleted, "seconds_estimated": estimated}
+
     def _write(self, store: RowStore, rows: CollectionRows) -> None:
         """Write the rows that are not there or differ, and count them."""
         cut = 0
         with console.counting(f"writing into {self.database.name}", rows.rows) as progress:
             for block, vectors_of in rows.blocks():
-                contents = zip(block.texts, *block.columns.values(), strict=True)
-                hashes = [content_hash(text, columns) for text, *columns in contents]
+                hashes = _hashes(block)
                 changed = store.lacking(block.ids, hashes)
                 if changed:
                     part = _chosen(block, changed)
@@ -150,6 +181,21 @@ def _chosen(block: Block, rows: Sequence[int]) -> Block:
     return Block([block.ids[row] for row in rows], [block.texts[row] for row in rows], columns)
 
 
+def _hashes(block: Block) -> list[str]:
+    """Return the content hash of each row."""
+    contents = zip(block.texts, *block.columns.values(), strict=True)
+    return [content_hash(text, columns) for text, *columns in contents]
+
+
+def _surplus(there: RowsThere, hashes: npt.NDArray[np.int64]) -> list[str]:
+    """Return the ids of the rows of a collection that a corpus does not have, given the sorted hashes of its ids."""
+    ids: list[str] = []
+    for batch in there.ids():
+        ids += batch
+    kept = np.isin(np.fromiter(map(hash, ids), np.int64, len(ids)), hashes)
+    return [key for key, is_kept in zip(ids, kept, strict=True) if not is_kept]
+
+
 def _prune(store: RowStore, hashes: npt.NDArray[np.int64], *, prune: bool) -> int:
     """Delete rows whose id the corpus does not have, or say how many there are."""
     surplus = store.count() - len(hashes)
@@ -158,11 +204,7 @@ def _prune(store: RowStore, hashes: npt.NDArray[np.int64], *, prune: bool) -> in
     if not prune:
         console.warn(f"{store.title} has {surplus:,} rows that are not in this corpus; --prune deletes them")
         return 0
-    ids: list[str] = []
-    for batch in store.ids():
-        ids += batch
-    kept = np.isin(np.fromiter(map(hash, ids), np.int64, len(ids)), hashes)
-    surplus_ids = [key for key, is_kept in zip(ids, kept, strict=True) if not is_kept]
+    surplus_ids = _surplus(store, hashes)
     store.delete(surplus_ids)
     return len(surplus_ids)
 

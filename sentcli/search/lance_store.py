@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +111,17 @@ class Lance:
         with locked(lock, f"{title} is being written by another process: wait until it has ended"):
             yield
 
+    @contextmanager
+    def compare(self, record: Record) -> Iterator[LanceRows]:
+        """Open a table to compare its rows; nothing is written.
+
+        Raises:
+            InputError: if there is none, or it holds rows of another kind.
+        """
+        collection = LanceCollection.open(self.address, self.name)
+        collection.record.check_takes(record, collection.title)
+        yield LanceRows(collection.title, collection, KnownRows.of(collection))
+
     @property
     def before(self) -> str:
         """The tag of the version before the table was made anew."""
@@ -138,6 +149,24 @@ class Lance:
         """Let the version before go; ``--compact`` removes it when it is old enough."""
         with self._held(), writing(f"{self.address} {self.name}"):
             connect(self.address, to_write=True).open_table(self.name).tags.delete(BEFORE)
+
+
+@dataclass(frozen=True)
+class LanceRows:
+    """The rows of a table; see `row_store.RowsThere`."""
+
+    title: str
+    collection: LanceCollection
+    there: KnownRows
+
+    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
+        """Return which of some rows are not in the table with this content, by their numbers."""
+        return np.flatnonzero(~within(pair_hashes(ids, hashes), self.there.pairs)).tolist()
+
+    def ids(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the rows, some at a time."""
+        for batch in self.collection.scan([ID]):
+            yield batch[ID].to_pylist()
 
 
 class LanceStore:

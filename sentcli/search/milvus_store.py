@@ -59,6 +59,18 @@ class Milvus:
             with connect(address) as client:  # opened anew, since Lite goes on with an index that it could not write
                 MilvusCollection.open(client, address, store.collection.name).promote(keeps_before=keeps_before)
 
+    @contextmanager
+    def compare(self, record: Record) -> Iterator[MilvusStore]:
+        """Open a collection to compare its rows; nothing is written.
+
+        Raises:
+            InputError: if there is none, or it holds rows of another kind.
+        """
+        with connect(self.address) as client:
+            collection = MilvusCollection.open(client, self.address, self.name)
+            collection.record.check_takes(record, collection.title)
+            yield MilvusStore(collection, replaces=False)
+
     @property
     def before(self) -> str:
         """The address and the name of the collection as it was before it was replaced."""

@@ -50,12 +50,22 @@ class CollectionCorpus(TableSource, Protocol):
         """Whether `tables` yields rows in the order in which they were written."""
 
 
-class RowStore(Protocol):
-    """A collection while rows are written into it; it answers with its old rows, or not at all, until `publish`."""
+class RowsThere(Protocol):
+    """The rows of a collection, with which those of a corpus are compared."""
 
     @property
     def title(self) -> str:
         """The address and the name of the collection, for messages."""
+
+    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
+        """Return which of some rows are not there with the content of these hashes, by their numbers in the lists."""
+
+    def ids(self) -> Iterator[Sequence[str]]:
+        """Yield the ids of the rows, some at a time."""
+
+
+class RowStore(RowsThere, Protocol):
+    """A collection while rows are written into it; it answers with its old rows, or not at all, until `publish`."""
 
     @property
     def record(self) -> Record:
@@ -64,9 +74,6 @@ class RowStore(Protocol):
     @property
     def replaces(self) -> bool:
         """Whether it will replace another collection, so that it keeps no rows but those of the corpus."""
-
-    def lacking(self, ids: Sequence[str], hashes: Sequence[str]) -> list[int]:
-        """Return which of some rows are not there with the content of these hashes, by their numbers in the lists."""
 
     def write(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> int:
         """Write rows, which replace those with the same ids; the same after an interruption has them.
@@ -82,9 +89,6 @@ class RowStore(Protocol):
 
     def count(self) -> int:
         """Return the number of rows, with all that were written."""
-
-    def ids(self) -> Iterator[Sequence[str]]:
-        """Yield the ids of the rows, some at a time."""
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows."""
@@ -132,6 +136,13 @@ class Database(Protocol):
 
         Raises:
             InputError: if it holds rows of another kind, or another process writes it.
+        """
+
+    def compare(self, record: Record) -> AbstractContextManager[RowsThere]:
+        """Open the collection to compare its rows with those of a record; nothing is written.
+
+        Raises:
+            InputError: if there is none, or it holds rows of another kind.
         """
 
     @property

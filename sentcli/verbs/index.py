@@ -23,7 +23,7 @@ from sentcli.errors import InputError
 from sentcli.io.options import Overwrite
 from sentcli.model.options import DocPrompt, LoadOptions, OptionalModel, QueryPrompt
 from sentcli.search.options import DatabaseOptions, IndexOptions
-from sentcli.verbs.index_results import build_all, check_indexes, write_collection
+from sentcli.verbs.index_results import build_all, check_indexes, compare_collection, write_collection
 
 if TYPE_CHECKING:
     from sentcli.cluster.pool import Pool
@@ -41,7 +41,7 @@ def index(
     check: Annotated[bool, Flag(excludes="output")] = False,
     text: Annotated[TextOptions, Group("Input")] = TextOptions(),
     passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
-    update: Annotated[bool, Flag(panel="Input", needs="output", excludes="overwrite append to")] = False,
+    update: Annotated[bool, Flag(panel="Input", needs="output to", excludes="overwrite append")] = False,
     dry_run: Annotated[bool, Flag(panel="Input", needs="update")] = False,
     database: Annotated[DatabaseOptions, Group("Database")] = DatabaseOptions(),
     query_prompt: QueryPrompt = None,
@@ -63,6 +63,7 @@ def index(
         check: Build nothing: compare the indexes of INPUT with their checksums.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the
             indexes that it has take in what is new and leave out what is gone.
+            With --to: delete what INPUT has no more, as with --prune.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
 
     \b
@@ -90,7 +91,10 @@ def index(
         from sentcli.corpora.collections import CollectionUpdating
 
         corpus = CollectionInput(inputs, index_options, model, text, passages, doc_prompt, options)
+        database = replace(database, prune=database.prune or update)
         updating = CollectionUpdating(partial(read_rows, corpus), database, index_options, overwrite=overwrite)
+        if dry_run:
+            return compare_collection(updating)
         return write_collection(updating)
     place = _directory(inputs, output, passages)
     folder = None if place is None else place.path

@@ -56,6 +56,14 @@ def write_collection(updating: CollectionUpdating) -> Result:
     return Result.of(written, tables)
 
 
+def compare_collection(updating: CollectionUpdating) -> Result:
+    """Say what writing into a collection would change."""
+    clock = Clock()
+    results = {"to": updating.options.to, "collection": updating.database.name, **updating.dry_run()}
+    facts = environment("cpu", "fp32")
+    return Result.of(Record("index", "", {"dry_run": True}, results, facts, clock.seconds))
+
+
 def build_all(store: VectorDirectory, indexes: IndexesToBuild, cluster: ClusterOptions) -> Result:
     """Build the indexes of a directory, and return the result of the one that was asked for, which is the last."""
     results = []
