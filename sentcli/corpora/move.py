@@ -172,6 +172,9 @@ class Move(ABC):
             InputError: if the model that made it is not on this machine, or is another one now.
         """
         origin, searched = self.origin, self.searched
+        lack = origin.lack_of_model()
+        if lack is not None:
+            raise InputError(f"{lack}, so it cannot be compared: --anyway moves the corpus without that")
         load = replace(self.target.load, pooling=None, normalize=None, max_length=None, precision="auto")
         old, load = load_stored_model(origin, load)
         prompt = origin.prompt or ""
