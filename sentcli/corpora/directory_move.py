@@ -138,7 +138,7 @@ class DirectoryMove(Move):
                 build_index(new, request, None)
             if indexes.language is not None:
                 new.build_words(indexes.language, VectorDirectory.open(self.place.path))
-            if read_manifest(self.place) != self.stored.manifest:
+            if self._has_changed():
                 raise InputError(f"{self.title} was changed by another process meanwhile: give the command again")
             self.place.keep_before()
             self.place.promote()
@@ -146,6 +146,12 @@ class DirectoryMove(Move):
         if indexes.language is not None:
             kinds.append("bm25")
         return {"rows_encoded": counts.rows, "indexes": kinds, "before": self.before}
+
+    def _has_changed(self) -> bool:
+        """Whether the directory has other rows, or an index that the new one lacks."""
+        if read_manifest(self.place) != self.stored.manifest:
+            return True
+        return existing_indexes(self.place.path) != self._existing
 
     def held(self) -> AbstractContextManager[None]:
         """Hold the directory; see `Folder.staging_held`."""
