@@ -260,6 +260,11 @@ def test_a_directory_with_the_name_of_a_file_does_not_move(name, out, other, inv
     refused_at_once(invoke, out.rename(out.with_name(name)), other)
 
 
+def test_a_model_that_is_served_is_asked_nothing(out, invoke):
+    refused = invoke("migrate", out, "-m", "http://127.0.0.1:9/v1#m", "--anyway", check=2)
+    assert "served" in refused.stderr
+
+
 def test_links_beside_the_vectors_stay_links(out, other, tmp_path, invoke):
     (tmp_path / "elsewhere").mkdir()
     (out / ".git").mkdir()
