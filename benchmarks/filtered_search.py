@@ -1,7 +1,8 @@
-"""Search under ``--where`` against search of all rows, and a collection of Milvus Lite against a directory.
+"""Search under ``--where`` against search of all rows, and collections of Milvus Lite and LanceDB against a directory.
 
     python benchmarks/filtered_search.py [--rows 1000000] [--dimension 384] [--kind flat]
     python benchmarks/filtered_search.py --milvus --rows 100000
+    python benchmarks/filtered_search.py --lance --rows 100000
 
 The vectors are random, around 1,000 centres; 20 queries at a time, ten hits. The rows are chosen by the condition
 ``number < N``; finding them has a figure of its own.
@@ -17,10 +18,12 @@ import pyarrow as pa
 from common import machine, seconds
 
 from sentcli.io.blocks import Block
-from sentcli.search import milvus, milvus_client, searcher
+from sentcli.search import lance_filter, milvus, milvus_client, searcher
 from sentcli.search.collection_record import Record, fields_of
 from sentcli.search.condition_reader import parse_condition
+from sentcli.search.lance_store import Lance
 from sentcli.search.milvus_rows import filter_of
+from sentcli.search.options import DatabaseOptions
 
 QUERIES, K, RUNS, CENTRES = 20, 10, 5, 1000
 SCHEMA = {"number": pa.int64()}
@@ -50,12 +53,16 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--kind", default="flat")
     parser.add_argument("--milvus", action="store_true")
+    parser.add_argument("--lance", action="store_true")
     options = parser.parse_args()
     print(machine())
     vectors, queries = vectors_of(options.rows, options.dimension, 1), vectors_of(QUERIES, options.dimension, 2)
     numbers = np.random.default_rng(3).permutation(options.rows)
     if options.milvus:
         against_milvus(vectors, queries, numbers)
+        return
+    if options.lance:
+        against_lance(vectors, queries, numbers)
         return
     table = pa.table({"number": numbers})
     search, exact = searcher.build(options.kind, vectors), searcher.build("flat", vectors)
@@ -88,13 +95,53 @@ def against_milvus(vectors, queries, numbers):
             block = Block(ids, ids, {"number": numbers.tolist()})
             written = seconds(lambda: collection.upsert(block, vectors, ids))
             print(f"Milvus Lite: {rows / written:,.0f} rows/s written, {seconds(collection.flush):.1f} s to load")
-            condition = parse_condition(f"number < {rows // 10}", SCHEMA, "rows")
-            chosen, mask = filter_of(condition.tree, record.columns), numbers < rows // 10
-            for name, only, where in (("all rows", None, ""), ("10 % of them", mask, chosen)):
-                mine = timed(lambda: ours.search(queries, K, only))  # noqa: B023
-                theirs = timed(lambda: collection.nearest(queries, K, where))  # noqa: B023
-                speed = f"{1000 * mine / QUERIES:.2f} ms a query"
-                print(f"{name}: directory {speed}, Milvus Lite {theirs / mine:.1f} times it")
+            compare("Milvus Lite", ours, collection, filter_of, queries, numbers)
+
+
+def compare(database, ours, collection, filter_of, queries, numbers):
+    """Compare the search in a collection with exact search over mapped vectors, of all rows and of some."""
+    rows = len(numbers)
+    condition = parse_condition(f"number < {rows // 10}", SCHEMA, "rows")
+    chosen, mask = filter_of(condition.tree, collection.record.columns), numbers < rows // 10
+    for name, only, where in (("all rows", None, ""), ("10 % of them", mask, chosen)):
+        mine = timed(lambda: ours.search(queries, K, only))  # noqa: B023
+        theirs = timed(lambda: collection.nearest(queries, K, where))  # noqa: B023
+        speed = f"{1000 * mine / QUERIES:.2f} ms a query"
+        print(f"{name}: directory {speed}, {database} {theirs / mine:.1f} times it")
+
+
+def against_lance(vectors, queries, numbers):
+    """Compare a table in a folder with exact search over mapped vectors, and update 1 % of its rows."""
+    rows = len(vectors)
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "v.npy", vectors)
+        ours = searcher.build("flat", np.load(Path(folder) / "v.npy", mmap_mode="r"))
+        record = Record(
+            settings={"model": "random"}, dimension=vectors.shape[1], similarity="cosine",
+            columns=fields_of({"number": "int"}),
+        )  # fmt: skip
+        database = Lance(DatabaseOptions(to=f"lance:{folder}/l"), "flat")
+        ids = [str(i) for i in range(rows)]
+
+        def write(hashes):
+            """Write the rows whose hashes are new, 8,192 at a time as `index --to` does."""
+            with database.open(record, rows, overwrite=False) as store:
+                for start in range(0, rows, 8192):
+                    part = slice(start, start + 8192)
+                    lacking = store.lacking(ids[part], hashes[part])
+                    keys = [ids[start + i] for i in lacking]
+                    block = Block(keys, keys, {"number": [int(numbers[start + i]) for i in lacking]})
+                    if lacking:
+                        store.write(block, vectors[part][lacking], [hashes[start + i] for i in lacking])
+                store.publish()
+                return store.collection
+
+        made = seconds(lambda: write(ids))
+        changed = [f"{key} changed" if number % 100 == 0 else key for number, key in enumerate(ids)]
+        updated = seconds(lambda: write(changed))
+        print(f"LanceDB: {rows / made:,.0f} rows/s written, 1 % of the rows changed in {updated:.2f} s")
+        collection = write(changed)
+        compare("LanceDB", ours, collection, lance_filter.filter_of, queries, numbers)
 
 
 if __name__ == "__main__":

@@ -288,6 +288,10 @@ def evaluate(
     allow_cpu_fallback: bool = False,
     rerank: str | None = None,
     rerank_depth: int = 50,
+    passages: bool = False,
+    passage_tokens: int | None = None,
+    overlap: int = 0,
+    context: Literal['title', 'headings', 'none'] = 'none',
     rerun: bool = False,
     save_baseline: Path | str | None = None,
     baseline: Path | str | None = None,
@@ -320,6 +324,10 @@ def evaluate(
         allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         rerank: A cross-encoder that orders the first hits anew.
         rerank_depth: Hits of each query that --rerank reads, 10 to 100; the others stay behind them.
+        passages: Cut the documents of retrieval sets at paragraphs, else sentences; each is found by its best passage.
+        passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
+        overlap: Tokens at the end of a passage that the next one begins with.
+        context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         rerun: Encode and score anew, also what was measured before and is kept.
         save_baseline: Keep the scores and hits of the model here, for --baseline.
         baseline: Compare with what --save-baseline wrote, on the same data; the exit code is 3 unless a loss of more than --allow is excluded at 95 %.
@@ -429,6 +437,7 @@ def retrieve(
     *,
     corpus: str | None = None,
     collection: str | None = None,
+    at: int | None = None,
     query: list[str] | str | None = None,
     like: list[str] | str | None = None,
     queries: str | None = None,
@@ -447,6 +456,10 @@ def retrieve(
     run: Path | str | None = None,
     from_run: list[Path] | Path | str | list[str] | None = None,
     per_query: Path | str | None = None,
+    passages: bool = False,
+    passage_tokens: int | None = None,
+    overlap: int = 0,
+    context: Literal['title', 'headings', 'none'] = 'none',
     in_domain: str | None = None,
     exclude: Literal['equal-text-except-gold', 'own', 'equal-text', 's2-only'] = 'equal-text-except-gold',
     pair_fields: str | None = None,
@@ -479,8 +492,9 @@ def retrieve(
 
     Args:
         model: A model folder, a hub id, a short name (sentcli doctor), or URL#NAME; --beir and --in-domain compare several. Default: the model that made a corpus of vectors.
-        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of Milvus.
-        collection: The collection of --corpus milvus:URI.
+        corpus: Search a file of texts, which is encoded first, or vectors: a directory of encode, a table, safetensors, npy; or a collection of LanceDB or Milvus.
+        collection: The collection of --corpus lance:PLACE or milvus:URI.
+        at: Search the rows that a collection of lance: had in this version, which index --to tells.
         query: Text to search for; may be given several times. At a terminal, without any, one after the other is asked for.
         like: The id of a row whose nearest other rows are wanted; may be given several times.
         queries: Queries from a file (txt, jsonl, csv, ...), or - for stdin.
@@ -499,6 +513,10 @@ def retrieve(
         run: Write the hits as a TREC run; several runs become a folder.
         from_run: Score TREC runs of other tools or days, without a model; several are compared.
         per_query: Write the scores of each query as JSON Lines.
+        passages: With --beir: cut documents at paragraphs, else sentences; each is found, and reranked, by its best passage.
+        passage_tokens: Tokens of a passage at most, special ones not counted; default: as many as the model reads.
+        overlap: Tokens at the end of a passage that the next one begins with.
+        context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         in_domain: Find the second sentence of a pair by the first: STS-B's sts-test.csv, or a table of your own.
         exclude: Which sentences do not count as answers; docs/retrieval-scores.md explains the rules.
         pair_fields: Columns of a table of your own; default: sentence1,sentence2 and, if it is there, score.
@@ -555,6 +573,8 @@ def index(
     to: str | None = None,
     collection: str | None = None,
     prune: bool = False,
+    compact: bool = False,
+    keep_days: float = 7.0,
     query_prompt: str | None = None,
     doc_prompt: str | None = None,
     pooling: str | None = None,
@@ -596,9 +616,11 @@ def index(
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         update: Make of the directory what indexing INPUT anew would make: texts that it has keep their vectors, and the indexes that it has take in what is new and leave out what is gone.
         dry_run: With --update: say what has changed and how long it takes, and write nothing.
-        to: Write into Milvus instead: milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
-        collection: The name of the collection.
+        to: Write into a database instead: lance: and a folder, as lance:reviews, or a bucket, as lance:s3://team/reviews (docs/lance.md); milvus: and a file, as milvus:reviews.db, or a server, as milvus:http://localhost:19530 (docs/milvus.md). Rows that are there and have not changed are left alone.
+        collection: The name of the collection; of lance: by default corpus.
         prune: Delete rows of the collection that are not in INPUT.
+        compact: Of lance: bring the rows that came since into few files and into the index, and remove versions older than --keep-days, which --at then finds no more.
+        keep_days: With --compact: the days that versions are kept; 0 removes all but the newest.
         query_prompt: Text in front of each query; default: the model's own.
         doc_prompt: Text in front of each document; default: the model's own.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
@@ -612,6 +634,55 @@ def index(
         workers: Processes that work at the same time; default: one a GPU, else one a node.
         cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
         gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
+        json: Write the result as JSON; - is standard output.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
+    ...
+
+def migrate(
+    corpus: str,
+    *,
+    collection: str | None = None,
+    model: str | None = None,
+    set: str | None = None,
+    allow: float = 0.01,
+    anyway: bool = False,
+    dry_run: bool = False,
+    drop: bool = False,
+    back: bool = False,
+    query_prompt: str | None = None,
+    doc_prompt: str | None = None,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    backend: Literal['auto', 'torch', 'onnx', 'openvino'] = 'auto',
+    precision: Literal['auto', 'fp32', 'fp16', 'bf16', 'int8'] = 'auto',
+    device: str = 'auto',
+    allow_cpu_fallback: bool = False,
+    json: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> Result:
+    """Move a corpus of vectors, with its indexes, to another model.
+
+    Args:
+        corpus: A directory that encode or index wrote; or lance:PLACE or milvus:URI.
+        collection: The collection of lance:PLACE or milvus:URI.
+        model: A model folder, a short name (sentcli doctor lists them), or a hub id.
+        set: Compare the models on this retrieval set, whose documents are in the corpus; default: one that is made of the corpus, as data make-set does.
+        allow: The loss of nDCG@10 that is allowed; the move is refused (exit code 3) unless a greater one is excluded at 95 %.
+        anyway: Move without comparing, where that is not possible, or against its result.
+        dry_run: Estimate and compare, and write nothing.
+        drop: Delete what is kept from before: of an earlier move, or with -m of this one.
+        back: Exchange CORPUS and what it was before in one step; the same again takes that back.
+        query_prompt: Text in front of each query; default: the model's own.
+        doc_prompt: Text in front of each document; default: the model's own.
+        pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
+        max_length: Tokens a text, special ones included; longer texts are cut and counted.
+        backend: What runs the model: auto takes the fastest that gives the same vectors and says which.
+        precision: auto is fp32, or what an export is in; int8 with onnx and openvino, bf16 and fp16 where the hardware computes in them.
+        device: auto, cpu, cuda, cuda:1, mps.
+        allow_cpu_fallback: Take the CPU if --device is not there, instead of an error.
         json: Write the result as JSON; - is standard output.
         quiet: No progress, notes or warnings.
         verbose: Say what is loaded and what runs.

@@ -49,6 +49,17 @@ NOT_DECIDING = {
     "sentcli/search/milvus_corpus.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/milvus_schema.py": "collections of a database, of which nothing is kept here",
     "sentcli/search/milvus_rows.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/collection_corpus.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/collection_record.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/lance.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/lance_client.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/lance_corpus.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/lance_filter.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/lance_index.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/lance_store.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/lance_waiting.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/milvus_store.py": "collections of a database, of which nothing is kept here",
+    "sentcli/search/row_store.py": "collections of a database, of which nothing is kept here",
 }
 """The modules there that decide neither, with the reason."""
 

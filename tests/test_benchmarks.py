@@ -41,7 +41,7 @@ def test_what_a_script_imports_is_there(script):
 @pytest.mark.parametrize(
     ("part", "rows", "cell"),
     [
-        (
+        pytest.param(
             "encode",
             [
                 "products fp32", "tokenizers alone", "MiniLM fp32, batches on the card alone", "MiniLM fp32, sentcli",
@@ -49,6 +49,7 @@ def test_what_a_script_imports_is_there(script):
                 "BERT-base, 16 to 512 tokens fp32, sentcli", "MiniLM fp32, sentcli on onnxruntime", "profile",
             ],
             "encode fp32, x sentence-transformers",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "files",

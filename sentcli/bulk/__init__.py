@@ -21,19 +21,22 @@ Nothing good is deleted before the new is whole. What is made in one go has a te
 `io/atomic.py`); what takes hours is made in the `staging_folder` of its folder, where a later command goes on, and
 `exchange` swaps both names in one step. Training, `encode`, `index` and exports go through these three functions;
 `Folder.promote` does it for directories of shards, and in a store, which has no such step, by a copy that brings the
-manifest last. A collection of Milvus is made beside the old one and renamed. `tests/faults/test_overwrite.py` lets each
-call that changes a file fail, or kills there: a command that writes something new is a line in its `CASES`.
+manifest last. A collection of Milvus is made beside the old one and renamed, and rows of LanceDB wait in a table beside
+until one commit brings them. `tests/faults/test_overwrite.py` lets each call that changes a file fail, or kills there:
+a command that writes something new is a line in its `CASES`.
 
 `io/dataset.py` knows shards, parts and manifests. A shard's bytes may depend on its own rows and the settings only:
 that is what `--resume`, `--shard` and the repair of torn shards rest on. Whatever decides the bytes of a vector belongs
 into `settings` of the manifest; `_settings_of` in `bulk/encode.py` collects it.
 """
 
-from sentcli.bulk.encode import EncodeSummary, dry_run, encode_files, open_encoder, store_files
+from sentcli.bulk.encode import dry_run, encode_files, open_encoder, store_files
+from sentcli.bulk.encode_summary import EncodeSummary
 from sentcli.bulk.engine import EncodeSettings, EncodeTexts, parse_devices
 from sentcli.bulk.files import Inputs, check_target, manifest_of, read_checked, read_inputs, shard_rows_of
 from sentcli.bulk.passages import facts_of, passage_rows
-from sentcli.bulk.update import Changes, stored_texts
+from sentcli.bulk.stored_texts import stored_texts
+from sentcli.bulk.update import Changes
 
 __all__ = [
     "Changes",

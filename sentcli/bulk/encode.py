@@ -7,117 +7,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sentcli import console
+from sentcli.bulk.encode_summary import EncodeSummary
 from sentcli.bulk.engine import EncodeSettings, advice_on_room, open_engine, write_blocks
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.update import Changes, StoredTexts, changes, require_same_vectors, stored_texts
+from sentcli.bulk.outputs import open_output
+from sentcli.bulk.stored_texts import stored_texts
+from sentcli.bulk.update import Changes, changes, require_same_vectors
 from sentcli.cluster.options import ClusterOptions
 from sentcli.encoder.announce import announce, load_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError, SentcliError
-from sentcli.io.atomic import locked, require_room, room_explained
-from sentcli.io.blocks import BLOCK_ROWS, Block
-from sentcli.io.copies import is_scratch
-from sentcli.io.dataset import PART, Counts, InputGroup, ShardShare, read_manifest, refuse_links
+from sentcli.io.atomic import require_room, room_explained
+from sentcli.io.blocks import BLOCK_ROWS
+from sentcli.io.dataset import Counts
 from sentcli.io.dataset_writer import DatasetWriter
-from sentcli.io.folder import Folder, open_folder
-from sentcli.io.output_formats import DIRECTORY, STDOUT, OutputFormat, open_writer, output_format
+from sentcli.io.output_formats import DIRECTORY, STDOUT, OutputFormat, output_format
 from sentcli.io.places import is_remote
-from sentcli.io.writers import DTYPES, OutputPlan, Vectors, Write
-from sentcli.model.encoding import EncodeStats, OnLong, Progress
+from sentcli.io.writers import DTYPES, OutputPlan, Vectors
+from sentcli.model.encoding import EncodeStats, Progress
 from sentcli.model.options import LoadOptions
 
 if TYPE_CHECKING:
     from sentcli.cluster.pool import Pool
-
-
-@dataclass(frozen=True)
-class EncodeSummary:
-    """The result of one call of `encode_files`."""
-
-    output: str
-    rows: int
-    """The number of rows in the output, or in this machine's share of it."""
-    dimension: int
-    rows_before: int
-    """The number of rows that earlier runs had written."""
-    nulls_skipped: int
-    counts: Counts
-    """The counts over the rows that this call encoded."""
-    damaged: list[str]
-    """What was wrong with shards of an earlier run, which were made again."""
-    seconds: float
-    repeated_ids: int = 0
-    """The number of ids that rows of earlier inputs have, to which these were appended."""
-    changes: Changes | None = None
-    """What has changed in a directory that was updated."""
-
-    @property
-    def output_file(self) -> str | None:
-        """The output; None for vectors that stay in memory, whose file is temporary."""
-        return None if is_scratch(Path(self.output)) else self.output
-
-    @property
-    def rows_per_second(self) -> float:
-        """The speed of this call."""
-        return self.counts.rows / max(self.seconds, 1e-9)
-
-    def say(self, encoder: SentenceEncoder, on_long: OnLong) -> None:
-        """Say what was encoded, and warn of rows that were left out or cut."""
-        counts = self.counts
-        if self.changes is not None:
-            console.note(f"{self.output}: {self.changes}")
-        for problem in self.damaged:
-            console.warn(f"{problem}: its shard was made again")
-        before = f", {self.rows_before} were there" if self.rows_before else ""
-        ran = f"{encoder.backend.name} on {encoder.backend.device}, {encoder.backend.precision}"
-        if encoder.sent is not None:
-            ran = f"{encoder.model} was sent {encoder.sent}"
-        written = f"{self.output_file or 'a frame'} [{self.rows}, {self.dimension}]"
-        console.note(
-            f"{counts.rows} rows{before} -> {written} in {self.seconds:.1f} s "
-            f"({self.rows_per_second:,.0f} rows/s, {counts.duplicates} duplicate and {counts.empty} empty rows; {ran})"
-        )
-        if self.nulls_skipped:
-            console.warn(f"{self.nulls_skipped} rows without text were left out")
-        if counts.truncated:
-            fate = f"were cut, {counts.tokens_lost} tokens lost (--on-long, --max-length)"
-            if on_long == "chunk-mean":
-                fate = "are the mean of their pieces"
-            limit = encoder.spec.max_length
-            console.warn(f"{counts.truncated} rows are longer than {limit} tokens and {fate}")
-
-    def to_dict(self, encoder: SentenceEncoder) -> dict[str, Any]:
-        """Return the results as JSON, with what a model that is served was sent."""
-        counts = self.counts
-        results: dict[str, Any] = {
-            "output": self.output_file,
-            "rows": self.rows,
-            "dimension": self.dimension,
-            "rows_encoded": counts.rows,
-            "rows_skipped": self.nulls_skipped,
-            "distinct": counts.rows - counts.duplicates,
-            "duplicates": counts.duplicates,
-            "empty": counts.empty,
-            "tokens": counts.tokens,
-            "truncated": counts.truncated,
-            "tokens_lost": counts.tokens_lost,
-            "rows_per_second": self.rows_per_second,
-        }
-        if encoder.sent is not None:
-            results["sent"] = asdict(encoder.sent)
-        if self.changes is not None:
-            results |= self.changes.to_dict()
-        return results
 
 
 @contextmanager
@@ -185,7 +105,7 @@ def encode_files(
     changed = None
     if settings.stored is not None:
         changed = changes_of(encoder, inputs, output, settings, plan.settings)
-    with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
+    with room_explained(_title(output), advice_on_room(output)), open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
         repeated = 0
         if isinstance(writer, DatasetWriter):
@@ -277,7 +197,7 @@ def store_files(
     dtype = dtype if dtype in DTYPES else "float32"
     plan = OutputPlan(inputs.survey.rows, dimension, inputs.survey.column_types, facts, dtype)
     counts = Counts()
-    with room_explained(_title(output), advice_on_room(output)), _open_output(output, plan, inputs, settings) as writer:
+    with room_explained(_title(output), advice_on_room(output)), open_output(output, plan, inputs, settings) as writer:
         _require_room(output, plan, writer.expected)
         reader = inputs.blocks(
             shards=writer.missing,
@@ -322,106 +242,12 @@ def _check_same_model(output: str, before: dict[str, Any], now: dict[str, Any]) 
     Raises:
         InputError: if it makes other vectors of the fixed texts than when the directory was begun.
     """
-    kept, made = (VectorFacts.read(output, settings).canaries for settings in (before, now))
+    kept = VectorFacts.read(output, before).canaries
+    made = VectorFacts.read(output, now).canaries
     if kept is not None and made is not None:
         kinship, sentence = kept.compare(made)
         if kinship not in ("equal", "rounding", "another precision"):
             raise InputError(f"{output} was begun with a model that made other vectors: {sentence}")
-
-
-@dataclass
-class _FileWriter:
-    """Writes one file or standard output, with the attributes that `encode_files` uses of a `DatasetWriter`."""
-
-    append: Write
-    expected: int
-    missing = None
-    first_row = first_number = rows_before = 0
-    damaged: list[str] = field(default_factory=list)
-
-    def write(self, block: Block, vectors: npt.NDArray[Any], counts: Counts) -> None:
-        """Append rows."""
-        self.append(block, vectors)
-
-
-@contextmanager
-def _open_output(
-    output: str, plan: OutputPlan, inputs: Inputs, settings: EncodeSettings
-) -> Iterator[DatasetWriter | _FileWriter]:
-    message = f"another process encodes into {output}: wait for it, or choose another -o"
-    form = output_format(output)
-    if form is STDOUT:
-        with open_writer(output, plan) as append:
-            yield _FileWriter(append, plan.rows)
-        return
-    if form is not DIRECTORY:
-        path = Path(output)
-        with locked(path.with_name(f".{path.name}.lock"), message):
-            if path.exists() and not settings.overwrite:  # another process has made it since it was checked
-                raise InputError(f"{path} exists; use --overwrite to replace it, or another name")
-            with open_writer(output, plan) as append:
-                yield _FileWriter(append, plan.rows)
-        return
-    place, part = open_folder(output), settings.part
-    group = InputGroup(inputs.identity(), plan.rows, inputs.survey.records)
-    options: dict[str, Any] = {"part": part, "append": settings.append}
-    with locked(place.lock(part.manifest), message), _staging_held(place, settings):
-        _require_as_read(output, settings.stored)
-        folder, writer = place, None
-        if settings.overwrite and place.holds(part):
-            refuse_links(place.path)
-            folder = place.staging()
-            begun = [folder] if settings.stays_beside else [folder, place]
-            for one in begun if settings.resume else ():
-                if writer is None and one.holds(part):
-                    with suppress(InputError):  # it is of another input, model or setting
-                        writer = DatasetWriter(one, plan, settings.shard_rows, group, resume=True, **options)
-            if writer is None:
-                _clear_staging(folder, part)
-                console.detail(f"the new {place} is made in {folder}; the old one stays until it is complete")
-        if writer is None:
-            resume = settings.resume and folder is place
-            writer = DatasetWriter(folder, plan, settings.shard_rows, group, resume=resume, **options)
-        with writer:
-            yield writer
-        if writer.folder != place and not settings.stays_beside:
-            _replace(place, part)
-
-
-def _require_as_read(output: str, stored: StoredTexts | None) -> None:
-    """Refuse to update a directory that another process has replaced since its texts were read.
-
-    Raises:
-        InputError: which says so.
-    """
-    if stored is not None and read_manifest(open_folder(output)) != stored.manifest:
-        raise InputError(f"{output} was changed by another process after it was read: give the command again")
-
-
-def _staging_held(place: Folder, settings: EncodeSettings) -> AbstractContextManager[None]:
-    """Hold the staging folder of a directory that is replaced; parts share it, and `index` holds it itself."""
-    if not settings.overwrite or settings.stays_beside or settings.part.of > 1:
-        return nullcontext()
-    return place.staging_held()
-
-
-def _clear_staging(folder: Folder, part: ShardShare) -> None:
-    """Delete what an interrupted run has left, which may be an index of other rows; parts of other machines stay."""
-    if part.of == 1:
-        folder.delete()
-
-
-def _replace(place: Folder, part: ShardShare) -> None:
-    """Put a new directory in the place of the old one, if the parts of all machines are there."""
-    if part.of > 1:
-        new = place.staging()
-        count = sum(PART.fullmatch(name) is not None for name in new.names())
-        if count < part.of or (joined := read_manifest(new)).rows_done < joined.rows_total:
-            console.note(
-                f"part {part.number} of {part.of} is in {new}; {place} is replaced when all parts are complete"
-            )
-            return
-    place.promote()
 
 
 def _settings_of(

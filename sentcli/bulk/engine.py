@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sentcli.bulk.update import Pending, StoredTexts
+from sentcli.bulk.stored_texts import Pending, StoredTexts
 from sentcli.compression import Compression
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import Passages

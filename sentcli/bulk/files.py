@@ -49,8 +49,14 @@ class Inputs:
             columns: the other columns; None takes all.
             reading: further arguments of `sentcli.io.blocks.blocks`.
         """
-        names = list(self.survey.column_types) if columns is None else columns
+        names = self.columns(columns)
         return blocks(self.sources, self.options, columns=names, casts=self.survey.casts, **reading)
+
+    def columns(self, chosen: Sequence[str] | None) -> list[str]:
+        """Return the chosen columns besides id and text; all if None are."""
+        if chosen is None:
+            return list(self.survey.column_types)
+        return list(chosen)
 
 
 def read_inputs(

@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sentcli.bulk.encode import EncodeSummary, encode_files
+from sentcli.bulk.encode import encode_files
+from sentcli.bulk.encode_summary import EncodeSummary
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
-from sentcli.bulk.update import StoredTexts, context_columns, stored_contexts
+from sentcli.bulk.stored_texts import StoredTexts, context_columns, stored_contexts
 from sentcli.encoder.vector_facts import Passages, VectorFacts
 from sentcli.errors import InputError
 from sentcli.io.blocks import BLOCK_ROWS, Block, Survey
@@ -54,9 +55,11 @@ class StoredRows(Inputs):
         """
         import pyarrow.parquet as pq
 
-        names = list(self.survey.column_types) if columns is None else list(columns)
+        names = self.columns(columns)
         needed = dict.fromkeys(["id", "text", *names, *self.directory.context_columns])
-        for number in range(len(self.shards)) if shards is None else shards:
+        if shards is None:
+            shards = range(len(self.shards))
+        for number in shards:
             shard = self.shards[number]
             first_row = shard.first_row - self.shards[0].first_row
             with pq.ParquetFile(self.directory.folder / shard.rows) as file:
@@ -65,14 +68,16 @@ class StoredRows(Inputs):
                     first_row += len(batch)
 
     def _block(self, values: Mapping[str, list[Any]], names: Sequence[str], shard: int, first_row: int) -> Block:
-        rows = len(values["id"])
+        places = []
+        for row in range(first_row, first_row + len(values["id"])):
+            places.append((self.directory.name, row + 1))
         return Block(
             ids=values["id"],
             texts=values["text"],
             columns={name: values[name] for name in names},
             shard=shard,
             first_row=first_row,
-            places=[(self.directory.name, first_row + row + 1) for row in range(rows)],
+            places=places,
             contexts=self.directory.contexts(values),
         )
 
@@ -87,7 +92,8 @@ class TableRows(Inputs):
     @classmethod
     def of(cls, rows: TableSource, passages: Passages | None) -> TableRows:
         """Return the rows, which may be passages that were cut so."""
-        types = {name: kind for name, kind in rows.schema.items() if name not in ("id", "text")}
+        types = dict(rows.schema)
+        del types["id"], types["text"]
         survey = Survey(rows=len(rows), records=len(rows), column_types=types)
         return cls([], ReadOptions(), survey, rows=rows, passages=passages)
 
@@ -100,16 +106,18 @@ class TableRows(Inputs):
             columns: the other columns; None takes all.
             block_rows: the most rows of a block.
         """
-        names = list(self.survey.column_types) if columns is None else list(columns)
+        names = self.columns(columns)
         needed = dict.fromkeys(["id", "text", *names, *context_columns(self.passages, self.survey.column_types)])
         first_row = 0
         for table in self.rows.tables(list(needed)):
             for start in range(0, len(table), block_rows):
                 values = table.slice(start, block_rows).to_pydict()
-                kept = {name: values[name] for name in names}
                 contexts = stored_contexts(self.passages, values)
-                yield Block(values["id"], values["text"], kept, first_row=first_row, contexts=contexts)
-                first_row += len(values["id"])
+                ids, texts = values.pop("id"), values.pop("text")
+                for name in values.keys() - set(names):
+                    del values[name]
+                yield Block(ids, texts, values, first_row=first_row, contexts=contexts)
+                first_row += len(ids)
 
 
 def stored_rows(stored: StoredTexts) -> list[StoredRows]:

@@ -19,7 +19,7 @@ from sentcli import bulk, console
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.bulk.files import Inputs
 from sentcli.bulk.stored_rows import all_rows, encode_again
-from sentcli.bulk.update import StoredTexts
+from sentcli.bulk.stored_texts import StoredTexts
 from sentcli.corpora.indexing import build_index
 from sentcli.corpora.move import Move, MoveTarget, Searched, check_back
 from sentcli.corpora.updating import IndexesToBuild, existing_indexes

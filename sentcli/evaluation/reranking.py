@@ -101,7 +101,7 @@ class EvaluatedReranker:
         begins = []
         for query, rank in np.argwhere(is_hit).tolist():
             begins.append(len(pairs))
-            pairs += [(queries[query], text) for text in texts[first[query, rank]]]
+            pairs += product([queries[query]], texts[first[query, rank]])
         pair_scores = self.scores(pairs)
         if begins:
             pair_scores = np.maximum.reduceat(pair_scores, begins)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -73,9 +74,10 @@ class SetPassages:
 
     def of_documents(self, rows: Sequence[int]) -> dict[int, list[str]]:
         """Return the passages of some documents, by their rows."""
-        passages: dict[int, list[str]] = {row: [] for row in rows}
+        asked = set(rows)
+        passages: defaultdict[int, list[str]] = defaultdict(list)
         for row, text in self.owned():
-            if row in passages:
+            if row in asked:
                 passages[row].append(text)
         return passages
 
@@ -109,8 +111,8 @@ class SetPassages:
 
         owned = self.owned()
         while block := list(islice(owned, BLOCK_DOCUMENTS)):
-            ids = [self.data.ids[row] for row, _ in block]
-            texts = [text for _, text in block]
+            rows, texts = zip(*block, strict=True)
+            ids = [self.data.ids[row] for row in rows]
             table = pa.table({"id": pa.array(ids, pa.string()), "text": pa.array(texts, pa.string())})
             yield table.select(list(names))
 
@@ -123,7 +125,9 @@ def passages_needed(owners: Rows, k: int) -> int:
         k: the number of documents.
     """
     counts = np.sort(np.bincount(owners))[::-1]
-    return int(counts[: k - 1].sum()) + 1 if k <= len(counts) else len(owners)
+    if k > len(counts):
+        return len(owners)
+    return int(counts[: k - 1].sum()) + 1
 
 
 def best_documents(passages: Neighbours, owners: Rows, k: int) -> Neighbours:

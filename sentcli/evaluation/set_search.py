@@ -24,6 +24,7 @@ from sentcli.search.local_corpus import LocalCorpus
 from sentcli.search.neighbours import Neighbours
 from sentcli.search.options import SearchMode, SearchOptions
 from sentcli.search.recall import recall, sample
+from sentcli.search.rows import Rows
 from sentcli.search.searcher import Searcher
 
 TOP_K = 1000
@@ -122,10 +123,13 @@ class SetSearch:
         query_length = options.query_length or facts.query_length
         queries = encode(query_length, query_prompt, list(self.data.queries.values()))
         passages = self.passages_of(model)
-        rows = SetRows(self.data) if passages is None else passages
+        rows: Rows = SetRows(self.data)
+        wanted = self.count
+        if passages is not None:
+            rows = passages
+            wanted = passages_needed(passages.owners, self.count)
         corpus = LocalCorpus(self.data.name, rows, encode=encode_documents)
         corpus, facts_of_search = corpus.prepare(options, encoder)
-        wanted = self.count if passages is None else passages_needed(passages.owners, self.count)
         hits = corpus.nearest(queries, wanted)
         index = None if self.options.exact else facts_of_search["index"]
         searcher = corpus.searcher

@@ -23,7 +23,7 @@ from sentcli.errors import DataError, required
 from sentcli.io.arrow_tables import BATCH_ROWS, arrow_batches
 from sentcli.io.forms import DEEPEST, refuse_deep
 from sentcli.io.packed import DAMAGED
-from sentcli.io.pages import PageContent
+from sentcli.io.pages import PageContent, begins_with_facts, is_markdown
 from sentcli.io.sheets import SheetError, sheet_names_and_rows
 from sentcli.io.sources import OF_BINARY, Cursor, Source
 from sentcli.io.text_lines import line_batches, lines_of
@@ -121,6 +121,8 @@ def _page(source: Source, cursor: Cursor) -> Iterator[Batch]:
         lines.extend(line.removesuffix("\r") for line in batch)
     cursor.line = 1
     page = PageContent.parse("\n".join(lines), source.path)
+    if is_markdown(source.path) and begins_with_facts(page.text):
+        say_once(f"{source.name}: its front matter is neither YAML nor TOML, and is taken for text")
     yield [1], [{"id": source.page, "text": page.text, **page.facts}]
 
 

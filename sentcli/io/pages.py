@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -15,6 +16,10 @@ MARKDOWN_SUFFIXES = (".md", ".markdown")
 PAGE_SUFFIXES = (*MARKDOWN_SUFFIXES, ".txt")
 FRONT_MATTER = re.compile(r"---[ \t]*\n(.{,65536}?)\n---[ \t]*(\n|$)", re.DOTALL)
 """YAML at the start of a Markdown file; a longer one is text, since YAML is slow with long values."""
+TOML_MATTER = re.compile(r"\+\+\+[ \t]*\n(.{,65536}?)\n\+\+\+[ \t]*(\n|$)", re.DOTALL)
+"""TOML there, as Hugo has it."""
+STATES = re.compile(r"^[A-Za-z][\w-]*\s*[:=]", re.MULTILINE)
+"""A line that names a fact: what stands between two rules without one is text."""
 RESERVED = ("id", "text", "embedding", "document", "passage", "start", "end", "heading")
 """The columns that `encode` writes itself, with passages."""
 HEADING_SIGN = re.compile(r"^ {0,3}#{1,6}(?=\s|$)|^ {0,3}(=+|-+)\s*$", re.MULTILINE)
@@ -63,16 +68,24 @@ class PageContent:
 
 def front_matter(content: str) -> tuple[Mapping[Any, Any], str]:
     """Return what the front matter of a Markdown file says, if it has one, and the text behind it."""
-    found = FRONT_MATTER.match(content)
-    if found is None:
-        return {}, content
-    try:
-        stated = yaml_value(found[1])
-    except ValueError:  # a rule above a text
-        return {}, content
-    if not isinstance(stated, Mapping):
-        stated = {}
-    return stated, content[found.end() :]
+    for pattern, value_of in ((FRONT_MATTER, yaml_value), (TOML_MATTER, tomllib.loads)):
+        found = pattern.match(content)
+        if found is None:
+            continue
+        try:
+            stated = value_of(found[1])
+        except ValueError:  # a rule above a text
+            continue
+        if not isinstance(stated, Mapping):
+            stated = {}
+        return stated, content[found.end() :]
+    return {}, content
+
+
+def begins_with_facts(text: str) -> bool:
+    """Tell whether a text begins with front matter that names facts, and so was not read as YAML or TOML."""
+    found = FRONT_MATTER.match(text) or TOML_MATTER.match(text)
+    return found is not None and STATES.search(found[1]) is not None
 
 
 def free_name(name: str) -> str:

@@ -13,7 +13,7 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, TypeAdapter
 
 from sentcli.encoder.vector_facts import VectorFacts
-from sentcli.errors import InputError
+from sentcli.errors import DataError, InputError
 from sentcli.io.column_types import TEXT, types
 from sentcli.io.forms import decode
 from sentcli.model.spec import Similarity
@@ -61,13 +61,13 @@ class Record:
         """Read the JSON of a record.
 
         Raises:
-            InputError: if it is damaged.
+            DataError: if it is damaged.
         """
         try:
             decode(text)
             return TypeAdapter(cls).validate_json(text, strict=True)
         except ValueError as error:  # of pydantic, too
-            raise InputError(f"{collection}: its record is damaged; --overwrite makes the collection anew") from error
+            raise DataError(collection, "its record is damaged; --overwrite makes the collection anew") from error
 
     def schema(self) -> dict[str, Any]:
         """Return the Arrow types of the columns by name."""

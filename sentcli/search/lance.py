@@ -2,7 +2,7 @@
 
 A table has the fields ``id``, ``text``, ``embedding``, one for each column, `HASH` and `ORDER`, by which rows of equal
 similarity are ordered as they came. How its vectors were made stands in the metadata of ``embedding``, so that each
-version has its own record, and a table that other programs write with its fields stays readable.
+version has its own record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sentcli.search.ann import RESCORED
 from sentcli.search.collection_record import HASH, ID, ORDER, TEXTS, VECTORS, Record
 from sentcli.search.exact import Vectors
 from sentcli.search.lance_client import chosen_table, connect, reading, table_names, writing
-from sentcli.search.lance_filter import with_values
+from sentcli.search.lance_filter import with_ids
 from sentcli.search.neighbours import Floats, Integers
 from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
@@ -35,7 +35,10 @@ RECORD_KEY = "sentcli"
 REQUEST_ROWS = 1000
 """How many rows are asked for by their ids at a time."""
 REQUEST_QUERIES = 256
-"""How many queries are sent together."""
+REQUEST_HITS = 2_000_000
+"""How many queries are sent together, and how many hits they ask for together."""
+NAMED_VERSIONS = 10
+"""How many of the newest versions an error names."""
 MORE_HITS = 8
 """How many hits more than wanted are asked for at first, since the last of them may be equal to more rows."""
 
@@ -185,6 +188,18 @@ class LanceCollection:
                 query = self.table.take_row_ids(list(row_ids[start : start + REQUEST_ROWS]))
                 yield from query.select(list(fields)).to_arrow().to_pylist()
 
+    def orders(self, column: Any) -> Integers:
+        """Return the places of rows, the values of `ORDER` ``[rows]``.
+
+        Raises:
+            DataError: if some have none, because another program wrote them.
+        """
+        if column.null_count:
+            problem = f"another program wrote rows without {ORDER}; sentcli index --overwrite makes it anew"
+            raise DataError(self.title, problem)
+        orders: Integers = column.to_numpy()
+        return orders
+
     def vectors(self, row_ids: Integers) -> Iterator[tuple[Integers, Vectors]]:
         """Yield the vectors of the rows with some numbers, in no order: their numbers ``[n]`` and ``[n, dim]``."""
         for start in range(0, len(row_ids), REQUEST_ROWS):
@@ -199,7 +214,7 @@ class LanceCollection:
         """Return rows by their ids, of those that are there."""
         documents = {}
         for start in range(0, len(ids), REQUEST_ROWS):
-            condition = with_values(ID, ids[start : start + REQUEST_ROWS])
+            condition = with_ids(ids[start : start + REQUEST_ROWS])
             for batch in self.scan(self.fields, condition):
                 for row in batch.to_pylist():
                     documents[row[ID]] = self.document(row)
@@ -224,8 +239,9 @@ class LanceCollection:
             condition: one of `filter_of`.
         """
         found = []
-        for start in range(0, len(vectors), REQUEST_QUERIES):
-            found += self._nearest(vectors[start : start + REQUEST_QUERIES], k, condition)
+        size = max(min(REQUEST_QUERIES, REQUEST_HITS // k), 1)
+        for start in range(0, len(vectors), size):
+            found += self._nearest(vectors[start : start + size], k, condition)
         return found
 
     def _nearest(self, vectors: Vectors, k: int, condition: str) -> list[Nearest]:
@@ -252,14 +268,14 @@ class LanceCollection:
             if "ef" in record.efforts:
                 query = query.ef(max(record.efforts["ef"], count))  # a graph finds no more rows than it looks at
             if "nprobe" in record.efforts:
-                query = query.nprobes(record.efforts["nprobe"])
+                query = query.minimum_nprobes(record.efforts["nprobe"]).maximum_nprobes(0)  # more where too few meet it
             if record.kind in RESCORED:
                 query = query.refine_factor(RESCORED[record.kind])
             table = query.to_arrow()
         numbers = np.zeros(len(table), np.int64)
         if "query_index" in table.column_names:  # of one query there is none
             numbers = table["query_index"].to_numpy().astype(np.int64)
-        orders = table[ORDER].to_numpy()
+        orders = self.orders(table[ORDER])
         row_ids = table["_rowid"].to_numpy().astype(np.int64)
         scores = 1 - table["_distance"].to_numpy()
         ranked = np.lexsort((orders, -scores, numbers))
@@ -280,10 +296,8 @@ def _check_out(table: Any, title: str, version: int) -> None:
     with reading(title):
         versions = [int(entry["version"]) for entry in table.list_versions()]
     if version not in versions:
-        there = ", ".join(map(str, versions[-10:]))
-        more = f"{len(versions) - 10:,} earlier ones and " if len(versions) > 10 else ""
-        raise InputError(
-            f"--at {version}: {title} has no such version, or --compact has removed it; it has {more}{there}"
-        )
+        newest = ", ".join(map(str, versions[-NAMED_VERSIONS:]))
+        problem = f"{title} has no such version, or --compact has removed it"
+        raise InputError(f"--at {version}: {problem}; its {len(versions):,} versions end with {newest}")
     with reading(title):
         table.checkout(version)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sentcli.errors import DataError, InputError, SentcliError, library_errors, nearest, one_line, required
 from sentcli.io.atomic import NoRoomError, require_room, room_explained
+from sentcli.io.places import CREDENTIALS
 
 SCHEME = "lance:"
 NEXT = "_sentcli_next"
@@ -30,7 +31,7 @@ def reading(title: str) -> Iterator[None]:
         DataError: if it is damaged.
         InputError: if a newer LanceDB wrote it.
     """
-    with _panics(), library_errors(lambda why: _unreadable(title, why)):
+    with library_errors(lambda why: _unreadable(title, why)), _translated(title):
         yield
 
 
@@ -42,19 +43,41 @@ def writing(title: str) -> Iterator[None]:
         NoRoomError: if the disk is full.
         SentcliError: whatever else LanceDB says.
     """
-    with _panics(), library_errors(lambda why: _unwritable(title, why)), room_explained(title, ADVICE):
+    with library_errors(lambda why: _unwritable(title, why)), room_explained(title, ADVICE), _translated(title):
         yield
 
 
 @contextmanager
-def _panics() -> Iterator[None]:
-    """Let a panic of Rust, which is no Exception, be an error as others are."""
+def _translated(title: str) -> Iterator[None]:
+    """Raise one error for a panic of Rust, which is no Exception, and for what a store refuses or does not answer."""
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise InputError(f"LanceDB has failed: {one_line(error)}") from error
+        if type(error).__name__ == "PanicException":
+            raise InputError(f"{title}: LanceDB has failed: {one_line(error)}") from error
+        if (refusal := _refused(title, error)) is not None:
+            raise refusal from error
+        raise
+
+
+def _refused(title: str, error: BaseException) -> InputError | None:
+    """Return the error of a store, of which LanceDB's words hold the answer somewhere; None for another one."""
+    if is_folder(title) or isinstance(error, SentcliError):
+        return None
+    words = str(error)
+    answer = re.search(r"<Code>(\w+)</Code>", words) or re.search(r"status(?: code)?: ([45]\d\d)", words)
+    problem = "the store does not answer"
+    if answer is not None and answer[1] != "NoSuchKey":
+        problem = f"the store refuses ({answer[1]})"
+    elif answer is not None or re.search(SILENT, words, re.IGNORECASE) is None:
+        return None
+    scheme = place_of(title).partition("://")[0]
+    how = CREDENTIALS.get(scheme, CREDENTIALS["az"])
+    return InputError(f"{title}: {problem}; look at the address and the credentials: {how}")
+
+
+SILENT = "RetryError|error sending request|timed out|dns error|connection (refused|reset|closed)"
+"""What LanceDB says of a store that cannot be reached."""
 
 
 def _unwritable(title: str, why: str) -> SentcliError:
@@ -117,6 +140,16 @@ def require_room_in(address: str, size: int) -> None:
         require_room(Path(place_of(address)), size, address)
 
 
+def library() -> Any:
+    """Return the module lancedb, which says on standard error what is wrong and nothing else.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+    """
+    os.environ.setdefault("LANCEDB_LOG", "error")  # read when it is imported
+    return required("lancedb", "lancedb", "lance", "LanceDB")
+
+
 def connect(address: str, *, to_write: bool = False) -> Any:
     """Return a database of LanceDB.
 
@@ -129,7 +162,7 @@ def connect(address: str, *, to_write: bool = False) -> Any:
         MissingExtraError: if lancedb is not installed.
     """
     place = place_of(address)
-    lancedb = required("lancedb", "lancedb", "lance", "LanceDB")
+    lancedb = library()
     if not is_folder(address):
         with reading(address):
             return lancedb.connect(place, storage_options=_store_options())

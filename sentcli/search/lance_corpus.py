@@ -18,7 +18,7 @@ from sentcli.search.collection_record import ORDER, TEXTS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
 from sentcli.search.lance import LanceCollection, Nearest
-from sentcli.search.lance_filter import filter_of
+from sentcli.search.lance_filter import brackets, filter_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.search.provenance import Provenance
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ROWS_AT_A_TIME = 8192
 """Rows that are read together."""
+MOST_BRACKETS = 12
+"""The most brackets inside each other in a condition; LanceDB reads some more, among them those of `select`."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,13 @@ class LanceCorpus:
         return np.concatenate(numbers)[np.argsort(np.concatenate(orders), kind="stable")]
 
     def select(self, condition: Condition) -> LanceCorpus:
-        """Return the corpus of those rows that meet a condition."""
+        """Return the corpus of those rows that meet a condition.
+
+        Raises:
+            InputError: if it is nested more deeply than LanceDB reads.
+        """
+        if brackets(condition.tree) > MOST_BRACKETS:
+            raise InputError(f"--where: LanceDB reads {MOST_BRACKETS} levels of brackets, and the condition has more")
         combined = filter_of(condition.tree, self.collection.record.columns)
         if self.condition:
             combined = f"({self.condition}) and ({combined})"
@@ -116,8 +124,7 @@ class LanceCorpus:
 
     def counts(self, column: str) -> list[tuple[Any, int]]:
         """Count the rows with each value of a column, the most frequent value first."""
-        columns = self.collection.record.columns
-        name = columns[column][0] if column in columns else column
+        name, _ = self.collection.record.columns.get(column, (column, ""))
         counts: Counter[Any] = Counter()
         for batch in self.collection.scan([name], self.condition):
             for entry in batch[name].value_counts().to_pylist():
@@ -157,16 +164,17 @@ class LanceCorpus:
 
     def _with_words(self, language: str) -> LanceCorpus:
         """Return the corpus with a BM25 index of all its rows, in the order in which they came."""
-        import pyarrow as pa
-
-        batches = list(self.collection.scan([ORDER, TEXTS], row_ids=True))
-        rows = pa.Table.from_batches(batches) if batches else None
-        if rows is None:
-            empty = np.empty(0, np.int64)
-            return replace(self, bm25=BM25.build([], language=language), by_order=RowsInOrder(empty, empty))
-        rows = rows.sort_by(ORDER)
-        by_order = RowsInOrder(rows[ORDER].to_numpy(), rows["_rowid"].to_numpy().astype(np.int64))
-        bm25 = BM25.build(rows[TEXTS].to_pylist(), language=language)
+        orders = [np.empty(0, np.int64)]
+        row_ids = [np.empty(0, np.int64)]
+        texts: list[str] = []
+        for batch in self.collection.scan([ORDER, TEXTS], row_ids=True):
+            orders.append(self.collection.orders(batch[ORDER]))
+            row_ids.append(batch["_rowid"].to_numpy().astype(np.int64))
+            texts += batch[TEXTS].to_pylist()
+        unordered = np.concatenate(orders)
+        order = np.argsort(unordered)
+        by_order = RowsInOrder(unordered[order], np.concatenate(row_ids)[order])
+        bm25 = BM25.build([texts[number] for number in order], language=language)
         return replace(self, bm25=bm25, by_order=by_order)
 
     def nearest(self, vectors: Vectors, k: int) -> Neighbours:
@@ -185,9 +193,10 @@ class LanceCorpus:
         assert self.bm25 is not None and rows is not None
         mask = None
         if self.condition:
-            orders = [batch[ORDER].to_numpy() for batch in self.collection.scan([ORDER], self.condition)]
-            met = np.concatenate(orders) if orders else np.empty(0, np.int64)
-            mask = np.isin(rows.orders, met)
+            orders = [np.empty(0, np.int64)]
+            for batch in self.collection.scan([ORDER], self.condition):
+                orders.append(self.collection.orders(batch[ORDER]))
+            mask = np.isin(rows.orders, np.concatenate(orders))
         hits = self.bm25.search(queries, k, mask)
         places = hits.positions
         is_hit = places >= 0
@@ -218,10 +227,10 @@ class LanceVectors(VectorSource):
     @cached_property
     def row_ids(self) -> Integers:
         """The numbers of all rows, rising ``[rows]``."""
-        numbers = [batch["_rowid"].to_numpy() for batch in self.collection.scan([ORDER], row_ids=True)]
-        if not numbers:
-            return np.empty(0, np.int64)
-        return np.sort(np.concatenate(numbers).astype(np.int64))
+        numbers = [np.empty(0, np.int64)]
+        for batch in self.collection.scan([ORDER], row_ids=True):
+            numbers.append(batch["_rowid"].to_numpy().astype(np.int64))
+        return np.sort(np.concatenate(numbers))
 
     @property
     def dimension(self) -> int:

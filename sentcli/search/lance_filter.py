@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentcli.io.column_types import TEXT
-from sentcli.search.conditions import All, Test, Tree
+from sentcli.search.collection_record import ID
+from sentcli.search.conditions import All, Either, Test, Tree
 
 
 def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
@@ -19,47 +20,63 @@ def filter_of(tree: Tree, columns: Mapping[str, tuple[str, str]]) -> str:
     """
     if isinstance(tree, Test):
         return _filter_of_test(tree, columns)
-    is_all = isinstance(tree, All)
+    if isinstance(tree, Either):
+        return " or ".join(filter_of(part, columns) for part in tree.parts)
     parts = []
     for part in tree.parts:
         condition = filter_of(part, columns)
-        if is_all and not isinstance(part, (Test, All)):  # AND binds closer, and LanceDB reads 50 levels of brackets
+        if isinstance(part, Either):  # other parts need no brackets, of which LanceDB reads few levels
             condition = f"({condition})"
         parts.append(condition)
-    word = " and " if is_all else " or "
-    return word.join(parts)
+    return " and ".join(parts)
+
+
+def brackets(tree: Tree) -> int:
+    """Return how many brackets stand inside each other in the filter of a condition."""
+    if isinstance(tree, Test):
+        return 0
+    deepest = 0
+    for part in tree.parts:
+        is_bracketed = isinstance(tree, All) and isinstance(part, Either)
+        deepest = max(deepest, brackets(part) + is_bracketed)
+    return deepest
 
 
 def _filter_of_test(test: Test, columns: Mapping[str, tuple[str, str]]) -> str:
-    """Return the filter of one test; a test on a missing value is never met but that of null, as in SQL."""
-    name = test.column
-    if name in columns:
-        name = columns[name][0]
+    """Return the filter of one test; a missing value meets none but that of null, as in SQL."""
+    name, _ = columns.get(test.column, (test.column, ""))
     field = f"`{name}`"
-    negation = "not " if test.negated else ""
+    negation = NEGATIONS[test.negated]
     match test.operator:
         case "null":
             return f"{field} is {negation}null"
-        case "in":
-            return _within(field, test)
         case "like":
             return f"{field} {negation}like {_literal(test.value, TEXT)}"
+        case "in" if not test.value:
+            return NONE_OF_NOTHING[test.negated].format(field)
+        case "in" if test.negated:
+            # LanceDB takes "not in (0) or not in (1)" for "not in ()", which it lets missing values meet
+            return f"({field} is not null and {field} not in {_listed(test.value, test.kind)})"
+        case "in":
+            return f"{field} in {_listed(test.value, test.kind)}"
     return f"{field} {test.operator} {_literal(test.value, test.kind)}"
 
 
-def _within(field: str, test: Test) -> str:
-    """Return the filter of a list of values, which may be empty."""
-    if not test.value:
-        return f"{field} is not null" if test.negated else "false"
-    literals = [_literal(value, test.kind) for value in test.value]
-    negation = "not " if test.negated else ""
-    return f"{field} {negation}in ({', '.join(literals)})"
+NEGATIONS = {False: "", True: "not "}
+"""The word in front of a test that may be negated."""
+NONE_OF_NOTHING = {False: "false", True: "{} is not null"}
+"""The test for one of no values, and for none of no values."""
 
 
-def with_values(field: str, values: Sequence[str] | Sequence[int]) -> str:
-    """Return a filter for the rows that have one of some texts or whole numbers in a field."""
-    literals = [_literal(value, TEXT if isinstance(value, str) else "int") for value in values]
-    return f"`{field}` in ({', '.join(literals)})"
+def with_ids(ids: Sequence[str]) -> str:
+    """Return a filter for the rows that have one of some ids."""
+    return f"`{ID}` in {_listed(ids, TEXT)}"
+
+
+def _listed(values: Sequence[Any], kind: str) -> str:
+    """Return values as a list of literals."""
+    literals = [_literal(value, kind) for value in values]
+    return f"({', '.join(literals)})"
 
 
 def _literal(value: Any, kind: str) -> str:
@@ -70,7 +87,7 @@ def _literal(value: Any, kind: str) -> str:
         case "float":
             return repr(float(value) + 0.0)  # -0.0 is 0.0
         case "bool":
-            return "true" if value else "false"
+            return str(value).lower()
         case "date":
             return f"date '{value.isoformat()}'"
         case "timestamp":

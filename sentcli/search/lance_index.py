@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sentcli.errors import required
 from sentcli.search import ann
 from sentcli.search.collection_record import Record
+from sentcli.search.lance_client import library
 
 INDEX_TYPES = {"flat": None, "hnsw": "HnswFlat", "ivf": "IvfFlat", "ivfpq": "IvfPq", "sq8": "IvfSq"}
 """The names that LanceDB gives the settings of its indexes."""
@@ -29,5 +29,5 @@ def index_of(record: Record, rows: int) -> Any:
     if kind == "ivfpq":
         parts, _ = ann.product_code(rows, record.dimension)
         settings |= {"num_sub_vectors": parts, "num_bits": 8}
-    config = getattr(required("lancedb.index", "lancedb", "lance", "LanceDB"), name)
+    config = getattr(library().index, name)
     return config(**settings)

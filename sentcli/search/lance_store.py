@@ -38,7 +38,7 @@ from sentcli.search.lance_client import (
     writing,
 )
 from sentcli.search.lance_corpus import LanceSearch, LanceVectors
-from sentcli.search.lance_filter import with_values
+from sentcli.search.lance_filter import with_ids
 from sentcli.search.lance_index import INDEX_TYPES, index_of
 from sentcli.search.lance_waiting import KnownRows, WaitingRows, hashes_of, pair_hashes, within
 from sentcli.search.neighbours import AnyVectors, Integers
@@ -261,7 +261,7 @@ class LanceStore:
         schema = table.schema
         merge = table.merge_insert(ID).when_matched_update_all().when_not_matched_insert_all()
         if self.gone:
-            merge = merge.when_not_matched_by_source_delete(with_values(ID, self.gone))
+            merge = merge.when_not_matched_by_source_delete(with_ids(self.gone))
         rows = self.waiting.rows(changed, schema, orders, following)
         with writing(self.title):
             merge.execute(_reader(schema, rows))
@@ -327,7 +327,7 @@ def _orders_of(collection: LanceCollection, ids: set[str]) -> tuple[dict[str, in
     orders = {}
     following = 0
     for batch in collection.scan([ID, ORDER]):
-        places = batch[ORDER].to_pylist()
+        places = collection.orders(batch[ORDER]).tolist()
         following = max(following, max(places, default=-1) + 1)
         for key, place in zip(batch[ID].to_pylist(), places, strict=True):
             if key in ids:

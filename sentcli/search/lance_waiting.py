@@ -67,6 +67,7 @@ class WaitingRows:
     def _arrow(self, block: Block, vectors: AnyVectors, hashes: Sequence[str]) -> pa.Table:
         """Return rows as LanceDB takes them, NaN being a missing value; their order comes with the commit."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         wide = np.ascontiguousarray(vectors, np.float32)
         if self.record.similarity == "cosine":
@@ -84,9 +85,11 @@ class WaitingRows:
             HASH: pa.array(hashes, pa.string()),
             ORDER: pa.array(np.zeros(len(block), np.int64)),
         }
-        for name, (field, _) in self.record.columns.items():
-            values = [None if value != value else value for value in block.columns[name]]
-            arrays[field] = arrow_column(values, self.schema.field(field).type)
+        for name, (field, kind) in self.record.columns.items():
+            column = arrow_column(block.columns[name], self.schema.field(field).type)
+            if kind == "float":
+                column = pc.if_else(pc.is_nan(column), None, column)
+            arrays[field] = column
         return pa.table(arrays, schema=self.schema)
 
     def ids_of(self, changed: Integers) -> set[str]:

@@ -36,8 +36,10 @@ class Milvus:
             raise InputError(f"--collection {self.name}: at most 240 letters, digits and underscores, no digit first")
         if options.compact:
             raise InputError(f"--compact goes with lance:PLACE; {SCHEME} compacts its collections by itself")
-        missing = NOT_IN_A_FILE if is_file(self.address) else []
-        one_of("--type of a collection", kind, [known for known in INDEX_TYPES if known not in missing])
+        kinds = list(INDEX_TYPES)
+        if is_file(self.address):
+            kinds = [known for known in kinds if known not in NOT_IN_A_FILE]
+        one_of("--type of a collection", kind, kinds)
 
     @contextmanager
     def open(self, record: Record, rows: int, *, overwrite: bool, keeps_before: bool = False) -> Iterator[MilvusStore]:
@@ -149,8 +151,10 @@ class MilvusStore:
 
     def complete(self, recall: Mapping[str, Any] | None, rows: int) -> None:
         """Write the record, by which the collection is whole."""
-        measured = {} if recall is None else self.record.measured(recall)
-        self.collection = self.collection.with_record(rows=rows, **measured)
+        changes: dict[str, Any] = {"rows": rows}
+        if recall is not None:
+            changes |= self.record.measured(recall)
+        self.collection = self.collection.with_record(**changes)
 
     def facts(self) -> dict[str, Any]:
         """Return nothing more than counts and recall."""

@@ -136,9 +136,9 @@ class CorpusOptions:
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 
-    corpus: Annotated[
-        str | None, Holds.TEXT_FILE, Flag(metavar="FILE|DIR|lance:PLACE|milvus:URI", excludes="in_domain against")
-    ] = None
+    corpus: Annotated[str | None, Holds.TEXT_FILE, Flag(metavar="FILE|DIR|lance:DIR", excludes="in_domain against")] = (
+        None
+    )
     collection: Annotated[
         str | None, Holds.WORDS, Flag(metavar="NAME", needs="corpus", excludes="texts rescore index language id_field")
     ] = None

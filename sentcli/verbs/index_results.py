@@ -31,10 +31,10 @@ def write_collection(updating: CollectionUpdating) -> Result:
     with kept_if_interrupted(begun, clock, updating.so_far):
         update = updating.run()
     counts, record = update.counts, update.record
-    version = f", version {update.facts['version']}" if "version" in update.facts else ""
+    facts = "".join(f", {name} {value}" for name, value in update.facts.items())
     console.note(
         f"{update.title}: {counts['written']:,} rows written, {counts['unchanged']:,} were there, "
-        f"{counts['deleted']:,} deleted; it has {counts['rows']:,}{version}"
+        f"{counts['deleted']:,} deleted; it has {counts['rows']:,}{facts}"
     )
     protocol = {key: getattr(record, key) for key in ("kind", "similarity", "efforts", "language", "dimension")}
     protocol |= record.settings

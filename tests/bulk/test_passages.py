@@ -252,3 +252,26 @@ def test_a_page_with_carriage_returns_alone_has_its_headings(model, tmp_path, in
     cut = ("--passages", "--passage-tokens", 8)
     invoke("encode", tmp_path / "pages", "-o", tmp_path / "v", *model, *cut, check=0)
     assert {row["text"][:5]: row["heading"] for row in rows_of(tmp_path / "v")}["# dog"] == "dog"
+
+
+MATTERS = {
+    "---\ntitle: Big cat\nyear: 2001\n---\n": {"title": "Big cat", "year": 2001},
+    '+++\ntitle = "Big cat"\nyear = 2001\n+++\n': {"title": "Big cat", "year": 2001},
+    "---\ntitle: Big: cat\n---\n": None,
+    "+++\ntitle = Big cat\n+++\n": None,
+}
+
+
+@pytest.mark.parametrize("matter", MATTERS)
+def test_front_matter_of_yaml_and_toml_is_read_and_other_is_named(matter, tiny_bert, tmp_path, invoke):
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "a.md").write_text(matter + "The cat sat.\n")
+    model = ("-m", tiny_bert, "--backend", "torch")
+    done = invoke("encode", pages, *model, "--passages", "-o", tmp_path / "out.jsonl", check=0)
+    row = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    if MATTERS[matter] is None:
+        assert row["text"].startswith(matter[:4]) and "a.md" in done.stderr
+    else:
+        assert {key: row[key] for key in ("title", "year")} == MATTERS[matter]
+        assert row["text"] == "The cat sat."

@@ -23,6 +23,7 @@ def test_commands():
         "train",
         "encode",
         "index",
+        "migrate",
         "export",
         "evaluate",
         "sts-eval",

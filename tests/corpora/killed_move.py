@@ -1,16 +1,19 @@
-"""``python -m tests.corpora.killed_move STEP before|behind WORDS...``: a command that is killed at a step of a move."""
+"""``python -m tests.corpora.killed_move MODULE:NAME before|behind WORDS...``: a command that is killed at a step."""
 
 import os
 import signal
 import sys
+from importlib import import_module
 
 from sentcli.cli import main
-from sentcli.corpora import directory_move
-from sentcli.io.folder import Folder
 
 step, when, *words = sys.argv[1:]
-owner = Folder if hasattr(Folder, step) else directory_move
-function = getattr(owner, step)
+module, _, path = step.partition(":")
+owner = import_module(module)
+*parents, name = path.split(".")
+for parent in parents:
+    owner = getattr(owner, parent)
+function = getattr(owner, name)
 
 
 def ends(*arguments, **options):
@@ -20,6 +23,6 @@ def ends(*arguments, **options):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-setattr(owner, step, ends)
+setattr(owner, name, ends)
 sys.argv = ["sentcli", *words]
 main()

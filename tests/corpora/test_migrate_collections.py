@@ -1,11 +1,13 @@
 """A collection of LanceDB or Milvus moves to another model, and returns."""
 
 import json
+import signal
 
 import pytest
 
 from sentcli.corpora.collection_move import CollectionMove
 from tests.conftest import save_backbone
+from tests.forked import Forked
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
@@ -139,6 +141,33 @@ def test_compacting_leaves_what_is_kept(corpus, other, tiny_bert, tmp_path, invo
     before = hits(invoke, place)
     migrate(invoke, place, "-m", other, *TORCH, "--anyway")
     index(invoke, corpus, place, other, "--compact", "--keep-days", 0)
+    migrate(invoke, place, "--back")
+    assert hits(invoke, place) == before
+
+
+STEPS = {
+    "lance": ("lance_store:LanceStore.publish", "lance_store:LanceStore._tag", "lance_store:LanceStore._made"),
+    "milvus": ("milvus_store:MilvusStore.publish", "milvus:MilvusCollection.promote"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "behind"])
+@pytest.mark.parametrize("number", range(3))
+def test_a_killed_move_goes_on(number, when, place, corpus, other, tiny_bert, invoke):
+    steps = STEPS[place[0].partition(":")[0]]
+    if number >= len(steps):
+        pytest.skip("Milvus has two steps")
+    index(invoke, corpus, place, tiny_bert)
+    before = hits(invoke, place)
+    move = ("-m", other, *TORCH, "--anyway")
+    step = f"sentcli.search.{steps[number]}"
+    process = Forked("tests.corpora.killed_move", step, when, "migrate", place[0], *place[1], *move)
+    process.communicate(120)
+    assert process.returncode == -signal.SIGKILL
+    found = hits(invoke, place)  # by the model that made what answers
+    results = migrate(invoke, place, *move)
+    assert results["migrated"] == (found == before)
     migrate(invoke, place, "--back")
     assert hits(invoke, place) == before
 

@@ -7,9 +7,11 @@ import struct
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import pytest
 
+from sentcli.errors import SentcliError
 from tests.search.conftest import clustered, write_directory
 
 pytest.importorskip("lancedb", reason="LanceDB comes with the extra sentcli[lance]")
@@ -54,10 +56,10 @@ def version_of(place):
     return lancedb.connect(place.removeprefix("lance:")).open_table("corpus").version
 
 
-@pytest.mark.parametrize("with_table", [False, True])
+@pytest.mark.parametrize("with_table", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_killed_run_goes_on(invoke, place, tmp_path, with_table):
     folder = tmp_path / "l"
-    count = 40_000
+    count = 20_000
     if with_table:
         write_directory(tmp_path / "old", clustered(20, 16, seed=5))
         invoke("index", tmp_path / "old", "--to", place, check=0)
@@ -84,6 +86,43 @@ def test_a_killed_run_goes_on(invoke, place, tmp_path, with_table):
     assert lancedb.connect(folder).list_tables().tables == ["corpus"]
 
 
+STEPS = {
+    "ids_of": ("lance_waiting", "WaitingRows"),
+    "_made": ("lance_store", "LanceStore"),
+    "drop": ("lance_waiting", "WaitingRows"),
+    "_build_index": ("lance_store", "LanceStore"),
+    "with_record": ("lance", "LanceCollection"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_end_between_two_steps_leaves_a_whole_version(invoke, place, monkeypatch, tmp_path, step):
+    """An error, which stands for a kill, before each step of --overwrite; then the same command again."""
+    counts = {"old": 200, "new": 210}
+    for name, count in counts.items():
+        write_directory(tmp_path / name, clustered(count, 16, seed=count))
+    index = ("--to", place, "--type", "ivf", "--overwrite", "--json", "-")
+    invoke("index", tmp_path / "old", *index, check=0)
+
+    def answered():
+        done = invoke("retrieve", "--corpus", place, "--count-by", "id", "--json", "-", check=0)
+        return len(json.loads(done.stdout)["counts"]["values"])
+
+    def stopped(owner, *arguments, **options):
+        if step != "drop" or owner.table is not None:  # before anything waits there is nothing to drop
+            raise SentcliError("stopped")
+
+    module, kind = STEPS[step]
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(import_module(f"sentcli.search.{module}"), kind), step, stopped)
+        invoke("index", tmp_path / "new", *index, check=1)
+    assert answered() == counts["old" if step in ("ids_of", "_made") else "new"]
+    results = json.loads(invoke("index", tmp_path / "new", *index, check=0).stdout)["results"]
+    assert results["rows"] == answered() == counts["new"]
+    assert results["recall"]["measured_rows"] == counts["new"]
+    assert lancedb.connect(tmp_path / "l").list_tables().tables == ["corpus"]
+
+
 @pytest.fixture
 def disk(tmp_path):
     """A function that makes the folder of the tables a disk of so many KiB, or changes its size."""
@@ -101,6 +140,7 @@ def disk(tmp_path):
     subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["update", "--overwrite", "--compact"])
 def test_a_full_disk_in_each_phase_leaves_the_old_version(invoke, corpus, place, texts, tiny_bert, disk, how, tmp_path):
     """The disk has room for a bit more each time, so that it is full in one step after the other."""
@@ -199,6 +239,10 @@ def test_a_damaged_record_is_refused(invoke, corpus, place, tiny_bert):
     asked = ("retrieve", "--corpus", place, "-m", tiny_bert, "--query", "x")
     assert "record is damaged" in invoke(*asked, check=2).stderr
     invoke(*asked, "--at", 1, check=0)
+    index = ("index", corpus[0], "-m", tiny_bert, "--to", place)
+    assert "record is damaged" in invoke(*index, check=2).stderr
+    invoke(*index, "--overwrite", check=0)
+    invoke(*asked, check=0)
 
 
 @pytest.mark.parametrize("field", [9, 10])

@@ -73,16 +73,6 @@ CASES = {
     "migrate": Case(
         "migrate out -m M --anyway --drop --max-length 20", "--max-length 12", before=(ENCODE, "index out --type hnsw")
     ),
-    "migrate lance": Case(
-        "migrate lance:out -m M --anyway --drop --max-length 20",
-        "--max-length 12",
-        before=("index old.txt -m M --to lance:out",),
-    ),
-    "migrate milvus": Case(
-        "migrate milvus:out.db --collection rows -m M --anyway --drop --max-length 20",
-        "--max-length 12",
-        before=("index old.txt -m M --to milvus:out.db --collection rows",),
-    ),
     "index --to": Case("index old.txt -m M --to milvus:out.db --collection rows"),
     "export": Case("export -m M -o out", "--overwrite --precision int8"),
     "analyze": Case("analyze duplicates old.txt -m M -o out --least 0.99"),

@@ -247,8 +247,11 @@ def test_a_baseline_tells_other_prompts_of_queries(tiny_bert, invoke, tmp_path):
         assert json.loads(out.read_text())["results"]["set"]["baseline"]["model_is"] == kinship
 
 
-def test_collections_keep_those_of_their_directory(vectors, folders, made, invoke, soon_indexed, tmp_path):
-    uri = f"milvus:{tmp_path / 'notes.db'}"
+@pytest.mark.parametrize("database", ["milvus", "lance"])
+def test_collections_keep_those_of_their_directory(vectors, folders, made, invoke, soon_indexed, tmp_path, database):
+    if database == "lance":
+        pytest.importorskip("lancedb", reason="LanceDB comes with the extra sentcli[lance]")
+    uri = f"{database}:{tmp_path / 'notes.db'}"
     model = ["-m", folders["first"], "--pooling", "mean"]
     invoke("index", vectors, "--to", uri, "--collection", "notes", check=0)
     found = ["retrieve", "--corpus", uri, "--collection", "notes", *model, "--query", "the cat"]

@@ -59,6 +59,33 @@ def test_a_directory_that_is_there_is_refused_and_overwritten_when_told(store, e
     assert store.contents("out") == local
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_update_in_a_store_is_that_of_this_machine(packed, store, encode, rows, tmp_path):
+    """The corpus is in the store, too, and may be compressed."""
+    pa = pytest.importorskip("pyarrow")
+
+    def put(lines):
+        content = "\n".join(lines).encode()
+        store.put(
+            "corpus.jsonl.zst" if packed else "corpus.jsonl",
+            pa.compress(content, "zstd", asbytes=True) if packed else content,
+        )
+
+    corpus = "s3://corpora/corpus.jsonl.zst" if packed else "s3://corpora/corpus.jsonl"
+    lines = rows.read_text("utf-8").splitlines()
+    put(lines)
+    for output in (OUT, tmp_path / "here"):
+        encode(corpus, "-o", output, *SHARDS)
+    put([*lines[5:40], *(line.replace("r5", "new5") for line in lines[50:]), lines[0]])
+    said = {}
+    for output in (OUT, tmp_path / "here"):
+        said[output] = json.loads(encode(corpus, "-o", output, "--update", "--json", "-").stdout)["results"]
+    counts = ("kept", "changed", "new", "gone", "encoded")
+    assert [said[OUT][key] for key in counts] == [said[tmp_path / "here"][key] for key in counts]
+    assert said[OUT]["kept"] > 60 and said[OUT]["new"] > 0 and said[OUT]["gone"] > 0
+    assert store.contents("out") == files(tmp_path / "here")
+
+
 def test_files_of_others_are_not_touched(store, encode, rows):
     store.put("out/notes.txt", b"mine")
     refused = encode(rows, "-o", OUT, "--overwrite", check=2)

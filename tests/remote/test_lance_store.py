@@ -37,10 +37,14 @@ def test_a_table_in_a_bucket_changes_as_one_in_a_folder(store, invoke, tiny_bert
 def test_a_bucket_that_is_not_there_and_a_store_that_refuses_are_one_message(store, invoke, tiny_bert, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id": "a", "text": "x"}\n')
-    for address in ("lance:s3://nowhere/reviews", PLACE):
-        store.fault = "" if address != PLACE else "other key"
-        failed = invoke("retrieve", "--corpus", address, "--query", "x", "-m", tiny_bert, check=2)
-        assert failed.stderr.splitlines()[-1].startswith(f"error: {address}")
-    store.fault = "read-only"
-    failed = invoke("index", path, "--to", PLACE, "-m", tiny_bert)
-    assert failed.exit_code in (1, 2) and failed.stderr.splitlines()[-1].startswith(f"error: {PLACE}")
+    asked = ("retrieve", "--query", "x", "-m", tiny_bert, "--corpus")
+    assert "NoSuchBucket" in invoke(*asked, "lance:s3://nowhere/reviews", check=2).stderr
+    index = ("index", path, "--to", PLACE, "-m", tiny_bert)
+    invoke(*index, check=0)
+    overwritten = (*index, "--overwrite")
+    for fault, command in (("other key", (*asked, PLACE)), ("other key", overwritten), ("read-only", overwritten)):
+        store.fault = fault
+        error = invoke(*command, check=2).stderr.splitlines()[-1]
+        assert error.startswith(f"error: {PLACE}") and "AWS_ACCESS_KEY_ID" in error and "AKIA" not in error
+    store.fault = ""
+    invoke(*asked, PLACE, "--at", 1, check=0)

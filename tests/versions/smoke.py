@@ -82,7 +82,8 @@ class Smoke:
             "bm25": self.searched_by_words,
             "wrong condition": self.refused,
             "hnsw": self.searched_by_index,
-            "milvus": self.counted,
+            "milvus": lambda: self.counted(f"milvus:{self.work / 'rows.db'}"),
+            "lance": lambda: self.counted(f"lance:{self.work / 'rows'}"),
             "figure": self.drawn,
         }
 
@@ -143,12 +144,12 @@ class Smoke:
         sentcli.index(folder, type="hnsw", quiet=True)
         return self._hits(folder, QUERIES)
 
-    def counted(self) -> Any:
+    def counted(self, address: str) -> Any:
         """Count the rows of a collection that meet a condition."""
         import sentcli
 
-        place = {"corpus": f"milvus:{self.work / 'rows.db'}", "collection": "rows"}
-        sentcli.index(str(self.table), to=place["corpus"], collection="rows", model="minilm", quiet=True)
+        place = {"corpus": address, "collection": "rows"}
+        sentcli.index(str(self.table), to=address, collection="rows", model="minilm", quiet=True)
         return sentcli.retrieve(**place, count_by="part", where="part >= 1", quiet=True).to_dict()["counts"]
 
     def drawn(self) -> Any:
