@@ -66,8 +66,8 @@ class Move(ABC):
             )
         if Served.parse(self.target.model) is not None:
             raise InputError(
-                f"{self.target.model} is served, and a corpus moves to a model that this machine runs: encode its texts "
-                "with it into another directory instead"
+                f"{self.target.model} is served, and a corpus moves to a model that this machine runs: encode its "
+                "texts with it into another directory instead"
             )
 
     @property
