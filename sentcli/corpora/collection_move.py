@@ -60,6 +60,8 @@ class CollectionMove(Move):
 
     database: DatabaseOptions
     record: Record
+    version: int | None
+    """The version of the collection that is read; None if its database has none."""
 
     @classmethod
     def open(cls, name: str, collection: str | None, target: MoveTarget) -> CollectionMove:
@@ -76,7 +78,7 @@ class CollectionMove(Move):
         origin = Provenance.named(f"{name} {found.name}", found.record.settings)
         documents = CorpusDocuments(origin.name, rows, in_order)
         database = DatabaseOptions(to=name, collection=found.name)
-        return cls(origin, found.record.dimension, documents, target, database, found.record)
+        return cls(origin, found.record.dimension, documents, target, database, found.record, found.version)
 
     @property
     def place(self) -> Database:
@@ -114,6 +116,7 @@ class CollectionMove(Move):
 
     def run(self) -> dict[str, Any]:
         """Write the collection anew beside, and let it take the place of the old one; see `Move.run`."""
+        self._require_as_read()
         inputs = self.inputs
         columns = {name: kind for name, (_, kind) in self.record.columns.items()}
         record = Record(
@@ -134,6 +137,19 @@ class CollectionMove(Move):
             "before": self.before,
             **update.facts,
         }
+
+    def _require_as_read(self) -> None:
+        """Refuse to write over rows that another process has written since they were read.
+
+        Raises:
+            InputError: which says so.
+        """
+        newest = CorpusOptions(corpus=self.database.to, collection=self.database.collection)
+        with open_collection(newest, self.target.load) as corpus:
+            now = corpus.collection
+            is_as_read = (now.record, now.version, len(corpus)) == (self.record, self.version, self.row_count)
+        if not is_as_read:
+            raise InputError(f"{self.title} was changed by another process meanwhile: give the command again")
 
 
 def go_back(name: str, collection: str | None, model: str | None) -> dict[str, Any]:

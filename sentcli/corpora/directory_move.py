@@ -7,7 +7,7 @@ Whatever interrupts that leaves a whole directory under the name, and the same c
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +26,9 @@ from sentcli.corpora.updating import IndexesToBuild, existing_indexes
 from sentcli.encoder.announce import warn_truncated
 from sentcli.errors import InputError
 from sentcli.io.atomic import require_room, room_explained
-from sentcli.io.dataset import MANIFEST, read_manifest
+from sentcli.io.dataset import MANIFEST, holds_manifest, read_manifest
 from sentcli.io.folder import Folder, open_folder
+from sentcli.io.output_formats import DIRECTORY, output_format
 from sentcli.io.places import is_remote
 from sentcli.search import ann
 from sentcli.search.corpus_documents import CorpusDocuments
@@ -63,12 +64,8 @@ class DirectoryMove(Move):
         return str(self.place.before)
 
     def has_before(self) -> bool:
-        """Whether there is another directory of that name than the present one, which an interrupted move leaves."""
-        if not self.place.before.exists:
-            return False
-        with suppress(InputError):
-            return read_manifest(self.place.before) != self.stored.manifest
-        return True
+        """Whether there is anything else of that name than the present directory, which an interrupted move leaves."""
+        return self.place.before.exists and not self.place.is_before()
 
     @property
     def inputs(self) -> Inputs:
@@ -114,7 +111,13 @@ class DirectoryMove(Move):
 
     def check(self) -> None:
         """Refuse what `Move.check` refuses, indexes that do not fit, and a disk that is too small."""
+        before = self.place.before
+        if before.exists and not holds_manifest(before.names()):
+            raise InputError(f"{before} is where {self.title} is kept, and is something else: give that another name")
         super().check()
+        self.place.check_replaceable()
+        if output_format(self.place.full_name) is not DIRECTORY:
+            raise InputError(f"{self.title} has the name of a file, and encode makes no directory of it: rename it")
         assert self.indexes is not None
         compression = self.settings.compression
         width = compression.dimension(self.encoder.dimension) * np.dtype(compression.dtype).itemsize
@@ -135,7 +138,7 @@ class DirectoryMove(Move):
                 build_index(new, request, None)
             if indexes.language is not None:
                 new.build_words(indexes.language, VectorDirectory.open(self.place.path))
-            if read_manifest(self.place) != self.stored.manifest:
+            if self._has_changed():
                 raise InputError(f"{self.title} was changed by another process meanwhile: give the command again")
             self.place.keep_before()
             self.place.promote()
@@ -143,6 +146,12 @@ class DirectoryMove(Move):
         if indexes.language is not None:
             kinds.append("bm25")
         return {"rows_encoded": counts.rows, "indexes": kinds, "before": self.before}
+
+    def _has_changed(self) -> bool:
+        """Whether the directory has other rows, or an index that the new one lacks."""
+        if read_manifest(self.place) != self.stored.manifest:
+            return True
+        return existing_indexes(self.place.path) != self._existing
 
     def held(self) -> AbstractContextManager[None]:
         """Hold the directory; see `Folder.staging_held`."""
@@ -161,7 +170,7 @@ def directory(name: str) -> Folder:
             "model into another address, and read that"
         )
     place = open_folder(name)
-    if not (place.path / MANIFEST).exists():
+    if not holds_manifest(place.names()):
         raise InputError(f"{name} was not written by sentcli encode or index: it has no {MANIFEST}")
     return place
 
@@ -174,7 +183,9 @@ def go_back(name: str, model: str | None) -> dict[str, Any]:
         rows = returned.manifest.rows_total
         models = (left.origin.model, returned.origin.model)
         check_back(name, models, model)
-        if left.row_digests != returned.row_digests:
+        place.check_replaceable()
+        place.before.check_replaceable()
+        if left.manifest.groups != returned.manifest.groups:  # the files of rows name the model, too
             console.warn(
                 f"the rows of {name} have changed since it moved: what changed is in {place.before} now, and "
                 f"sentcli encode CORPUS -o {name} --update brings {name} up to date"
@@ -189,6 +200,7 @@ def drop_before(name: str) -> dict[str, Any]:
     place = directory(name)
     with place.staging_held():
         kept, dropped = _both(place)
+        place.before.check_replaceable()
         size = sum(file.stat().st_size for file in place.before.path.rglob("*") if file.is_file())
         place.before.delete()
     console.note(f"{place.before} is deleted ({size / 1e6:,.1f} MB, {dropped.origin.model})")
@@ -197,7 +209,7 @@ def drop_before(name: str) -> dict[str, Any]:
 
 def _both(place: Folder) -> tuple[VectorDirectory, VectorDirectory]:
     """Return a directory and what it was before it moved."""
-    if not (place.before.path / MANIFEST).exists():
+    if not holds_manifest(place.before.names()):
         raise InputError(f"{place} has not moved, or it was dropped: there is no {place.before}")
     present = VectorDirectory.open(place.path, str(place))
     return present, VectorDirectory.open(Path(place.before.path), str(place.before))

@@ -19,6 +19,7 @@ from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.evaluation.estimate import Estimates, estimate_encoding
+from sentcli.io.served import Served
 from sentcli.model.options import LoadOptions, Precision
 from sentcli.model.passages import PassageRows
 from sentcli.model.spec import Similarity
@@ -58,10 +59,15 @@ class Move(ABC):
     target: MoveTarget
 
     def __post_init__(self) -> None:
-        """Refuse vectors of which it is not known which model made them."""
+        """Refuse vectors of which it is not known which model made them, and to move to a model that is served."""
         if not self.origin.known:
             raise InputError(
                 f"{self.title} does not say which model made its vectors: encode its texts with -m instead"
+            )
+        if Served.parse(self.target.model) is not None:
+            raise InputError(
+                f"{self.target.model} is served, and a corpus moves to a model that this machine runs: encode its "
+                "texts with it into another directory instead"
             )
 
     @property
@@ -131,7 +137,10 @@ class Move(ABC):
         compression = Compression(
             facts.output_dtype, facts.truncate_dim, renormalize=bool(self.encoder.spec.normalizes)
         )
-        compression.dimension(self.encoder.dimension)
+        try:
+            compression.dimension(self.encoder.dimension)
+        except InputError as error:
+            raise InputError(f"{self.title} and {self.target.model}: {error}") from error
         return EncodeSettings(
             prompt=self.encoder.spec.prompt_of_documents(self.target.doc_prompt),
             on_long=facts.on_long,
@@ -172,6 +181,9 @@ class Move(ABC):
             InputError: if the model that made it is not on this machine, or is another one now.
         """
         origin, searched = self.origin, self.searched
+        lack = origin.lack_of_model()
+        if lack is not None:
+            raise InputError(f"{lack}, so it cannot be compared: --anyway moves the corpus without that")
         load = replace(self.target.load, pooling=None, normalize=None, max_length=None, precision="auto")
         old, load = load_stored_model(origin, load)
         prompt = origin.prompt or ""

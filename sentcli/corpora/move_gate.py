@@ -18,6 +18,7 @@ from sentcli import bulk, console
 from sentcli.bulk.engine import EncodeSettings
 from sentcli.corpora.asking import CorpusSearch, Query, most_per_document
 from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.errors import InputError
 from sentcli.evaluation.baseline import Baseline, BaselineComparison, TaskBaseline
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
@@ -64,14 +65,20 @@ class Serving:
         with documents.open("w", encoding="utf-8", newline="\n") as handle:
             for record in _records(data, with_titles=cut is not None):
                 handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+        output = folder / "vectors"
+        try:
+            self._encode(documents, cut, output)
+        except InputError as error:  # of a document, which is one of the set
+            raise InputError(str(error).replace(str(documents), data.name)) from error
+        return self._searched(data, VectorDirectory.open(output))
+
+    def _encode(self, documents: Path, cut: PassageRows | None, output: Path) -> None:
         inputs = bulk.read_inputs([str(documents)], ReadOptions("text", "id", cut=cut))
-        output = str(folder / "vectors")
         settings = self.settings
         if settings.on_long == "truncate":  # a vector in the cache is that of the beginning of a text
             settings = replace(settings, encode=EvaluatedModel.of(self.encoder, self.load).encode_and_keep)
         with console.encoding(f"comparing: {self.encoder.model}", inputs.survey.rows) as bar:
-            bulk.encode_files(self.encoder, inputs, output, settings, progress=bar)
-        return self._searched(data, VectorDirectory.open(Path(output)))
+            bulk.encode_files(self.encoder, inputs, str(output), settings, progress=bar)
 
     def _searched(self, data: RetrievalSet, store: VectorDirectory) -> TaskScore:
         options = SearchOptions(

@@ -16,7 +16,7 @@ from sentcli.model.passages import title_columns
 from sentcli.search.corpus_documents import CorpusDocuments
 from sentcli.search.rows import Document
 from sentcli.testset.documents import SUMMARY_FIELDS, TITLE_FIELDS
-from sentcli.testset.queries import structural_queries
+from sentcli.testset.queries import OTHER_QUERIES, structural_queries
 from sentcli.testset.reading import read_documents
 from sentcli.testset.trust import trust_in
 from sentcli.testset.writing import write_set
@@ -47,7 +47,7 @@ def made_set(corpus: CorpusDocuments, folder: Path) -> RetrievalSet:
         documents = read_documents([str(file)], "text", None if title_field is None else "title")
         query_set = structural_queries(documents, corpus.title, QUERIES, SEED)
     except InputError as error:
-        reason = str(error).replace(str(file), corpus.title)
+        reason = str(error).replace(str(file), corpus.title).removesuffix(f". {OTHER_QUERIES}")
         raise InputError(
             f"{reason}. So no set can be made of it to compare the models on: give one with --set, or move it with "
             "--anyway"

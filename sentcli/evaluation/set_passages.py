@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sentcli import bulk
 from sentcli.bulk.options import PassageOptions
+from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.model.passages import PassageRows, context_of
@@ -59,7 +60,11 @@ class SetPassages:
         cutter, context = self.cut.cutter, self.cut.context
         for row, (title, text) in enumerate(self.data.titled_texts()):
             in_front = context_of(title, "", context)
-            for span in cutter.cut(text, reserved=cutter.length(in_front)):
+            try:
+                spans = cutter.cut(text, reserved=cutter.length(in_front))
+            except InputError as error:
+                raise InputError(f"{self.data.corpus}: document {self.data.ids[row]!r}: {error}") from None
+            for span in spans:
                 yield row, in_front + text[span.start : span.end]
 
     @cached_property

@@ -110,10 +110,10 @@ def _check_replaceable(folder: Path) -> None:
     if place.is_mount():
         what = "a disk of its own"
     elif Path.cwd().is_relative_to(place):
-        what = "the folder that you are in"
+        what = "the folder that you are in, or holds it"
     else:
         return
-    raise InputError(f"{folder} is {what}, which cannot be replaced; choose another -o")
+    raise InputError(f"{folder} is {what}, which cannot be replaced; choose another folder")
 
 
 def _check_writable(folder: Path) -> None:

@@ -6,6 +6,7 @@ and then deleted; the manifest is copied after it. So the store never has a mani
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import shutil
 from collections.abc import Iterator
@@ -111,19 +112,38 @@ class Folder(Place):
         for name in self.names():
             source = self.path / name
             target = new / name
-            if is_own(name) or target.exists():
+            if is_own(name) or target.exists() or target.is_symlink():
                 continue
-            if source.is_dir():
-                shutil.copytree(source, target, copy_function=link)
+            if source.is_dir() and not source.is_symlink():
+                shutil.copytree(source, target, copy_function=link, symlinks=True)
             else:
-                link(source, target)
+                link(source, target, follow_symlinks=False)
         promote(self.path)
 
     @property
     def before(self) -> Folder:
         """Where the directory is kept as it was before it moved to another model; it need not be there."""
         path = self.path.resolve()
-        return Folder(f"{self.name.rstrip('/')}.before", path.with_name(f"{path.name}.before"))
+        before = path.with_name(f"{path.name}.before")
+        name = self.name.rstrip("/")
+        if Path(name).name != path.name:  # a link, or "."
+            return Folder(str(before), before)
+        return Folder(f"{name}.before", before)
+
+    def is_before(self) -> bool:
+        """Whether `before` is but a second name of the files here, as an interrupted move leaves it."""
+        kept = self.before.path
+        if not kept.is_dir():
+            return False
+        for file in kept.rglob("*"):
+            here = self.path / file.relative_to(kept)
+            if file.is_file() and not (here.is_file() and filecmp.cmp(file, here)):
+                return False
+        return True
+
+    def check_replaceable(self) -> None:
+        """Refuse a directory that cannot take the name of another one: a disk, or the folder that the user is in."""
+        check_output(self.path, overwrite=True, folder=True)
 
     def keep_before(self) -> None:
         """Give all files of the directory a second name in `before`; what is there already is replaced."""

@@ -60,6 +60,16 @@ class Provenance(VectorFacts):
         """Read the settings of the directory or file with this name, which may be empty; see `VectorFacts.read`."""
         return replace(cls.read(name, settings), name=name)
 
+    def lack_of_model(self) -> str | None:
+        """Return why the model that made the vectors is not loaded by its name; None if it is."""
+        model = self.model
+        encoded = f"{self.name} was encoded with {model}"
+        if Served.parse(model) is not None:
+            return f"{encoded}, which is served"
+        if not (is_remote(model) or on_this_machine(model)):
+            return f"{encoded}, which is not on this machine"
+        return None
+
     def named_model(self) -> str:
         """Return the name of the model that made the vectors.
 
@@ -70,15 +80,15 @@ class Provenance(VectorFacts):
         if not self.known:
             raise InputError(f"{self.name} does not say which model made its vectors: give that model with -m")
         model = self.model
-        encoded = f"{self.name} was encoded with {model}"
-        if Served.parse(model) is not None:
-            command = f"-m {quote(model)} sends it the queries"
-            raise InputError(f"{encoded}, which is served: {command}")
-        if not (is_remote(model) or on_this_machine(model)):
-            raise InputError(f"{encoded}, which is not on this machine: give the model with -m")
+        lack = self.lack_of_model()
+        if lack is not None:
+            advice = "give the model with -m"
+            if Served.parse(model) is not None:
+                advice = f"-m {quote(model)} sends it the queries"
+            raise InputError(f"{lack}: {advice}")
         name = self._at_its_commit()
         if name != model:
-            console.note(f"{encoded} at the commit {self.revision}, which is taken")
+            console.note(f"{self.name} was encoded with {model} at the commit {self.revision}, which is taken")
         return name
 
     def _at_its_commit(self) -> str:

@@ -40,9 +40,13 @@ BLOCK = 10_000
 """How many texts are counted at a time."""
 UNSTRUCTURED = (
     f"gives fewer than {LEAST_QUERIES} queries: it has no titles, headings, questions, links or sentences that may be "
-    "some. Name a column with --title-field, or let a model write queries (--write-with MODEL), or give real queries "
-    "and judge what is found (--queries FILE --judge N -m MODEL), or give judgements that you have (--judgements FILE)"
+    "some"
 )
+OTHER_QUERIES = (
+    "Name a column with --title-field, or let a model write queries (--write-with MODEL), or give real queries and "
+    "judge what is found (--queries FILE --judge N -m MODEL), or give judgements that you have (--judgements FILE)"
+)
+"""Where ``data make-set`` takes queries from that documents do not have."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
     """
     candidates = _strongest(documents.candidates)
     if not candidates:
-        raise InputError(f"{corpus} {UNSTRUCTURED}")
+        raise InputError(f"{corpus} {UNSTRUCTURED}. {OTHER_QUERIES}")
     remaining, emptied = _without_candidates(documents, candidates)
     neighbours = near_equal(remaining.texts)
     left_out: Counter[str] = Counter()
@@ -114,7 +118,7 @@ def structural_queries(documents: Documents, corpus: str, limit: int, seed: int)
         else:
             left_out["of several documents"] += len(group)
     if len(usable) < LEAST_QUERIES:
-        raise InputError(f"{corpus} {UNSTRUCTURED}")
+        raise InputError(f"{corpus} {UNSTRUCTURED}. {OTHER_QUERIES}")
     left_out["beyond --limit"] = max(len(usable) - limit, 0)
     drawn = random_sample(usable, limit, seed)
     queries = []

@@ -111,9 +111,10 @@ def _moved(move: Move, moving: MoveOptions, clock: Clock) -> Result:
     if moving.dry_run or not (passed or moving.anyway):
         record = replace(begun, results=results, seconds=clock.seconds)
         verdict += " Nothing was written."
-        if not passed:
-            verdict += " More queries (--set) may show it, --allow takes a greater loss, --anyway moves."
-        return Result.of(record, tables, verdict=verdict, exit_code=0 if passed else REFUSED)
+        if passed or moving.anyway:
+            return Result.of(record, tables, verdict=verdict)
+        verdict += " More queries (--set) may show it, --allow takes a greater loss, --anyway moves."
+        return Result.of(record, tables, verdict=verdict, exit_code=REFUSED)
     with kept_if_interrupted(begun, clock, lambda: results):
         results = {**results, **move.run(), "migrated": True}
     console.note(f"{move.title} answers with {model}; {move.before} is as it was (--back returns, --drop lets it go)")

@@ -10,6 +10,7 @@ import pytest
 from filelock import FileLock
 
 import sentcli
+from sentcli.corpora import directory_move
 from tests.conftest import save_backbone
 from tests.forked import Forked
 
@@ -206,6 +207,8 @@ def test_back_and_forth_and_drop(out, other, tiny_bert, invoke):
     assert migrate(invoke, out, "--back")["model"] == str(tiny_bert)
     assert files(out) == old and files(out.parent / "out.before") == new
     invoke("migrate", out, "-m", other, *TORCH, "--anyway", check=2)  # the one before would be lost
+    assert "--update" not in invoke("migrate", out, "--back", check=0).stderr  # no row has changed
+    invoke("migrate", out, "--back", check=0)
     assert migrate(invoke, out, "--back")["model"] == str(other)
     assert files(out) == new
     assert migrate(invoke, out, "--drop")["bytes"] > 0
@@ -218,6 +221,94 @@ def test_drop_with_a_model_keeps_no_old_directory(out, other, invoke):
     migrate(invoke, out, "-m", other, *TORCH, "--anyway", "--drop")
     assert not (out.parent / "out.before").exists()
     assert first(invoke, out)["score"] > 0
+
+
+def refused_at_once(invoke, folder, other, name=None):
+    """The error of a move that is refused before anything is encoded or compared."""
+    before = files(folder.parent)
+    refused = invoke("migrate", name or folder, "-m", other, *TORCH, "--anyway", check=2)
+    assert "take about" not in refused.stderr and files(folder.parent) == before
+    return refused.stderr
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "copy and notes"])
+def test_what_others_have_named_so_stays(kind, out, other, invoke):
+    kept = out.parent / "out.before"
+    if kind == "file":
+        kept.write_text("mine")
+    elif kind == "folder":
+        kept.mkdir()
+        (kept / "notes").write_text("mine")
+    else:
+        shutil.copytree(out, kept)
+        (kept / "notes").write_text("mine")
+    assert "out.before" in refused_at_once(invoke, out, other)
+
+
+def test_the_folder_that_one_is_in_does_not_move(out, other, invoke, monkeypatch):
+    monkeypatch.chdir(out)
+    refused_at_once(invoke, out, other, ".")
+    monkeypatch.chdir(out.parent)
+    migrate(invoke, out, "-m", other, *TORCH, "--anyway")
+    for folder, option in ((out, "--back"), (out.parent / "out.before", "--drop")):
+        monkeypatch.chdir(folder)
+        invoke("migrate", out, option, check=2)
+
+
+@pytest.mark.parametrize("name", ["out.npy", "out.old"])
+def test_a_directory_with_the_name_of_a_file_does_not_move(name, out, other, invoke):
+    refused_at_once(invoke, out.rename(out.with_name(name)), other)
+
+
+def test_a_model_that_is_served_is_asked_nothing(out, invoke):
+    refused = invoke("migrate", out, "-m", "http://127.0.0.1:9/v1#m", "--anyway", check=2)
+    assert "served" in refused.stderr
+
+
+def test_links_beside_the_vectors_stay_links(out, other, tmp_path, invoke):
+    (tmp_path / "elsewhere").mkdir()
+    (out / ".git").mkdir()
+    links = {"data": "../elsewhere", "gone": "nowhere", ".git/gone": "nowhere", "README": "manifest.json"}
+    for name, target in links.items():
+        (out / name).symlink_to(target)
+    (tmp_path / "link").symlink_to("out")
+    assert migrate(invoke, tmp_path / "link", "-m", other, *TORCH, "--anyway")["before"] == str(tmp_path / "out.before")
+    for folder in (out, tmp_path / "out.before"):
+        assert {name: str((folder / name).readlink()) for name in links} == links
+
+
+def test_parts_of_several_machines_become_one_directory(corpus, other, tiny_bert, tmp_path, invoke):
+    for number in (1, 2):
+        share = ("--shard", f"{number}/2", "--shard-rows", 16)
+        invoke("encode", corpus, "-m", tiny_bert, *TORCH, "-o", tmp_path / "parts", *share, check=0)
+        if number == 1:
+            refused_at_once(invoke, tmp_path / "parts", other)
+    invoke("encode", corpus, "-m", other, *TORCH, "-o", tmp_path / "fresh", "--shard-rows", 16, check=0)
+    migrate(invoke, tmp_path / "parts", "-m", other, *TORCH, "--anyway")
+    require_equal(tmp_path / "parts", tmp_path / "fresh")
+    assert migrate(invoke, tmp_path / "parts", "--back")["model"] == str(tiny_bert)
+    assert first(invoke, tmp_path / "parts")["id"]
+
+
+def test_an_index_that_is_built_meanwhile_is_not_lost(out, other, invoke, monkeypatch):
+    original = directory_move.encode_again
+
+    def encode_and_index(*arguments):
+        invoke("index", out, "--type", "hnsw", check=0)
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(directory_move, "encode_again", encode_and_index)
+        assert "meanwhile" in invoke("migrate", out, "-m", other, *TORCH, "--anyway", check=2).stderr
+    results = migrate(invoke, out, "-m", other, *TORCH, "--anyway")
+    assert results["indexes"] == ["hnsw"] and results["rows_encoded"] == 0
+
+
+def test_a_document_that_is_too_long_is_named_by_the_set(corpus, other, tiny_bert, tmp_path, invoke):
+    strict = ("--on-long", "error")
+    invoke("encode", corpus, "-m", tiny_bert, *TORCH, "-o", tmp_path / "out", *strict, check=0)
+    refused = invoke("migrate", tmp_path / "out", "-m", other, *TORCH, "--max-length", 6, check=2)
+    assert "d0" in refused.stderr and "documents.jsonl" not in refused.stderr
 
 
 def test_back_says_that_rows_have_changed_since(out, corpus, other, invoke):
@@ -255,7 +346,8 @@ def test_a_model_that_is_gone_cannot_be_compared(out, other, tiny_bert, tmp_path
     manifest = json.loads((out / "manifest.json").read_text())
     manifest["settings"]["model"] = str(tmp_path / "gone")
     (out / "manifest.json").write_text(json.dumps(manifest))
-    invoke("migrate", out, "-m", other, *TORCH, check=2)
+    assert "--anyway" in invoke("migrate", out, "-m", other, *TORCH, check=2).stderr
+    assert not migrate(invoke, out, "-m", other, *TORCH, "--anyway", "--dry-run")["migrated"]
     assert migrate(invoke, out, "-m", other, *TORCH, "--anyway")["migrated"]
 
 

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from sentcli.corpora.collection_move import CollectionMove
 from tests.conftest import save_backbone
 from tests.forked import Forked
 
@@ -95,6 +96,27 @@ def test_rows_that_change_after_a_move_are_made_by_the_new_model(place, corpus, 
     corpus.write_text(corpus.read_text().replace("a cat and", "the cat ran and"))
     invoke("index", corpus, "--to", place[0], *place[1], "-m", tiny_bert, *TORCH, check=2)
     index(invoke, corpus, place, other)
+    invoke("encode", corpus, "-m", other, *TORCH, "-o", tmp_path / "fresh", check=0)
+    assert hits(invoke, place) == hits(invoke, (tmp_path / "fresh", ()))
+
+
+def test_rows_that_are_written_while_models_are_compared_are_not_lost(
+    corpus, other, tiny_bert, tmp_path, invoke, monkeypatch
+):
+    pytest.importorskip("lancedb", reason="needs the extra sentcli[lance]")
+    place = (f"lance:{tmp_path / 'tables'}", ())
+    index(invoke, corpus, place, tiny_bert)
+    corpus.write_text(corpus.read_text().replace("a cat and", "the cat ran and"))
+    original = CollectionMove.estimate
+
+    def estimate_and_index(move):
+        index(invoke, corpus, place, tiny_bert)
+        return original(move)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CollectionMove, "estimate", estimate_and_index)
+        assert "meanwhile" in invoke("migrate", place[0], "-m", other, *TORCH, "--anyway", check=2).stderr
+    migrate(invoke, place, "-m", other, *TORCH, "--anyway")
     invoke("encode", corpus, "-m", other, *TORCH, "-o", tmp_path / "fresh", check=0)
     assert hits(invoke, place) == hits(invoke, (tmp_path / "fresh", ()))
 

@@ -117,3 +117,14 @@ def test_passages_of_sets_need_a_model(long_documents, tiny_bert, tmp_path, invo
     (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\na cat,a dog,1\na cat,the cat,5\na,b,2\n")
     invoke("evaluate", tmp_path / "pairs.csv", "-m", tiny_bert, "--passages", check=2)
     invoke("evaluate", long_documents, "-m", tiny_bert, "--passages", "--variants", check=2)
+
+
+def test_a_title_that_leaves_no_room_is_named(long_documents, tiny_bert, invoke):
+    corpus = long_documents / "corpus.jsonl"
+    rows = [json.loads(line) for line in corpus.read_text().splitlines()]
+    rows[3]["title"] = "the cat sat " * 20
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cut = ("--passages", "--context", "title", "--backend", "torch")
+    for command in (("retrieve", "--beir", long_documents), ("evaluate", long_documents)):
+        refused = invoke(*command, "-m", tiny_bert, *cut, check=2)
+        assert rows[3]["_id"] in refused.stderr and "corpus.jsonl" in refused.stderr
