@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import washed_tables as washed
 from scipy.stats import kendalltau
-from study_tables import AVERAGE, TASKS, markdown, printed, shared_words, spread
+from study_tables import AVERAGE, RESULTS, TASKS, markdown, printed, shared_words, spread
 
 from sentcli.methods.recipes import load_recipe
 from sentcli.training.records import Summary, read_results, summarize
@@ -259,6 +259,48 @@ def choosing() -> str:
     return head + "|---|---:|---|---|---|---|---|\n" + "".join(rows)
 
 
+KINDS = {"judged": "judged by people", "joined": "ten documents joined", "pages": "headings of docs/"}
+"""What the sets of the study of passages are."""
+
+
+def passages() -> str:
+    """Return what each way of reading finds, with the difference from cut documents."""
+    found = json.loads((RESULTS / "passages.json").read_text("utf-8"))["sets"]
+    rows = []
+    for entry in found:
+        counts = [f"{entry[key]:,}" for key in ("documents", "words", "queries")]
+        cells = [f"{entry['set']}, {KINDS[entry['kind']]}", *counts]
+        cells.append(f"{entry['ways']['cut']['ndcg@10']:.4f}")
+        for way in ("chunk-mean", "passages", "passages with titles"):
+            cells.append(_against_cut(entry["ways"].get(way)))
+        rows.append(cells)
+    head = ["set", "documents", "words", "queries", "cut", "chunk-mean", "passages", "with titles"]
+    return markdown(head, rows)
+
+
+def _against_cut(way: dict[str, Any] | None) -> str:
+    """Return a difference with its interval, in bold where that excludes none."""
+    if way is None:
+        return "-"
+    cell = f"{way['difference']:+.4f} ({way['low']:+.4f} to {way['high']:+.4f})"
+    is_shown = way["low"] > 0 or way["high"] < 0
+    return f"**{cell}**" if is_shown else cell
+
+
+def readings() -> str:
+    """Return the vectors of a document and the seconds that each way of reading took."""
+    found = json.loads((RESULTS / "passages.json").read_text("utf-8"))["sets"]
+    rows = []
+    for entry in found:
+        ways = entry["ways"]
+        cut = ways["cut"]
+        row = [f"{entry['set']}, {KINDS[entry['kind']]}", f"{100 * cut['cut'] / entry['documents']:.0f} %"]
+        row += [f"{ways['passages']['vectors']:.2f}"]
+        row += [f"{ways[way]['seconds'] / cut['seconds']:.1f}" for way in ("chunk-mean", "passages")]
+        rows.append(row)
+    return markdown(["set", "documents cut", "passages a document", "time of chunk-mean", "time of passages"], rows)
+
+
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "studies/first-study.md": {
         "study": lambda: gains(study()),
@@ -287,6 +329,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "doses": washed.doses,
     },
     "studies/choosing.md": {"choosing": choosing},
+    "studies/passages.md": {"passages": passages, "readings": readings},
 }
 
 if __name__ == "__main__":

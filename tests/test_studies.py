@@ -26,6 +26,7 @@ OTHERS = {
     # published: miCSE's table 2, and for BERT-base SimCSE's table 1 and SBERT's, both of [CLS]; IS-BERT's abstract
     "results": ["43.32", "69.81", "29.19", "31.40", "54.81"],
     "retrieval": [],
+    "passages": [],
     "first-study": ["66.58"],
     "own-data": [],
     "choosing": [],
@@ -409,6 +410,7 @@ SAID = {
     "washed": washed,
     "results": results,
     "retrieval": list,
+    "passages": list,
     "own-data": own_data,
     "first-study": first_study,
     "choosing": choosing,
