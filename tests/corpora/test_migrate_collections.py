@@ -90,6 +90,7 @@ def test_a_refused_move_leaves_a_collection(place, corpus, other, tiny_bert, inv
     invoke("migrate", place[0], *place[1], "--back", check=2)
 
 
+@pytest.mark.slow
 def test_rows_that_change_after_a_move_are_made_by_the_new_model(place, corpus, other, tiny_bert, tmp_path, invoke):
     index(invoke, corpus, place, tiny_bert)
     migrate(invoke, place, "-m", other, *TORCH, "--anyway", "--drop")
@@ -134,6 +135,7 @@ def test_passages_in_a_collection_are_whole_documents_to_the_comparison(place, o
     index(invoke, pages, place, other, *cut)  # nothing is encoded again
 
 
+@pytest.mark.slow
 def test_compacting_leaves_what_is_kept(corpus, other, tiny_bert, tmp_path, invoke):
     pytest.importorskip("lancedb", reason="needs the extra sentcli[lance]")
     place = (f"lance:{tmp_path / 'tables'}", ())

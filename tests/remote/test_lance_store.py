@@ -34,6 +34,7 @@ def test_a_table_in_a_bucket_changes_as_one_in_a_folder(store, invoke, tiny_bert
     assert "--at 99" in message
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_not_there_and_a_store_that_refuses_are_one_message(store, invoke, tiny_bert, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id": "a", "text": "x"}\n')
