@@ -107,6 +107,7 @@ def _moved(move: Move, moving: MoveOptions, clock: Clock) -> Result:
         tables = comparison.tables()
         verdict = comparison.sentence
         passed = comparison.passed
+        _warn_of_few(len(comparison.data.queries))
     begun = replace(begun, protocol=_protocol(move, moving))
     if moving.dry_run or not (passed or moving.anyway):
         record = replace(begun, results=results, seconds=clock.seconds)
@@ -120,6 +121,14 @@ def _moved(move: Move, moving: MoveOptions, clock: Clock) -> Result:
     console.note(f"{move.title} answers with {model}; {move.before} is as it was (--back returns, --drop lets it go)")
     record = replace(begun, results=results, seconds=clock.seconds)
     return Result.of(record, tables, verdict=verdict)
+
+
+def _warn_of_few(queries: int) -> None:
+    """Warn of an interval over so few queries that it may be too narrow."""
+    from sentcli.pages.comparisons import FEW_ITEMS
+
+    if queries < FEW_ITEMS:
+        console.warn(f"{queries} queries tell little, and their interval may be too narrow: --set takes more of them")
 
 
 def _estimated(move: Move) -> dict[str, Any]:
