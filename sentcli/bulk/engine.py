@@ -5,7 +5,6 @@ An engine is a thread of this process, or several processes with a device each; 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import signal
@@ -30,6 +29,7 @@ from sentcli.encoder.vector_facts import Passages
 from sentcli.errors import InputError, SentcliError
 from sentcli.io.atomic import room_explained
 from sentcli.io.blocks import Block
+from sentcli.io.content_digests import text_digests
 from sentcli.io.dataset import Counts, ShardShare
 from sentcli.io.output_formats import DIRECTORY, STDOUT, output_format
 from sentcli.io.places import is_remote
@@ -288,8 +288,7 @@ def encode_blocks(
             # only texts that the shard has not had before are encoded; `seen` has their numbers by their hashes
             first = len(seen)
             texts = block.encoded_texts
-            encodings = (text.encode("utf-8", "surrogatepass") for text in texts)
-            keys = [hashlib.blake2b(text, digest_size=16).digest() for text in encodings]
+            keys = text_digests(texts).tolist()
             numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(block))
             first_rows = np.unique(numbers[numbers >= first], return_index=True)[1]
             new = np.flatnonzero(numbers >= first)[first_rows].tolist()

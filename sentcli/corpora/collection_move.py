@@ -154,32 +154,41 @@ class CollectionMove(Move):
 
 def go_back(name: str, collection: str | None, model: str | None) -> dict[str, Any]:
     """Exchange a collection with what it was before it moved; see `moving.go_back`."""
-    place, left = _moved(name, collection)
-    returned = place.before_record()
-    if returned is None:
-        raise InputError(f"{name} {place.name} has not moved, or it was dropped: there is no {place.before}")
-    models = (str(left.settings["model"]), str(returned.settings["model"]))
-    check_back(f"{name} {place.name}", models, model)
-    place.go_back()
-    console.note(f"{name} {place.name} answers with {models[1]} again; {place.before} has {models[0]}")
-    return {"output": f"{name} {place.name}", "model": models[1], "before": place.before}
+    moved = _Moved.open(name, collection)
+    check_back(moved.title, (moved.model, moved.model_before), model)
+    before = moved.place.before
+    moved.place.go_back()
+    console.note(f"{moved.title} answers with {moved.model_before} again; {before} has {moved.model}")
+    return {"output": moved.title, "model": moved.model_before, "before": before}
 
 
 def drop_before(name: str, collection: str | None) -> dict[str, Any]:
-    """Let go of what a collection was before it moved.
-
-    Raises:
-        InputError: if there is nothing.
-    """
-    place, kept = _moved(name, collection)
-    if place.before_record() is None:
-        raise InputError(f"{name} {place.name} has not moved, or it was dropped: there is no {place.before}")
-    place.drop_before()
-    console.note(f"{place.before} is dropped")
-    return {"output": f"{name} {place.name}", "model": str(kept.settings.get("model")), "dropped": place.before}
+    """Let go of what a collection was before it moved; see `moving.drop_before`."""
+    moved = _Moved.open(name, collection)
+    before = moved.place.before
+    moved.place.drop_before()
+    console.note(f"{before} is dropped")
+    return {"output": moved.title, "model": moved.model, "dropped": before}
 
 
-def _moved(name: str, collection: str | None) -> tuple[Database, Record]:
-    """Return the place of a collection that is there, and its record."""
-    move = CollectionMove.open(name, collection, MoveTarget("", LoadOptions()))
-    return move.place, move.record
+@dataclass(frozen=True)
+class _Moved:
+    """A collection that has moved, and the models that it has and had."""
+
+    title: str
+    place: Database
+    model: str
+    model_before: str
+
+    @classmethod
+    def open(cls, name: str, collection: str | None) -> _Moved:
+        """Read what a collection and the one before say about themselves.
+
+        Raises:
+            InputError: if there is none, or it has not moved.
+        """
+        move = CollectionMove.open(name, collection, MoveTarget("", LoadOptions()))
+        before = move.place.before_record()
+        if before is None:
+            raise InputError(f"{move.title} has not moved, or it was dropped: there is no {move.before}")
+        return cls(move.title, move.place, move.origin.model, str(before.settings["model"]))

@@ -118,8 +118,9 @@ class DirectoryMove(Move):
         self.place.check_replaceable()
         if output_format(self.place.full_name) is not DIRECTORY:
             raise InputError(f"{self.title} has the name of a file, and encode makes no directory of it: rename it")
-        assert self.indexes is not None
         compression = self.settings.compression
+        kinds = [request.kind for request in self.indexes.of_vectors]  # which refuses one that does not fit
+        console.detail(f"{self.title}: indexes {', '.join(kinds) or 'none'} will be built")
         width = compression.dimension(self.encoder.dimension) * np.dtype(compression.dtype).itemsize
         parent = self.place.path.resolve().parent
         require_room(parent, self.row_count * width, f"{self.title} with {self.target.model}")

@@ -57,6 +57,29 @@ def fitted(queries: Vectors, origin: Provenance) -> Vectors:
     return origin.compress(queries, normalized=bool(origin.normalize))
 
 
+class OfCollection:
+    """What a corpus in a database says of itself, which its collection knows."""
+
+    collection: Any
+
+    @property
+    def title(self) -> str:
+        """The address and the name."""
+        return str(self.collection.title)
+
+    @property
+    def origin(self) -> Provenance:
+        """How the vectors were made."""
+        origin: Provenance = self.collection.origin
+        return origin
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The Arrow types of all columns by name."""
+        schema: dict[str, Any] = self.collection.record.schema()
+        return schema
+
+
 @dataclass
 class MeasuredCollection:
     """The index of a collection while its recall is measured: a `recall.IndexedSearch` that lacks `search`."""

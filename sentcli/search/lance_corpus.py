@@ -13,7 +13,7 @@ import numpy as np
 
 from sentcli.errors import InputError
 from sentcli.search.bm25 import BM25
-from sentcli.search.collection_corpus import MeasuredCollection, fitted, protocol_of
+from sentcli.search.collection_corpus import MeasuredCollection, OfCollection, fitted, protocol_of
 from sentcli.search.collection_record import ORDER, TEXTS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
@@ -21,7 +21,6 @@ from sentcli.search.lance import LanceCollection, Nearest
 from sentcli.search.lance_filter import brackets, filter_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions
-from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document, by_frequency
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class RowsInOrder:
 
 
 @dataclass(frozen=True)
-class LanceCorpus:
+class LanceCorpus(OfCollection):
     """The rows of a version that meet a condition; see `corpus.Corpus`. A position is what `ORDER` holds."""
 
     collection: LanceCollection
@@ -56,21 +55,6 @@ class LanceCorpus:
     bm25: BM25 | None = None
     by_order: RowsInOrder | None = None
     """The rows of `bm25`."""
-
-    @property
-    def title(self) -> str:
-        """The address and the name."""
-        return self.collection.title
-
-    @property
-    def origin(self) -> Provenance:
-        """How the vectors were made."""
-        return self.collection.origin
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The Arrow types of all columns by name."""
-        return self.collection.record.schema()
 
     @property
     def max_top_k(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from sentcli.errors import InputError
 from sentcli.io.column_types import TEXT
 from sentcli.io.writers import arrow_column
-from sentcli.search.collection_corpus import MeasuredCollection, fitted, protocol_of
+from sentcli.search.collection_corpus import MeasuredCollection, OfCollection, fitted, protocol_of
 from sentcli.search.collection_record import ID, VECTORS
 from sentcli.search.conditions import Condition
 from sentcli.search.exact import Vectors, VectorSource
@@ -22,7 +22,6 @@ from sentcli.search.milvus_client import connect
 from sentcli.search.milvus_rows import filter_of, value_of
 from sentcli.search.neighbours import AnyVectors, Integers, Neighbours
 from sentcli.search.options import CorpusOptions, SearchOptions, refuse_version
-from sentcli.search.provenance import Provenance
 from sentcli.search.rows import Document
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MilvusCorpus:
+class MilvusCorpus(OfCollection):
     """The rows of a collection that meet a condition; see `corpus.Corpus`."""
 
     collection: MilvusCollection
@@ -42,21 +41,6 @@ class MilvusCorpus:
     """A position for each id that was found."""
     max_top_k: int = 16_384
     """Milvus returns at most so many hits for a query."""
-
-    @property
-    def title(self) -> str:
-        """The address and the name."""
-        return self.collection.title
-
-    @property
-    def origin(self) -> Provenance:
-        """How the vectors were made."""
-        return self.collection.origin
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The Arrow types of all columns by name."""
-        return self.collection.record.schema()
 
     def __len__(self) -> int:
         return self._rows
