@@ -174,8 +174,8 @@ def test_a_run_that_is_killed_leaves_what_it_had(tiny_bert, own_cache, tmp_path)
     code = f"""
 import os, signal
 from sentcli import SentenceEncoder
-from sentcli.evaluation import stores
-stores.TEXTS_AT_A_TIME = 100
+from sentcli.evaluation import cache
+cache.TEXTS_AT_A_TIME = 100
 encoder = SentenceEncoder.load({str(tiny_bert)!r}, backend="torch")
 seen = 0
 def progress(added):
@@ -183,7 +183,7 @@ def progress(added):
     seen += added.texts
     if seen > 350:
         os.kill(os.getpid(), signal.SIGKILL)
-stores.VectorCache("k" * 32).encode(encoder, [f"the cat {{n}} sat" for n in range(1000)], progress)
+cache.VectorCache("k" * 32).encode(encoder, [f"the cat {{n}} sat" for n in range(1000)], progress)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)
     assert done.returncode == -9, done.stderr
