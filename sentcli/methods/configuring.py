@@ -52,7 +52,7 @@ def configure(method: Method, assignments: Sequence[tuple[str, Any]]) -> Method:
         # otherwise the method's own max_steps would override them
         method = replace(method, settings=replace(method.settings, max_steps=0))
     for key, section, field, value in changes:
-        part = method.sections()[section]
+        part = method.settable()[section]
         method = method.with_section(section, replace(part, **{field: _convert(key, value, part, field)}))
     sections = [key for key, _ in named] + [section for section, _ in places]
     return _with_enough_views(method, views_given="views" in sections)
@@ -104,7 +104,7 @@ def _section(key: str, value: Any, current: Any) -> Any:
 def _find(method: Method, key: str) -> tuple[str, str]:
     """Return the section and the field that a key stands for."""
     sections_of: dict[str, list[str]] = {}
-    for section, part in method.sections().items():
+    for section, part in method.settable().items():
         for setting in fields(part):
             sections_of.setdefault(setting.name, []).append(section)
     dotted: dict[str, tuple[str, str]] = {}

@@ -11,7 +11,8 @@ from annotated_types import Ge, Le
 from sentcli.bounds import AtLeastOne, Bounded, Count, NotNegative, Positive, Share
 from sentcli.errors import InputError
 from sentcli.methods.heads import HEADS, Head, MLPHead, NoHead
-from sentcli.methods.modules import CNN, Fit, SecondEncoder, Template
+from sentcli.methods.modules import CNN, Fit, Matryoshka, SecondEncoder, Template
+from sentcli.methods.static_start import StaticStart
 from sentcli.methods.views import VIEWS, Copies, ViewMaker
 from sentcli.objectives import OBJECTIVES, InBatchNegatives, Objective
 
@@ -60,6 +61,8 @@ class Settings(Bounded):
     """Whether the bias of Adam's averages toward zero is corrected, as the first BERT code did not."""
     clip_norm: NotNegative = 1.0
     """The largest norm of the gradient; 0 does not clip."""
+    layers: tuple[int, ...] = ()
+    """The layers of the start model that stay, counted from 0; none keeps all of them."""
     dropout: Share | None = None
     """The dropout rate everywhere in the encoder; none keeps the rates of the start model."""
     drop_heads: Share = 0.0
@@ -107,6 +110,8 @@ RESERVED = {
     "template",
     "twin",
     "fit",
+    "start",
+    "matryoshka",
     "settings",
     "objectives",
     "name",
@@ -149,6 +154,10 @@ class Method:
     """A second encoder for the second view."""
     fit: Fit | None = None
     """A transformation that is fitted instead of training."""
+    start: StaticStart | None = None
+    """A start that is made of the teacher, instead of a model's weights."""
+    matryoshka: Matryoshka = field(default_factory=Matryoshka)
+    """The first dimensions of the vectors that learn as the whole vectors do."""
     stages: Mapping[str, Method] = field(default_factory=dict)
     """Other trainings of the same paper, for ``--stage``."""
     file: Mapping[str, str] | None = None
@@ -180,9 +189,19 @@ class Method:
                 "cnn": self.cnn,
                 "template": self.template,
                 "twin": self.twin,
+                "start": self.start,
                 "settings": self.settings,
             }
+            if self.matryoshka.dims:
+                parts["matryoshka"] = self.matryoshka
         return {name: part for name, part in parts.items() if part is not None}
+
+    def settable(self) -> dict[str, Any]:
+        """Return the parts whose settings may be given by name: `sections`, and those that are off by default."""
+        parts = self.sections()
+        if self.fit is None:
+            parts["matryoshka"] = self.matryoshka
+        return parts
 
     def with_section(self, name: str, value: Any) -> Method:
         """Return the method with one section replaced."""

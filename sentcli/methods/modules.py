@@ -100,6 +100,29 @@ class SecondEncoder(Bounded):
     Without a dev set, ``best`` is the second."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Matryoshka(Bounded):
+    """The first dimensions of a vector learn what the whole vector does (Kusupati et al., NeurIPS 2022, eq. 1)."""
+
+    dims: tuple[int, ...] = ()
+    """How many of the first dimensions are trained by themselves, besides all of them; empty for none."""
+    weights: tuple[float, ...] = ()
+    """The weight of each of `dims` beside the 1 of all dimensions; 1 for all if it is empty."""
+
+    def __post_init__(self) -> None:
+        """Refuse dimensions that are none, or repeat, and another number of weights."""
+        super().__post_init__()
+        if any(dimension < 1 for dimension in self.dims) or len(set(self.dims)) < len(self.dims):
+            raise InputError(f"matryoshka.dims={self.dims}: expected different dimensions, such as 256,128,64")
+        if self.weights and len(self.weights) != len(self.dims):
+            raise InputError(f"matryoshka.weights={self.weights}: expected {len(self.dims)}, one for each of dims")
+
+    def parts(self) -> list[tuple[int, float]]:
+        """Return each number of dimensions and its weight."""
+        weights = self.weights or (1.0,) * len(self.dims)
+        return list(zip(self.dims, weights, strict=True))
+
+
 class Fit(Protocol):
     """A transformation of an encoder that is fitted to the data instead of training."""
 

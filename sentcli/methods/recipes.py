@@ -55,6 +55,8 @@ class Recipe(BaseModel, extra="forbid"):
     title: str = ""
     method: str
     model: str
+    teachers: list[str] = []
+    """The models that the training learns from, if the method has any."""
     stage: str | None = None
     pooling: str | None = None
     data: str = ""

@@ -6,7 +6,7 @@ It works for BERT, RoBERTa, DistilBERT, MPNet, ALBERT, ELECTRA, ModernBERT and a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -61,6 +61,31 @@ def upper_layers(backbone: Any, count: int) -> Any:
     if hasattr(encoder, "embedding_hidden_mapping_in"):  # ALBERT's
         encoder.embedding_hidden_mapping_in = nn.Identity()
     return part
+
+
+def keep_layers(backbone: Any, layers: Sequence[int]) -> None:
+    """Leave out all layers but some, in place.
+
+    Args:
+        backbone: the transformers model.
+        layers: the numbers of those that stay, counted from 0.
+
+    Raises:
+        InputError: if a number is no layer, they are not in ascending order, or the layers cannot be taken apart.
+    """
+    path, every_layer = layer_list(backbone)
+    if path == SHARED_LAYERS:
+        raise InputError(f"layers: all layers of a {backbone.config.model_type} model are the same one")
+    count = len(every_layer)
+    chosen = list(layers)
+    if chosen != sorted(set(chosen)) or not 0 <= chosen[0] <= chosen[-1] < count:
+        raise InputError(f"layers={tuple(layers)}: expected ascending numbers from 0 to {count - 1} for this model")
+    parent, _, name = path.rpartition(".")
+    setattr(backbone.get_submodule(parent), name, torch.nn.ModuleList(every_layer[number] for number in chosen))
+    for key, value in backbone.config.to_dict().items():
+        if isinstance(value, list) and len(value) == count and key.startswith("layer"):  # the kind of each layer
+            setattr(backbone.config, key, [value[number] for number in chosen])
+    backbone.config.num_hidden_layers = len(chosen)
 
 
 def _part(backbone: Any, keep: slice) -> Any:

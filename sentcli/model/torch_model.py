@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -82,6 +82,21 @@ class TorchEncoder(nn.Module):
             self.first_position = int(padding) + 1
         self.has_types = any(name.endswith("token_type_embeddings") for name, _ in backbone.named_modules())
         """Whether tokens have a type, as in BERT."""
+
+    def keep_layers(self, layers: Sequence[int]) -> None:
+        """Leave out all layers of the transformer but some.
+
+        Args:
+            layers: the numbers of those that stay, counted from 0, in ascending order.
+
+        Raises:
+            InputError: if there is no such layer, or the layers of this architecture cannot be taken apart.
+        """
+        if self.first_token_suffices:
+            surgery.remove(self.backbone)
+        surgery.keep_layers(self.backbone, layers)
+        if self.first_token_suffices:
+            surgery.allow_first_token_only(self.backbone)
 
     def forward(self, batch: Mapping[str, Tensor], prompt_length: int = 0, *, is_full: bool = False) -> Tensor:
         """Encode a padded batch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -96,6 +96,8 @@ class ObjectiveContext:
     """The maximum length of a sentence in training, in tokens."""
     template_tokens: tuple[tuple[int, int], ...] = ()
     """How many tokens each view has in front of the sentence and behind it, where its template is subtracted."""
+    teacher_widths: tuple[int, ...] = ()
+    """The dimension of the vectors of each teacher."""
 
     @property
     def token_width(self) -> int:
@@ -135,6 +137,10 @@ class Views:
     """Whether the views of each row show the same sentence ``[B]``; None if all rows do."""
     masked_words: Tensor | None = None
     """The words that were masked in `inputs` ``[m * B, T]``, -100 elsewhere; None if nothing was."""
+    teachers: tuple[Tensor, ...] = ()
+    """The vectors of each teacher ``[m, B, d_t]``, or ``[1, B, d_t]`` where all views show one sentence."""
+    teacher_scores: Tensor | None = None
+    """The teacher's similarity of each anchor with its positive and its hard negatives ``[B, 1 + k]``."""
     paired: bool = False
     """Whether the views are an anchor, its positive and hard negatives, and not views of one sentence."""
 
@@ -150,6 +156,12 @@ class Views:
         """The labels ``[B]``, for objectives that only take data that has them."""
         assert self.labels is not None
         return self.labels
+
+    def truncated(self, dimensions: int) -> Views:
+        """Return these views with the first dimensions of their vectors alone."""
+        projected = self.projected[..., :dimensions]
+        pooled = self.pooled[..., :dimensions]
+        return replace(self, projected=projected, pooled=pooled)
 
     @cached_property
     def mask(self) -> Tensor:
@@ -187,6 +199,8 @@ class Views:
             attentions={layer: weights[:, rows] for layer, weights in self.attentions.items()},
             labels=None if self.labels is None else self.labels[rows],
             matched=None,
+            teachers=tuple(vectors[:, rows] for vectors in self.teachers),
+            teacher_scores=None if self.teacher_scores is None else self.teacher_scores[rows],
         )
 
 
@@ -223,6 +237,12 @@ class Objective(Bounded):
     vectors, ``tokens``; or the ``attention`` weights."""
     every_view: ClassVar[bool] = False
     """Whether it uses all views of the method, and not only the first `views`."""
+    teacher: ClassVar[Literal["", "vectors", "scores"]] = ""
+    """What it learns from a teacher: the ``vectors`` of texts, or the ``scores`` of pairs; empty without one."""
+    most_teachers: ClassVar[int] = 1
+    """How many teachers it can learn from together."""
+    truncates: ClassVar[bool] = False
+    """Whether it can be computed on the first dimensions of the vectors alone, as `can_truncate` tells."""
 
     def __init_subclass__(cls, name: str = "") -> None:
         """Register an objective under its name in ``objectives+=NAME`` and in the logs."""
@@ -251,6 +271,10 @@ class Objective(Bounded):
     def attention_layers(self, depth: int) -> tuple[int, ...]:
         """Return the layers, counted from 0, whose attention weights it needs."""
         return ()
+
+    def can_truncate(self) -> bool:
+        """Tell whether it can be computed on the first dimensions of the vectors alone."""
+        return self.truncates
 
     def least_rows(self) -> int:
         """Return the smallest number of rows on which it can be computed."""

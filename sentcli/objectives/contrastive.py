@@ -230,6 +230,10 @@ class Contrastive(InBatchNegatives, name="contrastive"):
                 "mask_duplicates (on for labelled pairs: --set mask_duplicates=false before it) or hard_negative_weight"
             )
 
+    def can_truncate(self) -> bool:
+        """Tell whether there is no queue, which holds whole vectors."""
+        return self.queue_size == 0
+
     def check_views(self, positives: int, hard_negatives: int) -> None:
         """Refuse hard negatives, which the printed form does not have."""
         if hard_negatives and self.denominator != "all":

@@ -93,6 +93,7 @@ class MultiPositive(InBatchNegatives, name="multi-positive"):
 
     every_view: ClassVar[bool] = True
     takes_hard_negatives: ClassVar[bool] = True
+    truncates: ClassVar[bool] = True
 
     def check_views(self, positives: int, hard_negatives: int) -> None:
         """Refuse another number of lambdas than of positives."""
@@ -116,6 +117,8 @@ class NTXent(InBatchNegatives, name="nt-xent"):
     """`nt_xent` of the first two views (Mirror-BERT)."""
 
     temperature: Positive = 0.04
+
+    truncates: ClassVar[bool] = True
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss of views 1 and 2."""

@@ -79,6 +79,7 @@ class CosineRegression(Objective, name="regression"):
     """`cosine_regression_loss` of the two sentences of each pair."""
 
     needs: ClassVar[str] = "scores"
+    truncates: ClassVar[bool] = True
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
@@ -186,6 +187,7 @@ class CoSENT(Objective, name="cosent"):
     scale: Positive = 20.0
 
     needs: ClassVar[str] = "scores"
+    truncates: ClassVar[bool] = True
 
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""

@@ -5,8 +5,8 @@ Everything here follows from the seed and the number of the step, so that a resu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sentcli.methods.views import ViewMaker
     from sentcli.model.tokenizing import TextTokenizer
     from sentcli.training.data import TrainingSentences
+    from sentcli.training.targets import Targets
     from sentcli.training.training_model import Inputs
 
 VIEW_STREAM = 2**31
@@ -77,6 +78,8 @@ class Batch:
     texts: BatchTexts
     rows: tuple[int, ...] = ()
     """The numbers of the rows in the data."""
+    targets: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    """What the teachers say of the rows, as `Targets.of_rows` returns it."""
 
     @property
     def truncated(self) -> int:
@@ -103,6 +106,8 @@ class BatchMaker:
     """The prompt in front of the texts of each view, as in encoding; none if it is empty."""
     second_tokenizer: TextTokenizer | None = None
     """Tokenises the views after the first, where they have another template."""
+    targets: Targets | None = None
+    """What the teachers say of the data."""
 
     def step(self, number: int) -> list[Batch]:
         """Return the batches of an optimiser step, counted from 0."""
@@ -131,7 +136,8 @@ class BatchMaker:
         # each process has random numbers of its own for tokens, because it does not know how many the others draw
         token_rng = rng.spawn(processes)[self.rank]
         tokens = self.views.tokens(self._tokenized(texts.views), token_rng)
-        return Batch(tokens, texts, tuple(own_rows))
+        targets = {} if self.targets is None else self.targets.of_rows(own_rows)
+        return Batch(tokens, texts, tuple(own_rows), targets)
 
     def _tokenized(self, views: list[list[str]]) -> list[Tokens]:
         """Tokenise the texts of each view behind its prompt; a single list stands for all views."""
@@ -142,6 +148,18 @@ class BatchMaker:
         if len(views) == 1:
             views = views * self.views.count
         return [self.tokenizer(views[0]), *map(self.second_tokenizer, views[1:])]
+
+    def rows_of(self, first: int, end: int) -> list[int]:
+        """Return the rows that the steps `first` to `end` - 1 see, each once and in the order of the data."""
+        rows: set[int] = set()
+        for number in range(first * self.accumulate, min(end, self._whole_epoch(first)) * self.accumulate):
+            rows.update(self.order.batch(number))
+        return sorted(rows)
+
+    def _whole_epoch(self, first: int) -> int:
+        """Return the step before which all rows have been seen twice at most, if the first step is `first`."""
+        steps = -(-self.order.per_epoch // self.accumulate)
+        return first + 2 * steps
 
     def steps(self, first: int, end: int, device: torch.device) -> Iterator[tuple[list[Batch], list[Inputs]]]:
         """Yield the batches of steps `first` to `end` - 1, as texts and as tensors on a device.
@@ -179,4 +197,6 @@ def to_tensors(batch: Batch, pad_id: int, views: int, device: torch.device) -> d
         tensors["labels"] = queued_to(torch.from_numpy(batch.texts.labels), device)
     if batch.texts.matched is not None:
         tensors["matched"] = queued_to(torch.from_numpy(batch.texts.matched), device)
+    for name, values in batch.targets.items():
+        tensors[name] = queued_to(torch.from_numpy(values), device)
     return tensors

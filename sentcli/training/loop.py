@@ -21,7 +21,7 @@ and views follow from (seed, step), all other random numbers from the states tha
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,9 +32,10 @@ from sentcli.training.checkpoints import Progress, Scores, checkpoint_bytes, res
 from sentcli.training.gradients import Gradients, keeping_freed_memory
 from sentcli.training.observer import DevScores, TrainResult
 from sentcli.training.reports import Step, StepReports
+from sentcli.training.targets import Targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sentcli.methods import Method
     from sentcli.methods.method import Settings
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from sentcli.training.dev import DevSet
     from sentcli.training.observer import Observer
     from sentcli.training.run_folder import RunFolder
+    from sentcli.training.teachers import Teacher
     from sentcli.training.training_model import TrainingModel
 
     Score = Callable[[TorchEncoder], Mapping[str, float]]
@@ -62,6 +64,7 @@ def train(
     prompts: tuple[str, ...] = (),
     second_tokenizer: TextTokenizer | None = None,
     dev: DevSet | None = None,
+    teachers: Sequence[Teacher] = (),
 ) -> TrainResult:
     """Train `model` in place; afterwards it has the weights with the best `score`, or the last ones without `score`.
 
@@ -77,6 +80,7 @@ def train(
         prompts: the prompt in front of the texts of each view; none if it is empty.
         second_tokenizer: cuts the texts of the views after the first, where they have another template.
         dev: the dev set that decides which weights are best; None keeps the last ones.
+        teachers: give the targets of objectives that learn from one.
 
     Raises:
         SentcliError: if the loss is not a number, or a checkpoint cannot be written.
@@ -99,6 +103,9 @@ def train(
         observer.resumed(progress.step, folder.notes)
     if progress.step == 0:
         keeper.evaluate(0)
+    if teachers:
+        rows = maker.rows_of(progress.step, total)
+        maker = replace(maker, targets=Targets.of(teachers, method, corpus, rows))
     reports = StepReports(folder, observer, progress, gradients, total)
     steps = maker.steps(progress.step, total, gradients.device)
     model.train()

@@ -25,6 +25,9 @@ class MethodOptions:
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
         after: sts-regression: train this method first on the sentences of the pairs; its settings are --set
             before.KEY=VALUE.
+        teacher: A frozen model that distill, static, margin-mse and rankcse learn from: an encoder, a cross-encoder, or
+            what encode wrote.
+        layers: The layers of the start model that stay, counted from 0, such as 0,2,4.
     """
 
     recipe: Annotated[str | None, Holds.RECIPE, Flag(metavar="NAME|FILE.toml")] = None
@@ -32,6 +35,8 @@ class MethodOptions:
     stage: str | None = None
     aux_init: Annotated[str | None, Flag(metavar="copy-top|random|DIR")] = None
     after: Annotated[str | None, Holds.METHOD_NAME, Flag(metavar="METHOD")] = None
+    teacher: Annotated[list[str] | None, Holds.MODEL, Flag(metavar="M|URL#NAME|FILE")] = None
+    layers: Annotated[str | None, Holds.WORDS, Flag(metavar="N,N,...")] = None
 
     @property
     def assignments(self) -> list[tuple[str, Any]]:
@@ -46,6 +51,8 @@ class MethodOptions:
             if not equals:
                 raise InputError(f"--set {key}: expected KEY=VALUE, for example --set temperature=0.1")
             assignments.append((key.strip(), value))
+        if self.layers is not None:
+            assignments.append(("settings.layers", self.layers))
         if self.aux_init is not None:
             assignments.append(("aux_init", self.aux_init))
         return assignments

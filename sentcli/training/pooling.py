@@ -63,19 +63,25 @@ def choose_pooling(method: Method, model: str, asked: str = AUTO) -> PoolingChoi
     return PoolingChoice(OWN, "the start model's own, since it is a finished encoder", other)
 
 
-def pooling_of(request: TrainRequest, method: Method) -> PoolingChoice:
+def pooling_of(request: TrainRequest, method: Method, start: str | None = None) -> PoolingChoice:
     """Return the pooling of a run; one that is resumed keeps what it began with, unless another is asked for.
 
     Earlier versions took the method's pooling for every start.
+
+    Args:
+        request: the run.
+        method: with its settings.
+        start: the start model; None is the model of the request.
     """
-    choice = choose_pooling(method, request.model, request.pooling)
+    start = start or request.model
+    choice = choose_pooling(method, start, request.pooling)
     if request.pooling != AUTO or not request.log.resume or method.fixed_pooling:
         return choice
     encoder = kept_identity(request.output, overwrite=request.log.overwrite).get("encoder")
     if not isinstance(encoder, dict) or encoder.get("pooling") is None:
         return choice
     earlier = encoder["pooling"]
-    finished = finished_encoder(request.model)
+    finished = finished_encoder(start)
     start_pooling = None if finished is None else finished.pooling
     chosen = start_pooling if choice.name == OWN else choice.name
     if earlier == chosen:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from sentcli.encoder.loading import finished_encoder
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import Task, for_model
@@ -33,14 +34,17 @@ from sentcli.training.data import TrainingSentences, read_corpus
 from sentcli.training.dev import HeldOutText
 from sentcli.training.inputs import RunInputs, read_inputs
 from sentcli.training.loop import run_order
+from sentcli.training.made_start import made_start
 from sentcli.training.notes import batch_notes, data_notes
 from sentcli.training.pooling import PoolingChoice, choose_pooling, pooling_of
 from sentcli.training.request import OWN, TrainRequest
+from sentcli.training.teachers import EncoderTeacher, check_teachers, open_teacher
 from sentcli.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
     from sentcli.methods.method import Settings
     from sentcli.model.tokenizing import TextTokenizer
+    from sentcli.training.teachers import Teacher
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Prepared:
     inputs: RunInputs
     pooling: PoolingChoice
     held_out_text: HeldOutText | None = None
+    teachers: tuple[Teacher, ...] = ()
     notes: tuple[str, ...] = ()
     """Notes for the user, before the first step."""
 
@@ -119,6 +124,8 @@ class Prepared:
             facts["hold_out"] = options.hold_out
         if self.corpus.score_range != STSB_RANGE:
             facts["score_range"] = self.corpus.score_range
+        if self.teachers:
+            facts["teachers"] = [teacher.identity for teacher in self.teachers]
         return facts
 
 
@@ -142,16 +149,20 @@ def prepare(request: TrainRequest) -> Prepared:
     if request.evaluation.dev_limit is not None:
         sampled = dev.limited(inputs.dev, request.evaluation.dev_limit, request.model)
         inputs = replace(inputs, dev=sampled)
+    teachers = tuple(open_teacher(name, request.device) for name in request.teachers)
+    check_teachers(method, teachers)
+    start = start_model(request, method, teachers, inputs)
     seed_everything(method.settings.seed)  # for the random weights of a new head, of convolutions or of a whole model
-    pooling = pooling_of(request, method)
-    encoder, notes = load_encoder(method, request.model, pooling=pooling, device=request.device)
+    pooling = pooling_of(request, method, start)
+    encoder, notes = load_encoder(method, start, pooling=pooling, device=request.device)
     _check_evaluation(request, method, inputs, encoder)
+    _refuse_start_as_teacher(request, method, teachers, encoder)
     method = _with_fitting_length(request, method, encoder, notes)
     tokenizer, second = view_tokenizers(method, encoder, method.settings.max_length)
     model = held_out_text = None
     if method.fit is None:
         check_precision(torch.device(encoder.backend.device), method.settings.precision)
-        model = make_model(method, encoder)
+        model = make_model(method, encoder, tuple(teacher.width for teacher in teachers))
         if request.evaluation.eval_text is not None:
             text = read_corpus([request.evaluation.eval_text], text_field=request.data.text_field)
             held_out_text = HeldOutText(text.sentences, tokenizer, model)
@@ -174,8 +185,42 @@ def prepare(request: TrainRequest) -> Prepared:
         inputs=inputs,
         pooling=pooling,
         held_out_text=held_out_text,
+        teachers=teachers,
         notes=tuple(notes),
     )
+
+
+def start_model(request: TrainRequest, method: Method, teachers: Sequence[Teacher], inputs: RunInputs) -> str:
+    """Return the name of the start model, or the folder of the one that is made of the teacher.
+
+    A static model that is named by itself is trained further.
+    """
+    if method.start is None:
+        return request.model
+    finished = finished_encoder(request.model)
+    if finished is not None and finished.is_static:
+        return request.model
+    if request.model not in request.teachers:
+        raise InputError(
+            f"--model {request.model}: {method.name} starts from its teacher, or from a static model: leave --model out"
+        )
+    return str(made_start(method.start, teachers, inputs.corpus))
+
+
+def _refuse_start_as_teacher(
+    request: TrainRequest, method: Method, teachers: Sequence[Teacher], encoder: SentenceEncoder
+) -> None:
+    """Refuse a teacher that is the start itself with all its layers, from which nothing can be learnt."""
+    if method.settings.layers or request.learns_from_itself:
+        return
+    weights = encoder.provenance().get("weights")
+    for teacher in teachers:
+        is_start = isinstance(teacher, EncoderTeacher) and teacher.weights == weights
+        if is_start and weights is not None:
+            raise InputError(
+                f"--teacher {teacher.name} is the start model itself, from which it cannot learn; --layers 0,2,4 "
+                "makes a smaller student of it"
+            )
 
 
 def _check_evaluation(request: TrainRequest, method: Method, inputs: RunInputs, encoder: SentenceEncoder) -> None:
@@ -236,6 +281,8 @@ def load_encoder(
         encoder = encoder.in_template(method.template.first)
     if not has_weights(encoder.local.spec.folder):
         notes.append(f"{model} has no weights: training starts from random ones")
+    if method.settings.layers:
+        encoder.torch_module.keep_layers(method.settings.layers)
     if method.settings.dropout is not None:
         surgery.set_dropout(encoder.torch_module, method.settings.dropout)
     return encoder, notes
@@ -253,8 +300,14 @@ def view_tokenizers(
     return first, text_tokenizer(in_template, spec, max_length)
 
 
-def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
-    """Put encoder, head and objectives together, on the encoder's device."""
+def make_model(method: Method, encoder: SentenceEncoder, teacher_widths: tuple[int, ...] = ()) -> TrainingModel:
+    """Put encoder, head and objectives together, on the encoder's device.
+
+    Args:
+        method: with its settings.
+        encoder: the start.
+        teacher_widths: the dimension of the vectors of each teacher.
+    """
     template_tokens: tuple[tuple[int, int], ...] = ()
     if method.template is not None and method.template.denoise:
         first, second = view_tokenizers(method, encoder)
@@ -270,6 +323,7 @@ def make_model(method: Method, encoder: SentenceEncoder) -> TrainingModel:
         dimension=encoder.dimension,
         max_length=method.settings.max_length,
         template_tokens=template_tokens,
+        teacher_widths=teacher_widths,
     )
     return TrainingModel(method, context).to(encoder.backend.device)
 

@@ -54,6 +54,10 @@ class TrainRequest:
     """Settings of the method and of the training by name, as `configure` takes them; later ones win."""
     recipe: Recipe | None = None
     """A recipe, whose settings are applied before `assignments`."""
+    teachers: tuple[str, ...] = ()
+    """Models, or files of vectors, that give the targets of the training."""
+    learns_from_itself: bool = False
+    """Whether a teacher may be the start model itself."""
 
     @property
     def own_assignments(self) -> list[tuple[str, Any]]:

@@ -140,6 +140,7 @@ def _train(prepared: Prepared, model: TrainingModel, folder: RunFolder, observer
         prompts=prepared.prompts,
         second_tokenizer=prepared.second_tokenizer,
         dev=dev[0] if dev else None,
+        teachers=prepared.teachers,
     )
     result = replace(result, other_start=other)
     if text is not None:
@@ -248,6 +249,10 @@ def configuration(prepared: Prepared, result: TrainResult, encoder: SentenceEnco
     }
     if request.first_stage is not None:
         facts["first_stage"] = request.first_stage
+    if prepared.teachers:
+        facts["teachers"] = [
+            {"name": public_name(teacher.name), "identity": teacher.identity} for teacher in prepared.teachers
+        ]
     facts |= {
         "encoder": encoder.describe(),
         "settings": asdict(settings) if method.fit is None else {},
@@ -280,6 +285,7 @@ def first_stage(request: TrainRequest) -> Prepared | None:
         output=output.with_name(f"{output.name}-{request.after}"),
         stage=None,
         recipe=None,
+        teachers=(),
         pooling=AUTO,
         data=replace(request.data, text_of=TEXT_OF_PAIRS, **rows),
         evaluation=replace(request.evaluation, eval_data=None, sts=False, senteval=None),

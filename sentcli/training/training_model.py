@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sentcli.errors import InputError
+from sentcli.methods.heads import NoHead
 from sentcli.methods.views import Copies
 from sentcli.model import attention, surgery
 from sentcli.model.ahead import queued_to, runs_ahead
@@ -20,12 +21,14 @@ from sentcli.objectives import StatefulObjective, Views
 from sentcli.objectives.base import CPU_ROWS, by_length
 from sentcli.objectives.masked_lm import WordPrediction
 from sentcli.precision import computing_in, widened
+from sentcli.training.targets import TEACHER, TEACHER_SCORES
 
 if TYPE_CHECKING:
     from sentcli.methods import Method
     from sentcli.model.modules import Features
     from sentcli.model.torch_model import TorchEncoder
     from sentcli.objectives import ObjectiveContext
+    from sentcli.objectives.base import Loss
 
 Inputs: TypeAlias = dict[str, Tensor]
 """Tensors of a batch by name, each a row for every view of every sentence."""
@@ -74,6 +77,7 @@ class TrainingModel(nn.Module):
             self.encodes |= settings.views > 0
         self.least_rows = self._least_rows(context.dimension)
         self._check_caching()
+        self._check_matryoshka(context.dimension)
 
     def _install_attention(self, backbone: Any) -> list[int]:
         """Give the encoder the attention that the method needs, and return the layers whose weights objectives read.
@@ -129,6 +133,19 @@ class TrainingModel(nn.Module):
                     f"mini_batch_size: gradient caching works on sentence vectors, and {name} looks at the "
                     f"{objective.requires}; accumulate=N adds up the gradients of N batches instead"
                 )
+
+    def _check_matryoshka(self, dimension: int) -> None:
+        """Refuse first dimensions that the vectors, the head or an objective do not have."""
+        dims = self.method.matryoshka.dims
+        if not dims:
+            return
+        if max(dims) >= dimension:
+            raise InputError(f"matryoshka.dims: {max(dims)} is not less than the {dimension} dimensions of this model")
+        if not isinstance(self.method.head, NoHead):
+            raise InputError("matryoshka.dims trains the first dimensions of the vectors themselves: --set head=none")
+        for name, objective in self.method.objectives.items():
+            if not objective.can_truncate():
+                raise InputError(f"matryoshka.dims: {name} cannot be computed on fewer dimensions")
 
     def forward(self, batch: Inputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted sum of the objectives and each unweighted term.
@@ -217,6 +234,8 @@ class TrainingModel(nn.Module):
             labels=batch.get("labels"),
             matched=batch.get("matched"),
             paired=not self.method.views.one_sentence,
+            teachers=tuple(batch[name] for name in teacher_names(batch)),
+            teacher_scores=batch.get(TEACHER_SCORES),
         )
 
     def template_vectors(self, batch: Inputs) -> Tensor:
@@ -249,11 +268,18 @@ class TrainingModel(nn.Module):
         for name, objective in self.objectives.items():
             rows = views if self.method.objectives[name].all_rows else views.same_sentence
             with self.computing(half=name in self.stateful):
-                terms[name] = objective(rows)
+                terms[name] = self._on_all_dimensions(objective, rows)
         weighted = []
         for name, term in terms.items():
             weighted.append(self.weights[name] * term)
         return torch.stack(weighted).sum(), terms
+
+    def _on_all_dimensions(self, objective: Loss, views: Views) -> Tensor:
+        """Return an objective on whole vectors, or with `Matryoshka` its weighted sum with that on first dimensions."""
+        term = objective(views)
+        for dimensions, weight in self.method.matryoshka.parts():
+            term = term + weight * objective(views.truncated(dimensions))
+        return term
 
     @contextmanager
     def computing(self, *, half: bool = True) -> Iterator[None]:
@@ -354,5 +380,15 @@ def in_order(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def model_inputs(batch: Inputs) -> Inputs:
-    """Return a batch without its labels and without what tells which rows match."""
-    return {name: values for name, values in batch.items() if name not in ("labels", "matched")}
+    """Return a batch without its labels, without what tells which rows match, and without a teacher's targets."""
+    inputs = {}
+    for name, values in batch.items():
+        if name not in ("labels", "matched") and not name.startswith(TEACHER):
+            inputs[name] = values
+    return inputs
+
+
+def teacher_names(batch: Inputs) -> list[str]:
+    """Return the names of the vectors of teachers in a batch, in the order of the teachers."""
+    names = [name for name in batch if name.startswith(TEACHER) and name != TEACHER_SCORES]
+    return sorted(names, key=lambda name: int(name.removeprefix(TEACHER)))

@@ -26,6 +26,7 @@ from sentcli.training.options import (
 )
 
 if TYPE_CHECKING:
+    from sentcli.methods import Method
     from sentcli.training.sweep_file import Sweep
 
 METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-method.md)."
@@ -123,9 +124,11 @@ def train(
         except InputError as error:
             fit = f"; {methods_for(files, reading.pair_fields, evaluation.kind)}" if files else ""
             raise InputError(f"{error}{fit}") from None
+        chosen_method = method_name if method_file is None else load_method_file(method_file)
+        model = model or (recipe.model if recipe else None) or _teacher_to_start_from(chosen_method, changes)
         request = TrainRequest(
-            method=method_name if method_file is None else load_method_file(method_file),
-            model=_choice("model", model or (recipe.model if recipe else None), varied),
+            method=chosen_method,
+            model=_choice("model", model, varied),
             files=files,
             output=output,
             stage=changes.stage or (recipe.stage if recipe else None),
@@ -137,6 +140,7 @@ def train(
             log=log,
             assignments=[*changes.assignments, *training.assignments],
             recipe=recipe,
+            teachers=tuple(changes.teacher or (recipe.teachers if recipe else ())),
         )
         if evaluation.check_start:
             return check_start(request)
@@ -145,6 +149,16 @@ def train(
         if sweep.points:
             return run_many(request, sweep, runs.results or output / RESULTS_FILE, cluster)
         return run_one(request)
+
+
+def _teacher_to_start_from(method: str | Method, changes: MethodOptions) -> str | None:
+    """Return the teacher that a student without a model of its own is made of: as a table, or of some of its layers."""
+    from sentcli.methods import get_method
+
+    if not changes.teacher or not method:
+        return None
+    is_made = changes.layers is not None or get_method(method).start is not None
+    return changes.teacher[0] if is_made else None
 
 
 def _located(evaluation: EvaluationOptions) -> EvaluationOptions:

@@ -1,0 +1,54 @@
+"""The start of a run that is made of its teacher, as a model folder in the cache."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentcli.errors import InputError
+from sentcli.io.atomic import replacing
+from sentcli.io.digests import MODEL_BYTES, cache_folder, json_digest, least_recently_used
+from sentcli.training.teachers import EncoderTeacher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sentcli.methods.static_start import StaticStart
+    from sentcli.training.data import TrainingSentences
+    from sentcli.training.teachers import Teacher
+
+FORMAT = 1
+"""Changes when another model is made of the same teacher and text."""
+
+
+def made_start(start: StaticStart, teachers: Sequence[Teacher], corpus: TrainingSentences) -> Path:
+    """Return the folder of a static model that is made of a teacher; it is made once and kept in the cache.
+
+    Args:
+        start: how it is made.
+        teachers: of which there has to be one, an encoder whose weights are here.
+        corpus: the training text.
+
+    Raises:
+        InputError: if the teacher is another one.
+    """
+    if not teachers or not isinstance(teachers[0], EncoderTeacher):
+        raise InputError("static makes a table of the vectors of a teacher: name an encoder with --teacher")
+    encoder = teachers[0].encoder
+    if encoder.sent is not None:
+        raise InputError(f"static: the tokenizer of {teachers[0].name} is not here, since it is served")
+    key = json_digest([FORMAT, teachers[0].identity, asdict(start), list(corpus.files)])
+    folder = cache_folder("static-starts") / key[:32]
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder) as temporary:
+            temporary.mkdir()
+            start.write(encoder, corpus.sentences, temporary)
+        for old in least_recently_used(filter(Path.is_dir, folder.parent.iterdir()), folder, MODEL_BYTES):
+            shutil.rmtree(old, ignore_errors=True)
+    with suppress(OSError):  # notes the use
+        folder.touch()
+    return folder
