@@ -16,7 +16,7 @@ from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Result
 from sentcli.command.scoring import scores_if_interrupted
 from sentcli.errors import InputError
-from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions
+from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions, ThresholdOptions
 from sentcli.io.labelled_kinds import Kind
 from sentcli.io.options import Overwrite, PairFields
 from sentcli.model.options import LoadOptions, Models
@@ -48,8 +48,8 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     "evaluate",
     pages=True,
     common=(
-        "files model kind pair_fields skip_empty group_by by variants rerank save_baseline baseline allow format "
-        "max_length backend precision json report"
+        "files model kind pair_fields skip_empty group_by by variants rerank threshold keep_threshold save_baseline "
+        "baseline allow format max_length backend precision json report"
     ),
 )
 def evaluate(
@@ -68,6 +68,7 @@ def evaluate(
     reranking: Annotated[RerankOptions, Group("Model")] = RerankOptions(),
     passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
+    thresholds: Annotated[ThresholdOptions, Group("Right from which similarity on")] = ThresholdOptions(),
     gate: Annotated[GateOptions, Group("Still as good")] = GateOptions(),
 ) -> Result:
     """Score models on data of your own, and compare them and what they cost.
@@ -97,6 +98,7 @@ def evaluate(
       sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2,is_duplicate
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m other --report all.html
       sentcli evaluate faq-set -m minilm --variants --report savings.html
+      sentcli evaluate faq-set -m minilm --threshold 0.9 --keep-threshold vectors
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
@@ -109,6 +111,7 @@ def evaluate(
     from sentcli.pages.savings import compare_variants, read_grid
     from sentcli.pages.score_page import Choices
     from sentcli.pages.slices import Slices
+    from sentcli.pages.thresholds import find_thresholds
 
     # what the user asks for, checked before anything is encoded
     repeated = [name for name in model if model.count(name) > 1]
@@ -129,6 +132,7 @@ def evaluate(
 
     # scores, and what is found beside them
     models = scoring.models(model, options, reused=files)
+    thresholds.check(models, tasks, overwrite=overwrite)
     scores = score_models(models, tasks, pair_fields, reranker, reranked)
     if draws is not None:
         write_replicates(draws, scores)
@@ -138,6 +142,7 @@ def evaluate(
         parts.append(Slices.of(scores, columns, by, baseline))
     if grid is not None:
         parts.append(compare_variants(models, tasks, grid, gate.allow))
+    parts += find_thresholds(models, tasks, thresholds)
     if gate.save_baseline is not None:
         save_baseline(gate.save_baseline, models[0], scores[0], tasks)
     if baseline is not None:

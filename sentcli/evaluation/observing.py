@@ -1,0 +1,190 @@
+"""What a model finds similar in the user's own data, with whether it is right: what thresholds are learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sentcli import bulk
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.encoder.vector_facts import VectorFacts
+from sentcli.errors import InputError
+from sentcli.evaluation.beir_files import relevant_documents
+from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, for_model
+from sentcli.evaluation.labelled_tasks import BinaryTask
+from sentcli.evaluation.retrieval_tasks import RetrievalTask
+from sentcli.evaluation.sts import similarities
+from sentcli.evaluation.thresholds import Observed, Threshold, groups_of_pairs, require_either
+from sentcli.io.atomic import check_output
+from sentcli.io.dataset import MANIFEST
+from sentcli.io.digests import json_digest
+from sentcli.search.calibration import CALIBRATION, Calibration, LearnedFrom
+from sentcli.search.vector_directory import VectorDirectory
+from sentcli.zoo import local_path
+
+DEPTH = 10
+"""The first documents of each query that are its hits."""
+WHY_NONE = {
+    "similarity": "its scores do not say of a pair whether it is right: a table with labels 0 and 1 does",
+    "pairs": "it has no wrong pairs: label some with 0, or make a retrieval set of it",
+    "triplets": "its negatives were chosen to be wrong, and others are not known: a table with labels 0 and 1 is",
+    "labels": "its texts have classes and are no pairs",
+}
+"""Why there is no threshold of other kinds of data."""
+
+OwnHits = BinaryTask | RetrievalTask
+
+
+def tasks_with_hits(tasks: Sequence[OwnTask]) -> list[OwnHits]:
+    """Return the tasks whose hits are right or wrong, before anything is encoded.
+
+    Raises:
+        InputError: for data of another kind, or with too few right or wrong hits whatever the model.
+    """
+    with_hits: list[OwnHits] = []
+    for task in tasks:
+        if isinstance(task, BinaryTask):
+            right = int(sum(_right(task)))
+            require_either(task.name, right, len(task) - right)
+        elif isinstance(task, RetrievalTask):
+            data = task.data
+            relevant = sum(len(relevant_documents(judgements)) for judgements in data.qrels.values())
+            shown = DEPTH * len(data.queries)
+            require_either(task.name, min(relevant, shown), shown)
+        else:
+            raise InputError(f"--threshold: {task.name} cannot carry one: {WHY_NONE[task.kind.name]}")
+        with_hits.append(task)
+    return with_hits
+
+
+def observe(model: EvaluatedModel, task: OwnHits) -> Observed:
+    """Return the hits of a model: pairs, or the first `DEPTH` documents of each query.
+
+    A document that nobody has judged counts as wrong, so that the precision of a set is a lower bound.
+    """
+    adapted = for_model(task, model.spec)
+    if isinstance(adapted, RetrievalTask):
+        return _of_set(model, adapted)
+    assert isinstance(adapted, BinaryTask)
+    return _of_pairs(model, adapted)
+
+
+def _of_pairs(model: EvaluatedModel, task: BinaryTask) -> Observed:
+    first, second = task.table.texts
+    vectors = model.encode_shown(f"{task.name}: encoding", task.all_texts)
+    prompt = model.spec.usual_prompt
+    digest = json_digest([task.table.texts, task.table.values])
+    source = LearnedFrom(task.name, "binary", digest, task.similarity, prompt, prompt)
+    values = similarities(vectors.vectors_of(first), vectors.vectors_of(second), task.similarity)
+    return Observed(source, values, np.array(_right(task), np.bool_), groups_of_pairs(first, second))
+
+
+def _right(task: BinaryTask) -> list[bool]:
+    return [value == 1 for value in task.table.values or []]
+
+
+def _of_set(model: EvaluatedModel, task: RetrievalTask) -> Observed:
+    data, search = task.data, task.search
+    hits = search.by_vectors(model).hits
+    values = []
+    right = []
+    groups = []
+    for number, (query, documents) in enumerate(search.run(hits).items()):
+        relevant = relevant_documents(data.qrels[query])
+        for document in list(documents)[:DEPTH]:
+            values.append(documents[document])
+            right.append(document in relevant)
+            groups.append(number)
+    query_prompt, document_prompt = search.options.prompts(model.spec)
+    passages = search.passages_of(model)
+    source = LearnedFrom(
+        name=task.name,
+        kind="retrieval",
+        digest=data.digest,
+        similarity=search.options.similarity_of(model.spec),
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+        depth=DEPTH,
+        passages=bulk.facts_of(None if passages is None else passages.cut),
+    )
+    return Observed(source, np.array(values, np.float64), np.array(right, np.bool_), np.array(groups, np.int64))
+
+
+def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], *, overwrite: bool) -> None:
+    """Refuse a place that cannot keep what is learned, before the work.
+
+    Args:
+        place: an encoded corpus of the model, or the folder of the model itself.
+        models: those of the command.
+        tasks: those of the command.
+        overwrite: replace what is kept there.
+
+    Raises:
+        InputError: if there is not one model and one file, or the place is another one's, or keeps something already.
+    """
+    option = f"--keep-threshold {place}"
+    if len(models) > 1 or len(tasks) > 1:
+        raise InputError(f"{option} keeps what one model learns from one file, and there are several")
+    model = models[0]
+    if (place / MANIFEST).is_file():
+        origin = VectorDirectory.open(place, to_search=True).origin
+        if not origin.known:
+            raise InputError(f"{option}: it does not say which model made its vectors")
+    elif not _is_folder_of(place, model):
+        raise InputError(
+            f"{option}: give a directory that sentcli encode or index wrote with {model.name}, or the folder of the "
+            "model, named by -m"
+        )
+    check_output(place / CALIBRATION, overwrite=overwrite)
+
+
+def _is_folder_of(place: Path, model: EvaluatedModel) -> bool:
+    folder = local_path(model.name)
+    return folder is not None and folder.is_dir() and folder.resolve() == place.resolve()
+
+
+def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold) -> Path:
+    """Write what was learned beside a corpus or a model; see `check_place`.
+
+    Raises:
+        InputError: if the vectors of the corpus are of another model, or made otherwise.
+    """
+    encoder = _encoder_of(model, task)
+    observed = threshold.observed
+    calibration = Calibration(
+        curve=threshold.curve,
+        model=model.name,
+        model_fingerprint=encoder.fingerprint(),
+        learned_from=observed.source,
+        positives=observed.positives,
+        negatives=observed.negatives,
+        precision=threshold.precision,
+        threshold=threshold.similarity,
+    )
+    if (place / MANIFEST).is_file():
+        lack = _lack_of_corpus(VectorDirectory.open(place).origin, calibration, encoder)
+        if lack is not None:
+            raise InputError(f"--keep-threshold {place}: {lack}")
+    return calibration.write(place)
+
+
+def _encoder_of(model: EvaluatedModel, task: OwnHits) -> SentenceEncoder:
+    """Return the model with the maximum length of documents that a known set prescribes."""
+    encoder = model.load()
+    length = None
+    if isinstance(task, RetrievalTask):
+        length = task.data.facts.document_length
+    if length is None:
+        return encoder
+    return encoder.with_max_length(length)
+
+
+def _lack_of_corpus(facts: VectorFacts, calibration: Calibration, encoder: SentenceEncoder) -> str | None:
+    """Return why what was learned is not of the vectors of a corpus; None if it is."""
+    if not encoder.identity.is_named(facts.model_fingerprint):
+        return f"its vectors are of another model ({facts.model}) than {calibration.model}"
+    if (facts.prompt or "") != calibration.learned_from.document_prompt:
+        return f"it has the prompt {facts.prompt!r}, and {calibration.learned_from.document_prompt!r} was learned with"
+    return calibration.lack_of_vectors(facts)
