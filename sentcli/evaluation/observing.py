@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sentcli import bulk
+from sentcli import bulk, console
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
@@ -164,6 +164,11 @@ def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold
         threshold=threshold.similarity,
     )
     if (place / MANIFEST).is_file():
+        if isinstance(task, RetrievalTask) and task.data.titled:
+            console.warn(
+                f"the documents of {task.name} are title and text together: probabilities hold in {place} if a column "
+                "that has both was encoded"
+            )
         lack = _lack_of_corpus(VectorDirectory.open(place).origin, calibration, encoder)
         if lack is not None:
             raise InputError(f"--keep-threshold {place}: {lack}")

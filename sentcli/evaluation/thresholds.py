@@ -115,7 +115,8 @@ class Threshold:
     precision: float
     """The one that was asked for."""
     similarity: float | None
-    """None where no cut with `LEAST_ABOVE` hits above it has the precision."""
+    """None where no cut with `LEAST_ABOVE` hits above it has the precision, or hits of other folds surely miss it: the
+    highest of many cuts has some precision by chance."""
     interval: tuple[float | None, float | None]
     """Below the first the precision is surely missed, from the second on it is surely reached (each at 97.5 %); None
     where no similarity does."""
@@ -125,6 +126,7 @@ class Threshold:
     """The precision of the hits of each fold above the threshold of the other folds; None if there are none."""
     held_out_interval: tuple[float, float] | None
     held_out_hits: int
+    """The number of those hits."""
     recall: float
     """The share of the right hits of each fold that are above the threshold of the other folds."""
     curve: Curve
@@ -160,13 +162,16 @@ def find_threshold(observed: Observed, precision: float) -> Threshold:
         predicted["share"][test] = others.right.mean()
     brier = {form: float(np.mean((values - observed.right) ** 2)) for form, values in predicted.items()}
     chosen = min(FITS, key=lambda form: brier[form])
-    similarity, interval = cuts.reaching(precision)
     kept = observed.part(above)
     held_out_precision = None
     held_out_interval = None
+    similarity: float | None = None
+    interval: tuple[float | None, float | None] = (None, None)
     if len(kept):
         held_out_precision = float(kept.right.mean())
         held_out_interval = share_interval(kept)
+        if held_out_interval[1] >= precision:
+            similarity, interval = cuts.reaching(precision)
     return Threshold(
         precision=precision,
         similarity=similarity,

@@ -34,7 +34,13 @@ class Thresholds(Part):
     def json(self, scores: ModelScores, task: str) -> Mapping[str, Any]:
         """Return the threshold of a model on a task."""
         threshold = self.of_scores.get((scores.model, task))
-        return {} if threshold is None else {"threshold": threshold_json(threshold)}
+        if threshold is None:
+            return {}
+        entry = threshold_json(threshold)
+        for score in scores.tasks:
+            if score.task == task and "threshold" in score.metrics:  # that of the best F1, whose key this one has
+                entry["f1_threshold"] = score.metrics["threshold"]
+        return {"threshold": entry}
 
     def sections(self) -> Sequence[Section]:
         """Return a table of all thresholds, and a picture of the probabilities on each task."""
@@ -129,12 +135,16 @@ def _sentence(threshold: Threshold) -> str:
     hits = _hits(threshold.observed)
     if threshold.similarity is None:
         precision, similarity = threshold.highest
-        highest = f"the highest precision is {100 * precision:.0f} %, from {similarity:.4f} on"
-        return f"no similarity from which on {percent} are right ({LEAST_ABOVE} hits at least); {highest} ({hits})"
-    low, high = threshold.interval
-    upper = "no similarity is sure to" if high is None else f"{high:.4f}"
-    ends = f"{low:.4f} to {upper}"
-    sentence = f"from similarity {threshold.similarity:.4f} on ({ends}) {percent} are right"
+        sentence = (
+            f"no similarity from which on {percent} are right ({LEAST_ABOVE} hits at least); the highest precision is "
+            f"{100 * precision:.0f} %, from {similarity:.4f} on"
+        )
+    else:
+        low, high = threshold.interval
+        ends = f"{low:.4f} or more; from none on it is sure"
+        if high is not None:
+            ends = f"{low:.4f} to {high:.4f}"
+        sentence = f"from similarity {threshold.similarity:.4f} on ({ends}) {percent} are right"
     if threshold.held_out_precision is not None and threshold.held_out_interval is not None:
         least, most = threshold.held_out_interval
         interval = f"{100 * least:.0f} to {100 * most:.0f}"
