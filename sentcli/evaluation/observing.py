@@ -132,6 +132,7 @@ def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[O
         origin = VectorDirectory.open(place, to_search=True).origin
         if not origin.known:
             raise InputError(f"{option}: it does not say which model made its vectors")
+        _check_model(option, origin, _encoder_of(model, tasks[0]))
     elif not _is_folder_of(place, model):
         raise InputError(
             f"{option}: give a directory that sentcli encode or index wrote with {model.name}, or the folder of the "
@@ -169,13 +170,15 @@ def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold
                 f"the documents of {task.name} are title and text together: probabilities hold in {place} if a column "
                 "that has both was encoded"
             )
-        lack = _lack_of_corpus(VectorDirectory.open(place).origin, calibration, encoder)
+        origin = VectorDirectory.open(place).origin
+        _check_model(f"--keep-threshold {place}", origin, encoder)
+        lack = _lack_of_corpus(origin, calibration)
         if lack is not None:
             raise InputError(f"--keep-threshold {place}: {lack}")
     return calibration.write(place)
 
 
-def _encoder_of(model: EvaluatedModel, task: OwnHits) -> SentenceEncoder:
+def _encoder_of(model: EvaluatedModel, task: OwnTask) -> SentenceEncoder:
     """Return the model with the maximum length of documents that a known set prescribes."""
     encoder = model.load()
     length = None
@@ -186,10 +189,14 @@ def _encoder_of(model: EvaluatedModel, task: OwnHits) -> SentenceEncoder:
     return encoder.with_max_length(length)
 
 
-def _lack_of_corpus(facts: VectorFacts, calibration: Calibration, encoder: SentenceEncoder) -> str | None:
-    """Return why what was learned is not of the vectors of a corpus; None if it is."""
+def _check_model(option: str, facts: VectorFacts, encoder: SentenceEncoder) -> None:
+    """Refuse a corpus of another model."""
     if not encoder.identity.is_named(facts.model_fingerprint):
-        return f"its vectors are of another model ({facts.model}) than {calibration.model}"
+        raise InputError(f"{option}: its vectors are of another model ({facts.model}) than {encoder.model}")
+
+
+def _lack_of_corpus(facts: VectorFacts, calibration: Calibration) -> str | None:
+    """Return why what was learned is not of the vectors of a corpus; None if it is."""
     if (facts.prompt or "") != calibration.learned_from.document_prompt:
         return f"it has the prompt {facts.prompt!r}, and {calibration.learned_from.document_prompt!r} was learned with"
     return calibration.lack_of_vectors(facts)

@@ -159,14 +159,15 @@ def _table(thresholds: Thresholds) -> Table:
     texts = {}
     for (model, task), found in thresholds.of_scores.items():
         texts[len(rows), 3] = _between(*found.interval)
+        low, high = found.held_out_interval or (None, None)
         row = {
             "model": model,
             "data": task,
             "from": found.similarity,
             "interval": None,
             "held out": found.held_out_precision,
-            "low": None if found.held_out_interval is None else found.held_out_interval[0],
-            "high": None if found.held_out_interval is None else found.held_out_interval[1],
+            "low": low,
+            "high": high,
             "recall": found.recall,
             "right": found.observed.positives,
             "wrong": found.observed.negatives,
@@ -187,7 +188,9 @@ def _table(thresholds: Thresholds) -> Table:
 def _between(low: float | None, high: float | None) -> str:
     if low is None:
         return MISSING
-    return f"{low:.4f} to {MISSING if high is None else f'{high:.4f}'}"
+    if high is None:
+        return f"{low:.4f} to {MISSING}"
+    return f"{low:.4f} to {high:.4f}"
 
 
 def _figure(title: str, of_models: Mapping[str, Threshold], number: int) -> Figure:
