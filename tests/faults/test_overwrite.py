@@ -130,7 +130,8 @@ def test_the_old_or_the_new_output_is_whole(name, nth_call, tiny_bert, tmp_path)
     for file, content in FILES.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(content)
-    new_command = f"{re.sub(r"\bold", "new", case.command)} {case.more}"
+    of_new = re.sub(r"\bold", "new", case.command)
+    new_command = f"{of_new} {case.more}"
 
     def words(command):
         return [str(tiny_bert) if word == "M" else word for word in command.split()]
