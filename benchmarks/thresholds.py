@@ -57,10 +57,8 @@ def row(task, name: str, precision: float, splits: int, of_first: float | None) 
         of_other = f"{hits.right[kept].mean():.3f} of {kept.sum():,}" if kept.any() else "no hits"
     share = f"{len(hits):,}, {100 * hits.right.mean():.0f} %"
     mean_hits = f"{above / max(count, 1):.0f}"
-    return (
-        f"| {task.name} | {share} | {name} | {precision:g} | {interval} | {count} of {splits} | {reached} | {mean_hits} | "
-        f"{of_other} |"
-    )
+    cells = [task.name, share, name, f"{precision:g}", interval, f"{count} of {splits}", reached, mean_hits, of_other]
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
+from sentcli.encoder.vector_facts import VectorFacts
 from sentcli.errors import InputError
 from sentcli.model.spec import EncoderSpec
 from sentcli.search.calibration import CALIBRATION, Calibration, Least
@@ -80,9 +81,10 @@ def _lack(calibration: Calibration, corpus: Corpus, search: SearchFacts) -> str 
         return "it was learned from queries, and --like compares rows"
     facts = search.facts
     lack = calibration.lack(search.encoder.identity, facts["similarity"], search.prompt, facts["document_prompt"])
-    if lack is not None or corpus.origin is None:
+    if lack is not None:
         return lack
-    return calibration.lack_of_vectors(corpus.origin, rescored=search.rescored)
+    vectors = corpus.origin or VectorFacts()  # texts are encoded whole
+    return learned.lack_of_vectors(vectors, rescored=search.rescored)
 
 
 def _say(calibration: Calibration) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -64,19 +65,39 @@ def observe(model: EvaluatedModel, task: OwnHits) -> Observed:
 
     A document that nobody has judged counts as wrong, so that the precision of a set is a lower bound.
     """
+    source = source_of(model, task)
     adapted = for_model(task, model.spec)
     if isinstance(adapted, RetrievalTask):
-        return _of_set(model, adapted)
+        return _of_set(model, adapted, source)
     assert isinstance(adapted, BinaryTask)
-    return _of_pairs(model, adapted)
+    return _of_pairs(model, adapted, source)
 
 
-def _of_pairs(model: EvaluatedModel, task: BinaryTask) -> Observed:
+def source_of(model: EvaluatedModel, task: OwnHits) -> LearnedFrom:
+    """Return what is known of the hits of a model before there are any."""
+    adapted: Any = for_model(task, model.spec)
+    if isinstance(adapted, BinaryTask):
+        prompt = model.spec.usual_prompt
+        digest = json_digest([adapted.table.texts, adapted.table.values])
+        return LearnedFrom(task.name, "binary", digest, adapted.similarity, prompt, prompt)
+    search = adapted.search
+    query_prompt, document_prompt = search.options.prompts(model.spec)
+    passages = search.passages_of(model)
+    return LearnedFrom(
+        name=task.name,
+        kind="retrieval",
+        digest=adapted.data.digest,
+        similarity=search.options.similarity_of(model.spec),
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+        depth=DEPTH,
+        passages=bulk.facts_of(None if passages is None else passages.cut),
+    )
+
+
+def _of_pairs(model: EvaluatedModel, task: BinaryTask, source: LearnedFrom) -> Observed:
     first, second = task.table.texts
     vectors = model.encode_shown(f"{task.name}: encoding", task.all_texts)
-    prompt = model.spec.usual_prompt
-    digest = json_digest([task.table.texts, task.table.values])
-    source = LearnedFrom(task.name, "binary", digest, task.similarity, prompt, prompt)
     values = similarities(vectors.vectors_of(first), vectors.vectors_of(second), task.similarity)
     return Observed(source, values, np.array(_right(task), np.bool_), groups_of_pairs(first, second))
 
@@ -85,7 +106,7 @@ def _right(task: BinaryTask) -> list[bool]:
     return [value == 1 for value in task.table.values or []]
 
 
-def _of_set(model: EvaluatedModel, task: RetrievalTask) -> Observed:
+def _of_set(model: EvaluatedModel, task: RetrievalTask, source: LearnedFrom) -> Observed:
     data, search = task.data, task.search
     hits = search.by_vectors(model).hits
     values = []
@@ -97,22 +118,10 @@ def _of_set(model: EvaluatedModel, task: RetrievalTask) -> Observed:
             values.append(documents[document])
             right.append(document in relevant)
             groups.append(number)
-    query_prompt, document_prompt = search.options.prompts(model.spec)
-    passages = search.passages_of(model)
-    source = LearnedFrom(
-        name=task.name,
-        kind="retrieval",
-        digest=data.digest,
-        similarity=search.options.similarity_of(model.spec),
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-        depth=DEPTH,
-        passages=bulk.facts_of(None if passages is None else passages.cut),
-    )
     return Observed(source, np.array(values, np.float64), np.array(right, np.bool_), np.array(groups, np.int64))
 
 
-def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], *, overwrite: bool) -> None:
+def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[OwnHits], *, overwrite: bool) -> None:
     """Refuse a place that cannot keep what is learned, before the work.
 
     Args:
@@ -122,23 +131,28 @@ def check_place(place: Path, models: Sequence[EvaluatedModel], tasks: Sequence[O
         overwrite: replace what is kept there.
 
     Raises:
-        InputError: if there is not one model and one file, or the place is another one's, or keeps something already.
+        InputError: if there is not one model and one file, the place is another one's or its vectors were made
+            otherwise, or it keeps something already.
     """
     option = f"--keep-threshold {place}"
     if len(models) > 1 or len(tasks) > 1:
         raise InputError(f"{option} keeps what one model learns from one file, and there are several")
-    model = models[0]
+    model, task = models[0], tasks[0]
     if (place / MANIFEST).is_file():
-        origin = VectorDirectory.open(place, to_search=True).origin
-        if not origin.known:
-            raise InputError(f"{option}: it does not say which model made its vectors")
-        _check_model(option, origin, _encoder_of(model, tasks[0]))
+        lack = _lack_of_corpus(VectorDirectory.open(place).origin, model, task)
+        if lack is not None:
+            raise InputError(f"{option}: {lack}")
     elif not _is_folder_of(place, model):
         raise InputError(
             f"{option}: give a directory that sentcli encode or index wrote with {model.name}, or the folder of the "
             "model, named by -m"
         )
     check_output(place / CALIBRATION, overwrite=overwrite)
+    if isinstance(task, RetrievalTask) and task.data.titled:
+        console.warn(
+            f"the documents of {task.name} are title and text together: what is learned holds where a column that has "
+            "both was encoded"
+        )
 
 
 def _is_folder_of(place: Path, model: EvaluatedModel) -> bool:
@@ -146,39 +160,37 @@ def _is_folder_of(place: Path, model: EvaluatedModel) -> bool:
     return folder is not None and folder.is_dir() and folder.resolve() == place.resolve()
 
 
-def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold) -> Path:
-    """Write what was learned beside a corpus or a model; see `check_place`.
+def _lack_of_corpus(facts: VectorFacts, model: EvaluatedModel, task: OwnHits) -> str | None:
+    """Return why what a model learns does not hold for the vectors of a corpus; None if it does."""
+    if not facts.known:
+        return "it does not say which model made its vectors"
+    if not _encoder_of(model, task).identity.is_named(facts.model_fingerprint):
+        return f"its vectors are of another model ({facts.model}) than {model.name}"
+    source = source_of(model, task)
+    if (facts.prompt or "") != source.document_prompt:
+        return (
+            f"it was encoded with the prompt {facts.prompt!r}, and texts of {task.name} have {source.document_prompt!r}"
+        )
+    return source.lack_of_vectors(facts)
 
-    Raises:
-        InputError: if the vectors of the corpus are of another model, or made otherwise.
-    """
-    encoder = _encoder_of(model, task)
+
+def keep(place: Path, model: EvaluatedModel, task: OwnHits, threshold: Threshold) -> Path:
+    """Write what was learned beside a corpus or a model that `check_place` has accepted; return the path."""
     observed = threshold.observed
     calibration = Calibration(
         curve=threshold.curve,
         model=model.name,
-        model_fingerprint=encoder.fingerprint(),
+        model_fingerprint=_encoder_of(model, task).fingerprint(),
         learned_from=observed.source,
         positives=observed.positives,
         negatives=observed.negatives,
         precision=threshold.precision,
         threshold=threshold.similarity,
     )
-    if (place / MANIFEST).is_file():
-        if isinstance(task, RetrievalTask) and task.data.titled:
-            console.warn(
-                f"the documents of {task.name} are title and text together: probabilities hold in {place} if a column "
-                "that has both was encoded"
-            )
-        origin = VectorDirectory.open(place).origin
-        _check_model(f"--keep-threshold {place}", origin, encoder)
-        lack = _lack_of_corpus(origin, calibration)
-        if lack is not None:
-            raise InputError(f"--keep-threshold {place}: {lack}")
     return calibration.write(place)
 
 
-def _encoder_of(model: EvaluatedModel, task: OwnTask) -> SentenceEncoder:
+def _encoder_of(model: EvaluatedModel, task: OwnHits) -> SentenceEncoder:
     """Return the model with the maximum length of documents that a known set prescribes."""
     encoder = model.load()
     length = None
@@ -187,16 +199,3 @@ def _encoder_of(model: EvaluatedModel, task: OwnTask) -> SentenceEncoder:
     if length is None:
         return encoder
     return encoder.with_max_length(length)
-
-
-def _check_model(option: str, facts: VectorFacts, encoder: SentenceEncoder) -> None:
-    """Refuse a corpus of another model."""
-    if not encoder.identity.is_named(facts.model_fingerprint):
-        raise InputError(f"{option}: its vectors are of another model ({facts.model}) than {encoder.model}")
-
-
-def _lack_of_corpus(facts: VectorFacts, calibration: Calibration) -> str | None:
-    """Return why what was learned is not of the vectors of a corpus; None if it is."""
-    if (facts.prompt or "") != calibration.learned_from.document_prompt:
-        return f"it has the prompt {facts.prompt!r}, and {calibration.learned_from.document_prompt!r} was learned with"
-    return calibration.lack_of_vectors(facts)

@@ -210,6 +210,6 @@ class ThresholdOptions:
 
         if not 0 < self.threshold < 1:
             raise InputError(f"--threshold {self.threshold:g}: give a precision between 0 and 1, as 0.9")
-        tasks_with_hits(tasks)
+        with_hits = tasks_with_hits(tasks)
         if self.keep_threshold is not None:
-            check_place(self.keep_threshold, models, tasks, overwrite=overwrite)
+            check_place(self.keep_threshold, models, with_hits, overwrite=overwrite)

@@ -298,7 +298,7 @@ def share_interval(observed: Observed) -> tuple[float, float]:
     squared = _quantile(groups) ** 2
     middle = (share + squared / (2 * count)) / (1 + squared / count)
     half = squared**0.5 * (share * (1 - share) / count + squared / (4 * count**2)) ** 0.5 / (1 + squared / count)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)  # but for rounding
 
 
 def _quantile(groups: int) -> float:

@@ -137,14 +137,14 @@ def _sentence(threshold: Threshold) -> str:
         precision, similarity = threshold.highest
         sentence = (
             f"no similarity from which on {percent} are right ({LEAST_ABOVE} hits at least); the highest precision is "
-            f"{100 * precision:.0f} %, from {similarity:.4f} on"
+            f"{100 * precision:.0f} %, from {similarity:.5f} on"
         )
     else:
         low, high = threshold.interval
-        ends = f"{low:.4f} or more; from none on it is sure"
+        ends = f"{low:.5f} or more; from none on it is sure"
         if high is not None:
-            ends = f"{low:.4f} to {high:.4f}"
-        sentence = f"from similarity {threshold.similarity:.4f} on ({ends}) {percent} are right"
+            ends = f"{low:.5f} to {high:.5f}"
+        sentence = f"from similarity {threshold.similarity:.5f} on ({ends}) {percent} are right"
     if threshold.held_out_precision is not None and threshold.held_out_interval is not None:
         least, most = threshold.held_out_interval
         interval = f"{100 * least:.0f} to {100 * most:.0f}"
@@ -175,7 +175,7 @@ def _table(thresholds: Thresholds) -> Table:
             "Brier": found.brier[found.curve.form],
         }
         rows.append(row)
-    formats = dict.fromkeys(("from", "held out", "low", "high", "recall", "Brier"), ".4f")
+    formats = dict.fromkeys(("held out", "low", "high", "recall", "Brier"), ".4f") | {"from": ".5f"}
     notes = [
         "From: the similarity from which on so many are right, with its 95 % interval. Held out: the precision, its 95 "
         "% interval, and the share of the right ones that is kept, by thresholds of other folds.",
@@ -189,8 +189,8 @@ def _between(low: float | None, high: float | None) -> str:
     if low is None:
         return MISSING
     if high is None:
-        return f"{low:.4f} to {MISSING}"
-    return f"{low:.4f} to {high:.4f}"
+        return f"{low:.5f} to {MISSING}"
+    return f"{low:.5f} to {high:.5f}"
 
 
 def _figure(title: str, of_models: Mapping[str, Threshold], number: int) -> Figure:

@@ -88,6 +88,28 @@ class LearnedFrom:
     passages: Passages | None = None
     """How documents were cut; None if they are whole."""
 
+    def lack_of_vectors(self, facts: VectorFacts, *, rescored: bool = False) -> str | None:
+        """Return why the similarities of stored vectors are not those that were learned from; None if they are.
+
+        Args:
+            facts: how the vectors were made.
+            rescored: whether hits are compared by full vectors in the end.
+        """
+        is_smaller = facts.truncate_dim is not None or facts.output_dtype not in SAME_SIMILARITIES
+        if is_smaller and not rescored:
+            return f"{self.name} was searched by full vectors, and these were made smaller"
+        if self.kind == "retrieval" and self.passages != facts.passages:
+            return f"{self.name} was searched by {_how_cut(self.passages)}, and this is {_how_cut(facts.passages)}"
+        return None
+
+
+def _how_cut(passages: Passages | None) -> str:
+    """Return in words how documents were cut."""
+    if passages is None:
+        return "whole documents"
+    tokens = f"passages of {passages.tokens} tokens, overlap {passages.overlap}"
+    return f"{tokens}, context {passages.context}"
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -155,20 +177,6 @@ class Calibration:
             there = getattr(learned, name)
             if there != value:
                 return f"it was learned with {name} {there!r}, and this is {value!r}"
-        return None
-
-    def lack_of_vectors(self, facts: VectorFacts, *, rescored: bool = False) -> str | None:
-        """Return why the similarities of stored vectors are not those that were learned from; None if they are.
-
-        Args:
-            facts: how the vectors were made.
-            rescored: whether hits are compared by full vectors in the end.
-        """
-        is_smaller = facts.truncate_dim is not None or facts.output_dtype not in SAME_SIMILARITIES
-        if is_smaller and not rescored:
-            return "it was learned from full vectors, and these were made smaller"
-        if self.learned_from.kind == "retrieval" and self.learned_from.passages != facts.passages:
-            return f"it was learned with passages {self.learned_from.passages}, and these have {facts.passages}"
         return None
 
 

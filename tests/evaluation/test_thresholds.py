@@ -142,6 +142,19 @@ def test_shuffled_labels_reach_no_precision_above_their_share(share):
     assert reached <= 1
 
 
+@pytest.mark.parametrize("right", [0, 1, 7, 60])
+def test_the_interval_of_a_share_holds_it(right):
+    low, high = thresholds.share_interval(observed(np.zeros(60), np.arange(60) < right))
+    assert 0 <= low <= right / 60 <= high <= 1 and low < high
+
+
+def test_alike_hits_of_a_group_count_less():
+    right = np.repeat(np.random.default_rng(1).random(60) < 0.7, 10)
+    low, high = thresholds.share_interval(observed(np.zeros(600), right))
+    grouped_low, grouped_high = thresholds.share_interval(observed(np.zeros(600), right, np.repeat(np.arange(60), 10)))
+    assert grouped_high - grouped_low > 2.5 * (high - low)
+
+
 @pytest.mark.parametrize(("right", "wrong"), [(49, 500), (500, 49), (0, 100)])
 def test_too_few_right_or_wrong_are_refused(right, wrong):
     hits = observed(np.linspace(0, 1, right + wrong), [True] * right + [False] * wrong)
@@ -218,7 +231,7 @@ def test_evaluate_gives_each_model_a_threshold_of_its_own(tiny_bert, tiny_robert
         assert 0 < entry["recall"] <= 1 and 0 < entry["brier"] < 0.25
         assert (entry["positives"], entry["negatives"]) == (120, 120)
         assert entry["form"] in ("isotonic", "logistic") and "f1_threshold" in entry
-        assert f"{entry['similarity']:.4f}" in result.stdout
+        assert f"{entry['similarity']:.5f}" in result.stdout
     assert "predicted probability" in page.read_text()
     again = invoke("report", tmp_path / "r.json", "-o", tmp_path / "again.md")
     assert again.exit_code == 0
