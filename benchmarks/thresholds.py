@@ -10,10 +10,11 @@ import argparse
 
 import numpy as np
 
+from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.observing import observe, tasks_with_hits
-from sentcli.evaluation.thresholds import find_threshold
+from sentcli.evaluation.thresholds import Observed, Threshold, find_threshold
 
 
 def main() -> None:
@@ -34,6 +35,14 @@ def main() -> None:
             of_first = of_first or find_threshold(observe(EvaluatedModel(name), task), float(asked)).similarity
 
 
+def found_in(hits: Observed, precision: float) -> Threshold | None:
+    """Return the threshold of some hits; None where there are too few right or wrong ones."""
+    try:
+        return find_threshold(hits, precision)
+    except InputError:
+        return None
+
+
 def row(task, name: str, precision: float, splits: int, of_first: float | None) -> str:
     """Return the line of a model on a task."""
     hits = observe(EvaluatedModel(name), task)
@@ -43,14 +52,17 @@ def row(task, name: str, precision: float, splits: int, of_first: float | None) 
     for seed in range(splits):
         chosen = np.random.default_rng(seed).permutation(numbers)[: len(numbers) // 2]
         in_half = np.isin(hits.groups, chosen)
-        half = find_threshold(hits.part(in_half), precision)
-        if half.similarity is not None:
+        half = found_in(hits.part(in_half), precision)
+        if half is not None and half.similarity is not None:
             other = hits.part(~in_half)
             kept = other.similarities >= half.similarity
             right, above, count = right + int(other.right[kept].sum()), above + int(kept.sum()), count + 1
     low, high = found.interval
     reached = f"{right / above:.3f}" if above else "none"
-    interval = "none" if found.similarity is None else f"{found.similarity:.3f} ({low:.3f} to {high or np.inf:.3f})"
+    interval = "none"
+    if found.similarity is not None:
+        upper = "no end" if high is None else f"{high:.4f}"
+        interval = f"{found.similarity:.4f} ({low:.4f} to {upper})"
     of_other = ""
     if of_first is not None:
         kept = hits.similarities >= of_first

@@ -293,6 +293,8 @@ def evaluate(
     overlap: int = 0,
     context: Literal['title', 'headings', 'none'] = 'none',
     rerun: bool = False,
+    threshold: float | None = None,
+    keep_threshold: Path | str | None = None,
     save_baseline: Path | str | None = None,
     baseline: Path | str | None = None,
     allow: float = 0.01,
@@ -329,6 +331,8 @@ def evaluate(
         overlap: Tokens at the end of a passage that the next one begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         rerun: Encode and score anew, also what was measured before and is kept.
+        threshold: Find the similarity from which on hits have this precision, as 0.9, with its interval, and the probability that a hit of any similarity is right: of 0/1 pairs, and of the first 10 documents of each query of a set.
+        keep_threshold: Keep that in this directory of encode, or in the folder of the model, so that retrieve shows probabilities and takes --least 0.9p.
         save_baseline: Keep the scores and hits of the model here, for --baseline.
         baseline: Compare with what --save-baseline wrote, on the same data; the exit code is 3 unless a loss of more than --allow is excluded at 95 %.
         allow: The loss that is allowed, in units of the metric: nDCG@10 from 0 to 1, Spearman times 100.
@@ -450,6 +454,7 @@ def retrieve(
     where: str | None = None,
     count_by: str | None = None,
     per_document: int | None = None,
+    least: str | None = None,
     hits: str | None = None,
     beir: list[Path] | Path | str | list[str] | None = None,
     split: str | None = None,
@@ -507,6 +512,7 @@ def retrieve(
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md). In csv an empty cell of a column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         per_document: Most hits of a document, of a corpus of passages: 1.
+        least: Leave out hits below this similarity, as 0.42, or below this probability of being right, as 0.9p, which evaluate --threshold learns and --keep-threshold keeps.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.
         split: Split of the qrels; default: test, but dev of msmarco.
