@@ -13,8 +13,9 @@ import numpy as np
 from sentcli.errors import InputError
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.labelled_data import load_tasks
+from sentcli.evaluation.observed_hits import Observed
 from sentcli.evaluation.observing import observe, tasks_with_hits
-from sentcli.evaluation.thresholds import Observed, Threshold, find_threshold
+from sentcli.evaluation.thresholds import Threshold, find_threshold
 
 
 def main() -> None:

@@ -46,11 +46,15 @@ def probabilities_of(corpus: Corpus, search: SearchFacts, least: Least | None) -
         least: what hits have to have.
 
     Raises:
-        InputError: if a probability is asked for and there is none, or a file is damaged.
+        InputError: if a probability is asked for and there is none.
     """
     reasons = []
     for folder in _folders(corpus, search.encoder):
-        calibration = Calibration.read(folder)
+        try:
+            calibration = Calibration.read(folder)
+        except InputError as error:  # damaged, or another program's file of that name
+            reasons.append(str(error))
+            continue
         if calibration is None:
             continue
         lack = _lack(calibration, corpus, search)

@@ -15,9 +15,10 @@ from sentcli.errors import InputError
 from sentcli.evaluation.beir_files import relevant_documents
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask, for_model
 from sentcli.evaluation.labelled_tasks import BinaryTask
+from sentcli.evaluation.observed_hits import Observed, groups_of_pairs, require_either
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.sts import similarities
-from sentcli.evaluation.thresholds import Observed, Threshold, groups_of_pairs, require_either
+from sentcli.evaluation.thresholds import Threshold
 from sentcli.io.atomic import check_output
 from sentcli.io.dataset import MANIFEST
 from sentcli.io.digests import json_digest

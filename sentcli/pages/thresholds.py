@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from sentcli import console
 from sentcli.evaluation.evaluated import EvaluatedModel, OwnTask
+from sentcli.evaluation.observed_hits import Observed
 from sentcli.evaluation.observing import keep, observe, tasks_with_hits
 from sentcli.evaluation.options import ThresholdOptions
 from sentcli.evaluation.scores import ModelScores
-from sentcli.evaluation.thresholds import LEAST_ABOVE, Observed, Threshold, find_threshold
+from sentcli.evaluation.thresholds import LEAST_ABOVE, Threshold, find_threshold
 from sentcli.pages.page import Figure, Section
 from sentcli.pages.parts import Part
 from sentcli.table import MISSING, Table

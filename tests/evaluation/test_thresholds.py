@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from sentcli.errors import InputError
-from sentcli.evaluation import thresholds
-from sentcli.evaluation.thresholds import Cuts, Observed, find_threshold, fit_isotonic, fit_logistic, groups_of_pairs
+from sentcli.evaluation import observed_hits, thresholds
+from sentcli.evaluation.observed_hits import FOLDS, Observed, groups_of_pairs
+from sentcli.evaluation.thresholds import Cuts, find_threshold, fit_isotonic, fit_logistic
 from sentcli.search.calibration import Calibration, LearnedFrom
 from tests.evaluation.test_labelled import NOUNS, write
 
@@ -144,14 +145,16 @@ def test_shuffled_labels_reach_no_precision_above_their_share(share):
 
 @pytest.mark.parametrize("right", [0, 1, 7, 60])
 def test_the_interval_of_a_share_holds_it(right):
-    low, high = thresholds.share_interval(observed(np.zeros(60), np.arange(60) < right))
+    low, high = observed_hits.share_interval(observed(np.zeros(60), np.arange(60) < right))
     assert 0 <= low <= right / 60 <= high <= 1 and low < high
 
 
 def test_alike_hits_of_a_group_count_less():
     right = np.repeat(np.random.default_rng(1).random(60) < 0.7, 10)
-    low, high = thresholds.share_interval(observed(np.zeros(600), right))
-    grouped_low, grouped_high = thresholds.share_interval(observed(np.zeros(600), right, np.repeat(np.arange(60), 10)))
+    low, high = observed_hits.share_interval(observed(np.zeros(600), right))
+    grouped_low, grouped_high = observed_hits.share_interval(
+        observed(np.zeros(600), right, np.repeat(np.arange(60), 10))
+    )
     assert grouped_high - grouped_low > 2.5 * (high - low)
 
 
@@ -170,11 +173,11 @@ def test_too_few_groups_are_refused():
 
 def test_folds_keep_groups_together_and_are_equal_in_size():
     groups = np.random.default_rng(1).integers(0, 60, 700)
-    fold = thresholds.folds(groups)
+    fold = observed_hits.folds(groups)
     for group in range(60):
         assert len(set(fold[groups == group])) == 1
     sizes = np.bincount(fold)
-    assert len(sizes) == thresholds.FOLDS and sizes.max() - sizes.min() <= 5
+    assert len(sizes) == FOLDS and sizes.max() - sizes.min() <= 5
 
 
 def test_pairs_that_share_a_text_also_by_others_are_one_group():

@@ -205,7 +205,8 @@ def test_places_that_cannot_keep_it_are_refused(kept, corpus, model, invoke, tmp
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"curve": {"form": "isotonic", "knots": [[1, 0.5], [0, 0.6]]}}'])
-def test_a_damaged_file_is_named(text, corpus, invoke):
+def test_a_damaged_file_is_named_and_gives_no_probability(text, corpus, invoke):
     (corpus / "calibration.json").write_text(text)
-    result = invoke("retrieve", "--corpus", corpus, "--query", "cat", check=2)
-    assert "calibration.json" in result.stderr
+    search = ("retrieve", "--corpus", corpus, "--query", "cat")
+    assert "calibration.json" in invoke(*search, check=0).stderr
+    assert "calibration.json" in invoke(*search, "--least", "0.5p", check=2).stderr
