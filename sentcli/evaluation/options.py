@@ -188,11 +188,9 @@ class ThresholdOptions:
     """From which similarity on hits are right with a precision.
 
     Attributes:
-        threshold: Find the similarity from which on hits have this precision, as 0.9, with its interval, and the
-            probability that a hit of any similarity is right: of 0/1 pairs, and of the first 10 documents of each query
-            of a set.
-        keep_threshold: Keep that in this directory of encode, or in the folder of the model, so that retrieve shows
-            probabilities and takes --least 0.9p.
+        threshold: Find the similarity from which on this share of hits is right, as 0.9.
+        keep_threshold: Keep the probabilities of similarities in this directory of encode, or in the folder of the
+            model: retrieve shows them, and takes --least 0.9p.
     """
 
     threshold: Annotated[float | None, Flag(metavar="PRECISION")] = None

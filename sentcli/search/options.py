@@ -133,8 +133,7 @@ class CorpusOptions:
             column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         per_document: Most hits of a document, of a corpus of passages: 1.
-        least: Leave out hits below this similarity, as 0.42, or below this probability of being right, as 0.9p, which
-            evaluate --threshold learns and --keep-threshold keeps.
+        least: Least similarity of a hit; as 0.9p, least probability.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 

@@ -48,8 +48,8 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     "evaluate",
     pages=True,
     common=(
-        "files model kind pair_fields skip_empty group_by by variants rerank threshold keep_threshold save_baseline "
-        "baseline allow format max_length backend precision json report"
+        "files model kind pair_fields skip_empty by variants rerank threshold save_baseline baseline allow "
+        "max_length backend precision json report"
     ),
 )
 def evaluate(
@@ -68,7 +68,7 @@ def evaluate(
     reranking: Annotated[RerankOptions, Group("Model")] = RerankOptions(),
     passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
-    thresholds: Annotated[ThresholdOptions, Group("Right from which similarity on")] = ThresholdOptions(),
+    thresholds: Annotated[ThresholdOptions, Group()] = ThresholdOptions(),
     gate: Annotated[GateOptions, Group("Still as good")] = GateOptions(),
 ) -> Result:
     """Score models on data of your own, and compare them and what they cost.
@@ -86,8 +86,8 @@ def evaluate(
         skip_empty: Leave out rows with an empty cell, and count them.
         group_by: Keep texts of one value, such as an author, in one fold.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
-        variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts,
-            or the ways that a file names (docs/evaluate.md).
+        variants: Say what may be saved: search sets with fewer dimensions and bits, indexes, shorter texts, or the ways
+            that a file names (docs/evaluate.md).
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         passages: Cut the documents of retrieval sets at paragraphs, else sentences; each is found by its best passage.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.

@@ -56,10 +56,9 @@ def retrieve(
 
     \b
     Examples:
-      sentcli retrieve -m minilm --corpus documents.jsonl --query "how do I resume" --top-k 5
+      sentcli retrieve -m minilm --corpus documents.jsonl --query "how do I resume" --least 0.4
       sentcli index documents.jsonl -o documents -m minilm --type hnsw
       sentcli retrieve -m minilm --corpus documents --queries questions.txt --hits hits.jsonl
-      sentcli retrieve --corpus documents --query "how do I resume" --least 0.5
       sentcli retrieve -m minilm --beir data/scifact --search dense,bm25,rrf --run runs
       sentcli retrieve --beir data/scifact --from-run a.trec --from-run b.trec
       sentcli retrieve -m minilm --in-domain downstream/STS/STSBenchmark/sts-test.csv
