@@ -32,8 +32,11 @@ def main() -> None:
         (task,) = tasks_with_hits(load_tasks([file]))
         of_first = None
         for name in options.model or ["minilm"]:
-            print(row(task, name, float(asked), options.splits, of_first), flush=True)
-            of_first = of_first or find_threshold(observe(EvaluatedModel(name), task), float(asked)).similarity
+            hits = observe(EvaluatedModel(name), task)
+            found = found_in(hits, float(asked))
+            print(row(name, hits, found, float(asked), options.splits, of_first), flush=True)
+            if of_first is None and found is not None:
+                of_first = found.similarity
 
 
 def found_in(hits: Observed, precision: float) -> Threshold | None:
@@ -44,10 +47,10 @@ def found_in(hits: Observed, precision: float) -> Threshold | None:
         return None
 
 
-def row(task, name: str, precision: float, splits: int, of_first: float | None) -> str:
+def row(
+    name: str, hits: Observed, found: Threshold | None, precision: float, splits: int, of_first: float | None
+) -> str:
     """Return the line of a model on a task."""
-    hits = observe(EvaluatedModel(name), task)
-    found = find_threshold(hits, precision)
     numbers = np.unique(hits.groups)
     right, above, count = 0, 0, 0
     for seed in range(splits):
@@ -58,10 +61,12 @@ def row(task, name: str, precision: float, splits: int, of_first: float | None) 
             other = hits.part(~in_half)
             kept = other.similarities >= half.similarity
             right, above, count = right + int(other.right[kept].sum()), above + int(kept.sum()), count + 1
-    low, high = found.interval
     reached = f"{right / above:.3f}" if above else "none"
-    interval = "none"
-    if found.similarity is not None:
+    interval = "refused"
+    if found is not None and found.similarity is None:
+        interval = "not reached"
+    elif found is not None:
+        low, high = found.interval
         upper = "no end" if high is None else f"{high:.4f}"
         interval = f"{found.similarity:.4f} ({low:.4f} to {upper})"
     of_other = ""
@@ -70,7 +75,17 @@ def row(task, name: str, precision: float, splits: int, of_first: float | None) 
         of_other = f"{hits.right[kept].mean():.3f} of {kept.sum():,}" if kept.any() else "no hits"
     share = f"{len(hits):,}, {100 * hits.right.mean():.0f} %"
     mean_hits = f"{above / max(count, 1):.0f}"
-    cells = [task.name, share, name, f"{precision:g}", interval, f"{count} of {splits}", reached, mean_hits, of_other]
+    cells = [
+        hits.source.name,
+        share,
+        name,
+        f"{precision:g}",
+        interval,
+        f"{count} of {splits}",
+        reached,
+        mean_hits,
+        of_other,
+    ]
     return f"| {' | '.join(cells)} |"
 
 
