@@ -293,6 +293,8 @@ def evaluate(
     overlap: int = 0,
     context: Literal['title', 'headings', 'none'] = 'none',
     rerun: bool = False,
+    threshold: float | None = None,
+    keep_threshold: Path | str | None = None,
     save_baseline: Path | str | None = None,
     baseline: Path | str | None = None,
     allow: float = 0.01,
@@ -313,7 +315,7 @@ def evaluate(
         group_by: Keep texts of one value, such as an author, in one fold.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
-        variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts, or the ways that a file names (docs/evaluate.md).
+        variants: Say what may be saved: search sets with fewer dimensions and bits, indexes, shorter texts, or the ways that a file names (docs/evaluate.md).
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
         overwrite: Replace an output that exists.
         pooling: cls, cls-head, mean, max, first-last-avg, layer1-last-avg or another of docs/models.md, instead of what the model says.
@@ -329,6 +331,8 @@ def evaluate(
         overlap: Tokens at the end of a passage that the next one begins with.
         context: What is encoded in front of each passage: the title of its document, that with the headings above the passage, or nothing.
         rerun: Encode and score anew, also what was measured before and is kept.
+        threshold: Find the similarity from which on this share of hits is right, as 0.9.
+        keep_threshold: Keep the probabilities of similarities in this directory of encode, or in the folder of the model: retrieve shows them, and takes --least 0.9p.
         save_baseline: Keep the scores and hits of the model here, for --baseline.
         baseline: Compare with what --save-baseline wrote, on the same data; the exit code is 3 unless a loss of more than --allow is excluded at 95 %.
         allow: The loss that is allowed, in units of the metric: nDCG@10 from 0 to 1, Spearman times 100.
@@ -450,6 +454,7 @@ def retrieve(
     where: str | None = None,
     count_by: str | None = None,
     per_document: int | None = None,
+    least: str | None = None,
     hits: str | None = None,
     beir: list[Path] | Path | str | list[str] | None = None,
     split: str | None = None,
@@ -507,6 +512,7 @@ def retrieve(
         where: Search the rows that meet a condition on their columns alone, such as "rating >= 4 and lang = 'en'" (docs/retrieve.md). In csv an empty cell of a column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         per_document: Most hits of a document, of a corpus of passages: 1.
+        least: Least similarity of a hit; as 0.9p, least probability.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
         beir: Score a retrieval set: a folder in BEIR layout, or a name of sentcli data list. May be given several times.
         split: Split of the qrels; default: test, but dev of msmarco.

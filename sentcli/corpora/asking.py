@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sentcli.errors import InputError
 from sentcli.search import fusion
+from sentcli.search.calibration import Calibration, Least
 from sentcli.search.corpus import Corpus, Hit, has_passages, search_documents
 from sentcli.search.corpus import search as search_rows
 from sentcli.search.exact import Vectors
@@ -45,6 +46,10 @@ class CorpusSearch:
     """Whether the queries are rows of the corpus, which are no hits of their own."""
     per_document: int | None = None
     """The most hits of a document, of a corpus of passages; None where each row is a document."""
+    calibration: Calibration | None = None
+    """Gives hits by vectors the probability that they are right."""
+    least: Least | None = None
+    """What hits have to have; the others are left out."""
 
     @property
     def top_k(self) -> int:
@@ -66,6 +71,10 @@ class CorpusSearch:
             protocol |= fusion.protocol(mode, self.top_k, options.weight)
         if self.reranker is not None:
             protocol |= self.reranker.protocol
+        if self.calibration is not None:
+            protocol["probabilities"] = asdict(self.calibration.learned_from)
+        if self.least is not None:
+            protocol["least"] = asdict(self.least)
         return protocol
 
     def hits(self, queries: Sequence[Query]) -> Iterator[tuple[Query, dict[str, list[Hit]]]]:
@@ -86,8 +95,20 @@ class CorpusSearch:
                 of_mode = _reranked(self.reranker, texts, of_mode)
             lists.append(of_mode)
         for query, *of_query in zip(queries, *lists, strict=True):
-            ranked = [_ranked(hits[: self.top_k]) for hits in of_query]
-            yield query, dict(zip(self.options.modes, ranked, strict=True))
+            shown: dict[str, list[Hit]] = {}
+            for mode, hits in zip(self.options.modes, of_query, strict=True):
+                shown[mode] = self._shown(mode, hits[: self.top_k])
+            yield query, shown
+
+    def _shown(self, mode: SearchMode, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of a query that are shown, with their probabilities, ranked."""
+        kept = list(hits)
+        if self.calibration is not None and mode == "dense":
+            probabilities = self.calibration.probabilities([hit.score for hit in hits]).tolist()
+            kept = [replace(hit, probability=value) for hit, value in zip(hits, probabilities, strict=True)]
+        if self.least is not None:
+            kept = list(filter(self.least.keeps, kept))
+        return [replace(hit, rank=rank) for rank, hit in enumerate(kept, 1)]
 
     def _of_mode(self, mode: SearchMode, texts: Sequence[str], vectors: Vectors | None, count: int) -> list[list[Hit]]:
         """Return the best hits of each query in one way of searching."""
@@ -143,10 +164,6 @@ def _without_themselves(queries: Sequence[Query], lists: Sequence[Sequence[Hit]]
     for (key, _), hits in zip(queries, lists, strict=True):
         others.append([hit for hit in hits if hit.row.id != key])
     return others
-
-
-def _ranked(hits: Sequence[Hit]) -> list[Hit]:
-    return [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
 
 
 def _reranked(reranker: EvaluatedReranker, queries: Sequence[str], lists: Sequence[Sequence[Hit]]) -> list[list[Hit]]:

@@ -181,3 +181,33 @@ class GateOptions:
         baseline = Baseline.read(self.baseline)
         baseline.check(tasks, self.baseline)
         return baseline
+
+
+@dataclass(frozen=True)
+class ThresholdOptions:
+    """From which similarity on hits are right with a precision.
+
+    Attributes:
+        threshold: Find the similarity from which on this share of hits is right, as 0.9.
+        keep_threshold: Keep the probabilities of similarities in this directory of encode, or in the folder of the
+            model: retrieve shows them, and takes --least 0.9p.
+    """
+
+    threshold: Annotated[float | None, Flag(metavar="PRECISION")] = None
+    keep_threshold: Annotated[Path | None, Flag(metavar="DIR", needs="threshold")] = None
+
+    def check(self, models: Sequence[EvaluatedModel], tasks: Sequence[OwnTask], *, overwrite: bool) -> None:
+        """Refuse a precision that is none, data that carry no threshold, and a place that cannot keep it.
+
+        Raises:
+            InputError: before anything is encoded; it says what is wrong.
+        """
+        if self.threshold is None:
+            return
+        from sentcli.evaluation.observing import check_place, tasks_with_hits
+
+        if not 0 < self.threshold < 1:
+            raise InputError(f"--threshold {self.threshold:g}: give a precision between 0 and 1, as 0.9")
+        with_hits = tasks_with_hits(tasks)
+        if self.keep_threshold is not None:
+            check_place(self.keep_threshold, models, with_hits, overwrite=overwrite)

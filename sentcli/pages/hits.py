@@ -29,8 +29,9 @@ Shown = dict[tuple[Any, str], int]
 def hits_grid(query: str, hits_by_mode: Mapping[str, Sequence[Hit]]) -> Grid:
     """Return the hits of a query for the console, several modes of searching side by side.
 
-    A hit has its rank, id, score, and the beginning of its title and text with the words of the query marked, also
-    with other endings. A text that several hits share is shown with the first of them.
+    A hit has its rank, id, score, the probability that it is right where one is kept, and the beginning of its title
+    and text with the words of the query marked, also with other endings. A text that several hits share is shown with
+    the first of them.
     """
     from rich.table import Table as Grid
     from rich.text import Text
@@ -60,7 +61,10 @@ def hits_grid(query: str, hits_by_mode: Mapping[str, Sequence[Hit]]) -> Grid:
             if words is not None:
                 text.highlight_regex(words, "bold yellow")
             score = hit.score if hit.rerank_score is None else hit.rerank_score
-            cells += [Text(safe(hit.row.id)), f"{score:.4f}", text]
+            number = f"{score:.4f}"
+            if hit.probability is not None:
+                number += f"\n{100 * hit.probability:.0f} %"
+            cells += [Text(safe(hit.row.id)), number, text]
         table.add_row(str(rank), *cells)
     return table
 

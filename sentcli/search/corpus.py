@@ -106,12 +106,16 @@ class Hit:
     row: Document
     rerank_score: float | None = None
     """The score of the cross-encoder that has ordered the hits."""
+    probability: float | None = None
+    """The probability that it is right, by its similarity; None where none is kept."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         hit: dict[str, Any] = {"rank": self.rank, "id": self.row.id, "score": self.score}
         if self.rerank_score is not None:
             hit["rerank_score"] = self.rerank_score
+        if self.probability is not None:
+            hit["probability"] = self.probability
         hit["text"] = self.row.text
         columns = dict(self.row.columns)
         if has_passages(columns):

@@ -133,6 +133,7 @@ class CorpusOptions:
             column of text is an empty text, '', which IS NULL does not find.
         count_by: Count the rows with each value of this column, of those that meet --where; needs no query.
         per_document: Most hits of a document, of a corpus of passages: 1.
+        least: Least similarity of a hit; as 0.9p, least probability.
         hits: Write the hits as JSON Lines, one query a line; - is standard output.
     """
 
@@ -157,6 +158,7 @@ class CorpusOptions:
     where: Annotated[str | None, Holds.WORDS, Flag(metavar="CONDITION", needs="corpus")] = None
     count_by: Annotated[str | None, Holds.WORDS, Flag(metavar="COLUMN", needs="corpus")] = None
     per_document: Annotated[int | None, Ge(1), Flag(needs="corpus")] = None
+    least: Annotated[str | None, Holds.WORDS, Flag(metavar="X|Xp", needs="corpus")] = None
     hits: Annotated[str | None, Holds.OUTPUT, Flag(metavar="FILE", needs="corpus")] = None
 
     @property

@@ -16,7 +16,7 @@ from sentcli.command.declaration import Flag, Group, verb
 from sentcli.command.result import Clock, Result
 from sentcli.command.scoring import scores_if_interrupted
 from sentcli.errors import InputError
-from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions
+from sentcli.evaluation.options import GateOptions, RerankOptions, ScoringOptions, ThresholdOptions
 from sentcli.io.labelled_kinds import Kind
 from sentcli.io.options import Overwrite, PairFields
 from sentcli.model.options import LoadOptions, Models
@@ -48,7 +48,7 @@ def choices(tasks: Sequence[OwnTask], model: EvaluatedModel, pair_fields: str | 
     "evaluate",
     pages=True,
     common=(
-        "files model kind pair_fields skip_empty group_by by variants rerank save_baseline baseline allow format "
+        "files model kind pair_fields skip_empty by variants rerank threshold save_baseline baseline allow "
         "max_length backend precision json report"
     ),
 )
@@ -68,6 +68,7 @@ def evaluate(
     reranking: Annotated[RerankOptions, Group("Model")] = RerankOptions(),
     passages: Annotated[PassageOptions, Group("Passages")] = PassageOptions(),
     scoring: Annotated[ScoringOptions, Group("Output", without=["against"])] = ScoringOptions(),
+    thresholds: Annotated[ThresholdOptions, Group()] = ThresholdOptions(),
     gate: Annotated[GateOptions, Group("Still as good")] = GateOptions(),
 ) -> Result:
     """Score models on data of your own, and compare them and what they cost.
@@ -85,8 +86,8 @@ def evaluate(
         skip_empty: Leave out rows with an empty cell, and count them.
         group_by: Keep texts of one value, such as an author, in one fold.
         group: Models that are seeds of one system, compared by their mean: NAME may have *.
-        variants: Say what may be saved: search retrieval sets with fewer dimensions and bits, indexes, shorter texts,
-            or the ways that a file names (docs/evaluate.md).
+        variants: Say what may be saved: search sets with fewer dimensions and bits, indexes, shorter texts, or the ways
+            that a file names (docs/evaluate.md).
         by: Score the queries of a retrieval set apart by a column of its queries.jsonl, such as language.
         passages: Cut the documents of retrieval sets at paragraphs, else sentences; each is found by its best passage.
         draws: Write the samples behind the intervals here (.npz), instead of into --json.
@@ -97,6 +98,7 @@ def evaluate(
       sentcli evaluate quora.tsv -m minilm --pair-fields question1,question2,is_duplicate
       sentcli evaluate pairs.tsv triplets.jsonl beir/scifact -m minilm -m other --report all.html
       sentcli evaluate faq-set -m minilm --variants --report savings.html
+      sentcli evaluate faq-set -m minilm --threshold 0.9 --keep-threshold vectors
       sentcli evaluate faq-set -m minilm --save-baseline faq.json
       sentcli evaluate faq-set -m runs/new --baseline faq.json --allow 0.01
     """  # noqa: D301
@@ -109,6 +111,7 @@ def evaluate(
     from sentcli.pages.savings import compare_variants, read_grid
     from sentcli.pages.score_page import Choices
     from sentcli.pages.slices import Slices
+    from sentcli.pages.thresholds import find_thresholds
 
     # what the user asks for, checked before anything is encoded
     repeated = [name for name in model if model.count(name) > 1]
@@ -129,6 +132,7 @@ def evaluate(
 
     # scores, and what is found beside them
     models = scoring.models(model, options, reused=files)
+    thresholds.check(models, tasks, overwrite=overwrite)
     scores = score_models(models, tasks, pair_fields, reranker, reranked)
     if draws is not None:
         write_replicates(draws, scores)
@@ -138,6 +142,7 @@ def evaluate(
         parts.append(Slices.of(scores, columns, by, baseline))
     if grid is not None:
         parts.append(compare_variants(models, tasks, grid, gate.allow))
+    parts += find_thresholds(models, tasks, thresholds)
     if gate.save_baseline is not None:
         save_baseline(gate.save_baseline, models[0], scores[0], tasks)
     if baseline is not None:

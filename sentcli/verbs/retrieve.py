@@ -22,7 +22,7 @@ from sentcli.verbs.retrieve_corpus import search_corpus
     "retrieve",
     pages=True,
     common=(
-        "model corpus query like queries where count_by hits collection beir split run from_run in_domain "
+        "model corpus query like queries where count_by least hits collection beir split run from_run in_domain "
         "search index top_k rerank similarity pooling max_length overwrite json report"
     ),
 )
@@ -56,7 +56,7 @@ def retrieve(
 
     \b
     Examples:
-      sentcli retrieve -m minilm --corpus documents.jsonl --query "how do I resume" --top-k 5
+      sentcli retrieve -m minilm --corpus documents.jsonl --query "how do I resume" --least 0.4
       sentcli index documents.jsonl -o documents -m minilm --type hnsw
       sentcli retrieve -m minilm --corpus documents --queries questions.txt --hits hits.jsonl
       sentcli retrieve -m minilm --beir data/scifact --search dense,bm25,rrf --run runs

@@ -15,10 +15,12 @@ from sentcli import console
 from sentcli.command.result import Clock, Record, Result
 from sentcli.corpora.asking import CorpusSearch, Query, most_per_document, read_queries, rows_as_queries
 from sentcli.corpora.opening import load_query_encoder, open_corpus
+from sentcli.corpora.probabilities import SearchFacts, probabilities_of
 from sentcli.errors import InputError
 from sentcli.machine import environment
 from sentcli.model.options import LoadOptions
 from sentcli.pages.hits import hits_file, hits_grid, hits_json, write_lines
+from sentcli.search.calibration import Least
 from sentcli.search.options import CorpusOptions, SearchOptions
 from sentcli.table import Table
 
@@ -106,12 +108,18 @@ def _prepared(
     reranker: EvaluatedReranker | None,
 ) -> CorpusSearch:
     """Return a corpus that is ready for queries: its vectors are made, its index is open."""
+    least = Least.parse(options.least, search.modes)
     asking = encoder
     if encoder is not None and search.query_length is not None and not options.like:
         asking = encoder.with_max_length(search.query_length)  # refused before anything is encoded
     corpus, facts = corpus.prepare(search, encoder, options.rescore)
     role = "document" if options.like else "query"
     prompt = facts.get(f"{role}_prompt", "")
+    calibration = None
+    if encoder is not None and "dense" in search.modes:
+        rescored = options.rescore is not None
+        facts_of_search = SearchFacts(encoder, facts, prompt, alike=bool(options.like), rescored=rescored)
+        calibration = probabilities_of(corpus, facts_of_search, least)
     searching = CorpusSearch(
         corpus,
         search,
@@ -122,6 +130,8 @@ def _prepared(
         reranker,
         alike=bool(options.like),
         per_document=most_per_document(corpus, options.per_document),
+        calibration=calibration,
+        least=least,
     )
     if searching.top_k > len(corpus):
         console.detail(f"--top-k {searching.top_k}: there are {len(corpus)} rows")

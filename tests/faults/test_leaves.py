@@ -106,6 +106,7 @@ READERS = [
         "retrieve --corpus vectors -m bert --backend torch --query cat --index hnsw",
         ("vectors/indexes/hnsw/rows-0000000000-0000000060.faiss",), forked=True, most=15,
     ),
+    Reader("retrieve --corpus likely -m bert --backend torch --query cat", ("likely/calibration.json",), most=30),
     Reader("retrieve --corpus one.parquet -m bert --backend torch --query cat", ("one.parquet",)),
     Reader("retrieve --corpus one.safetensors -m bert --backend torch --query cat", ("one.safetensors",)),
     Reader(
@@ -159,8 +160,12 @@ def structured(good, tmp_path_factory):
     settings = {"activation_fn": "torch.nn.modules.activation.Sigmoid", "default_prompt_name": None, "prompts": {}}
     (folder / "cross" / "config_sentence_transformers.json").write_text(json.dumps(settings))
     (folder / "cross" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 30}))
+    shutil.copytree(folder / "vectors", folder / "likely")
+    labelled = "".join(f"a cat {number}\tthe river {number * 7}\t{number % 2}\n" for number in range(120))
+    (folder / "labelled.tsv").write_text(f"sentence1\tsentence2\tlabel\n{labelled}")
     with chdir(folder):
         for command in (
+            "evaluate labelled.tsv -m bert --threshold 0.3 --keep-threshold likely",
             "index vectors --type bm25",
             "encode text.txt -m bert -o one.parquet",
             "encode text.txt -m bert -o one.safetensors",

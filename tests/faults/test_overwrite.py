@@ -7,6 +7,7 @@ not end well.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,11 +23,16 @@ WORDS = ("man", "woman", "child", "house", "cat", "dog")
 OLD = "".join(f"the {word} sat on the old mat near the {word}\n" for word in ("cat", "dog", "bird", "fish", "tree") * 3)
 NEW = "".join(f"a big {word} ran over the new river\n" for word in WORDS[:5] * 4)
 PAIRS = "sentence1,sentence2,label\n" + "".join(f"the {a},a {b},{int(a < b)}\n" for a, b in product(WORDS, WORDS))
+LABELLED = "sentence1,sentence2,label\n" + "".join(
+    f"the {WORDS[n % 6]} {n},a {WORDS[n // 2 % 6]} {n},{n % 2}\n" for n in range(120)
+)
 FILES = {
     "old.txt": OLD,
     "new.txt": NEW,
     "old.csv": PAIRS,
     "new.csv": PAIRS.replace("the", "old"),
+    "old-pairs.csv": LABELLED,
+    "new-pairs.csv": LABELLED.replace("the", "old"),
     "old-many.txt": "".join(f"the old {a} saw the {b}\n" for a, b in product(WORDS, WORDS)),
     "new-many.txt": "".join(f"a new {a} saw a {b}\n" for a, b in product(WORDS, WORDS)),
     "beir/corpus.jsonl": "".join(json.dumps({"_id": f"d-{word}", "text": f"the {word} sat"}) + "\n" for word in WORDS),
@@ -80,6 +86,9 @@ CASES = {
     "evaluate --json --report": Case(
         "evaluate old.csv -m M --rerun --json out/scores.json --report out/page.md", "", parts=2
     ),
+    "evaluate --keep-threshold": Case(
+        "evaluate old-pairs.csv -m M --rerun --threshold 0.3 --keep-threshold out", before=(ENCODE,)
+    ),
     "retrieve --hits": Case("retrieve -m M --corpus old.txt --query cat --hits out.jsonl"),
     "retrieve --run": Case("retrieve --beir beir -m M --search dense,bm25 --run out", "--overwrite --top-k 3", parts=2),
     "report": Case("report old.run -o out/page.md", before=(RUN, RUN.replace("old.", "new.")), parts=2),
@@ -121,7 +130,8 @@ def test_the_old_or_the_new_output_is_whole(name, nth_call, tiny_bert, tmp_path)
     for file, content in FILES.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(content)
-    new_command = f"{case.command.replace('old', 'new')} {case.more}"
+    of_new = re.sub(r"\bold", "new", case.command)
+    new_command = f"{of_new} {case.more}"
 
     def words(command):
         return [str(tiny_bert) if word == "M" else word for word in command.split()]
