@@ -13,8 +13,8 @@ SEEDS = [42, 43, 44]
 SIMCSE = "simcse"
 
 
-def runs() -> list[dict[str, Any]]:
-    lines = (HERE / "runs.jsonl").read_text().splitlines()
+def runs(file: str) -> list[dict[str, Any]]:
+    lines = (HERE / file).read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -27,7 +27,7 @@ def name(point: dict[str, Any]) -> str:
 def choose() -> None:
     """Write a sweep of three seeds for each method but SimCSE, at the rate that was best on STS-B dev."""
     best: dict[str, tuple[float, dict[str, Any]]] = {}
-    for run in runs():
+    for run in runs("rates.jsonl"):
         score = run["results"]["best_dev_spearman"]
         found = best.get(name(run["point"]))
         if run["point"]["method"] != SIMCSE and (found is None or score > found[0]):
@@ -38,19 +38,18 @@ def choose() -> None:
             if point["method"] == method:
                 lines.append("\n[[grid]]")
                 lines += [f'"{key}" = {json.dumps(value)}' for key, value in point.items() if key != "seed"]
-        Path(f"study/later/{file}.toml").write_text("\n".join(lines) + "\n")
+        (HERE / f"{file}.toml").write_text("\n".join(lines) + "\n")
 
 
 def compare() -> None:
     """Print the seven-task average of each method and its difference from SimCSE's, with a 95 % interval of Welch's t."""
     averages: dict[str, dict[int, float]] = {}
     dev: dict[str, list[str]] = {}
-    for run in runs():
-        if run["results"].get("sts_average") is not None:
-            averages.setdefault(name(run["point"]), {})[run["seed"]] = run["results"]["sts_average"]
-        else:
-            rate = f"{run['point']['learning_rate']:g}: {run['results']['best_dev_spearman']:.2f}"
-            dev.setdefault(name(run["point"]), []).append(rate)
+    for run in runs("runs.jsonl"):
+        averages.setdefault(name(run["point"]), {})[run["seed"]] = run["results"]["sts_average"]
+    for run in runs("rates.jsonl"):
+        rate = f"{run['point']['learning_rate']:g}: {run['results']['best_dev_spearman']:.2f}"
+        dev.setdefault(name(run["point"]), []).append(rate)
     base = list(averages[SIMCSE].values())
     print("| method | seeds | STS average | difference from SimCSE | p | STS-B dev by rate, one seed |")
     print("| --- | ---: | ---: | ---: | ---: | --- |")
