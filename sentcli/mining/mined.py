@@ -1,0 +1,333 @@
+"""`mine`: the hard negatives of queries, given texts, vectors and known positives.
+
+A candidate whose score is near that of the positive is likely one that nobody has judged. So a negative's score has to
+be below a share of the positive's: TopK-PercPos of Moreira et al., "NV-Retriever: Improving text embedding models with
+effective hard-negative mining", arXiv 2407.15831, section 3.2, which takes 0.95.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sentcli import console
+from sentcli.evaluation.significance import require_finite
+from sentcli.mining.candidates import find
+from sentcli.mining.copies import MiningCorpus, plain
+from sentcli.mining.judging import Judge
+from sentcli.mining.options import MiningOptions
+from sentcli.model.spec import Similarity
+from sentcli.search.exact import Vectors, prepared, unit_length
+
+REASONS = (
+    "known positive",
+    "equal to a positive",
+    "equal to the query",
+    "before the first rank",
+    "near copy of a positive",
+    "not below the share",
+    "judged relevant",
+    "not needed",
+)
+"""Why a document that was found for a row is none of its negatives, in the order in which it is looked at."""
+
+
+@dataclass(frozen=True)
+class MiningQueries:
+    """Queries, and the documents that are known of each."""
+
+    texts: Sequence[str]
+    positives: Sequence[Sequence[int]]
+    """The positives of each query, as numbers of documents of the corpus."""
+    left_out: Sequence[Sequence[int]] = ()
+    """Other documents that are no candidates of each query, such as the query itself; empty for none of any."""
+
+
+@dataclass(frozen=True)
+class MinedRow:
+    """A query with one of its positives, and the negatives of both."""
+
+    query: int
+    """The number of the query."""
+    positive: int
+    """The number of the document."""
+    negatives: list[int]
+    """The numbers of the documents, best first."""
+    scores: list[float]
+    """The scores of the positive and of each negative, by the vectors."""
+    ranks: list[int]
+    """The rank of each negative, from 1 among the documents that are no known positive."""
+    judge_scores: list[float]
+    """The scores of the positive and of each negative by the judge; empty without one."""
+
+
+@dataclass(frozen=True)
+class Mined:
+    """The result of `mine`."""
+
+    rows: list[MinedRow]
+    """The rows that have all their negatives, in the order of queries and positives."""
+    fell: dict[str, int]
+    """How many documents that were found for a query and a positive are no negatives, by the reasons in `REASONS`."""
+    short: int
+    """The number of rows that were left out, because fewer negatives were left."""
+    without_positive: int
+    """The number of queries without a positive."""
+    queries: int
+    """The number of queries that have rows."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a query."""
+
+    positives: frozenset[int]
+    """Its positives and those of queries with an equal text, as numbers of documents."""
+    groups: dict[int, str]
+    """The numbers of the texts that are no candidates, with the reason."""
+
+
+@dataclass
+class _Row:
+    """A row while its negatives are chosen."""
+
+    query: int
+    positive: int
+    score: float
+    passing: list[_Candidate]
+    """The candidates that may be negatives, best first."""
+    kept: list[_Candidate] = field(default_factory=list)
+    looked_at: int = 0
+    """How many of `passing` were kept or refused."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A document that was found for a query."""
+
+    document: int
+    rank: int
+    score: float = 0.0
+
+
+def mine(
+    queries: MiningQueries,
+    vectors: Vectors,
+    corpus: MiningCorpus,
+    document_vectors: Vectors,
+    options: MiningOptions,
+    *,
+    similarity: Similarity = "cosine",
+    judge: Judge | None = None,
+    device: str = "cpu",
+) -> Mined:
+    """Find the hard negatives of queries.
+
+    Ranks are counted from 1 among the documents that are neither a positive of the query, nor one of a query with an
+    equal text, nor equal in text to one of these or to the query; of documents with an equal text there is one. What
+    has a rank in `options.ranks` is a candidate, and falls if it is a near copy of a positive, if its score is not
+    below the share of the positive's score, or if the judge says so. A share X of a positive score p is X * p, and of a
+    negative one p - (1 - X) * |p|, so that it is never above p. The first candidates that are left are the negatives.
+
+    Args:
+        queries: their texts and positives. A query with several positives makes several rows.
+        vectors: of the queries, made with the prompt of queries ``[queries, dim]``.
+        corpus: the documents, with all positives.
+        document_vectors: of the documents, made with the prompt of documents ``[documents, dim]``.
+        options: which candidates are looked at, and which are left out.
+        similarity: of query and document, ``cosine`` or ``dot``.
+        judge: scores query and document once more; None takes all that the vectors leave.
+        device: of exact search.
+
+    Returns:
+        The rows, the same ones for the same input.
+
+    Raises:
+        InputError: if the first rank is behind the last document.
+        SentcliError: if a vector is not finite.
+    """
+    require_finite(vectors)
+    require_finite(document_vectors)
+    known = _known(queries, corpus)
+    most_known = max((len(of_query.groups) for of_query in known), default=0)
+    found = find(queries.texts, vectors, corpus, document_vectors, options, most_known, similarity, device)
+    choice = _Choice(queries, vectors, corpus, document_vectors, options, similarity)
+    with console.counting("choosing negatives", len(queries.texts)) as progress:
+        for query, of_query in enumerate(known):
+            if queries.positives[query]:
+                choice.add(query, of_query, found[query].tolist())
+            progress(1)
+    return choice.mined(judge)
+
+
+def share_of(score: float, below: float) -> float:
+    """Return the share of a positive's score that a negative's score has to be below, never above the score itself."""
+    return score - (1 - below) * abs(score)
+
+
+def _known(queries: MiningQueries, corpus: MiningCorpus) -> list[_Known]:
+    """Return what is known of each query; queries with an equal text know the positives of each other."""
+    positives: dict[str, set[int]] = defaultdict(set)
+    for text, rows in zip(queries.texts, queries.positives, strict=True):
+        positives[plain(text)].update(rows)
+    known = []
+    for query, text in enumerate(queries.texts):
+        groups = {corpus.group_of(text): "equal to the query"}
+        groups.pop(-1, None)
+        if queries.left_out:
+            for row in queries.left_out[query]:
+                groups[int(corpus.groups[row])] = "equal to the query"
+        of_text = frozenset(positives[plain(text)])
+        for row in of_text:
+            groups[int(corpus.groups[row])] = "equal to a positive"
+        known.append(_Known(of_text, groups))
+    return known
+
+
+class _Choice:
+    """Chooses negatives among what was found, query by query, and counts what falls."""
+
+    def __init__(
+        self,
+        queries: MiningQueries,
+        vectors: Vectors,
+        corpus: MiningCorpus,
+        document_vectors: Vectors,
+        options: MiningOptions,
+        similarity: Similarity,
+    ) -> None:
+        self.queries = queries
+        self.corpus = corpus
+        self.options = options
+        self.query_vectors = prepared(vectors, similarity)
+        self.document_vectors = prepared(document_vectors, similarity)
+        self.unit = self.document_vectors
+        if similarity != "cosine":
+            self.unit = unit_length(document_vectors)
+        self.fell = Counter(dict.fromkeys(REASONS, 0))
+        self.rows: list[_Row] = []
+
+    def add(self, query: int, known: _Known, found: Sequence[int]) -> None:
+        """Add the rows of a query, given the documents that were found for it."""
+        vector = self.query_vectors[query]
+        fell, candidates = self._ranked(known, found, vector)
+        documents = [candidate.document for candidate in candidates]
+        near = self.corpus.near_copies(documents, sorted(known.positives), self.unit, self.options.near)
+        left = [candidate for candidate, is_near in zip(candidates, near, strict=True) if not is_near]
+        fell["near copy of a positive"] = len(candidates) - len(left)
+        seen: set[int] = set()
+        for positive in self.queries.positives[query]:
+            group = int(self.corpus.groups[positive])
+            if group in seen:
+                continue
+            seen.add(group)
+            score = float(self.document_vectors[positive] @ vector)
+            bound = share_of(score, self.options.below)
+            passing = [candidate for candidate in left if candidate.score < bound]
+            self.fell.update(fell)
+            self.fell["not below the share"] += len(left) - len(passing)
+            self.rows.append(_Row(query, positive, score, passing))
+
+    def _ranked(self, known: _Known, found: Sequence[int], vector: Vectors) -> tuple[Counter[str], list[_Candidate]]:
+        """Return the candidates among what was found, and how many documents are none, by the reason."""
+        fell: Counter[str] = Counter()
+        first, last = self.options.rank_bounds
+        documents = []
+        ranks = []
+        rank = 0
+        for document in found:
+            if document < 0 or rank == last:
+                break
+            reason = known.groups.get(int(self.corpus.groups[document]))
+            if reason is not None:
+                is_known = document in known.positives
+                fell["known positive" if is_known else reason] += 1
+                continue
+            rank += 1
+            if rank < first:
+                fell["before the first rank"] += 1
+                continue
+            documents.append(document)
+            ranks.append(rank)
+        scores = self.document_vectors[documents] @ vector
+        return fell, list(map(_Candidate, documents, ranks, scores.tolist()))
+
+    def mined(self, judge: Judge | None) -> Mined:
+        """Return the rows with the first candidates that may be negatives."""
+        count = self.options.negatives
+        judged: dict[tuple[int, int], float] = {}
+        if judge is not None:
+            judged = self._judge(judge)
+        else:
+            for row in self.rows:
+                row.kept = row.passing[:count]
+                row.looked_at = len(row.kept)
+        for row in self.rows:
+            self.fell["not needed"] += len(row.passing) - row.looked_at
+        whole = [row for row in self.rows if len(row.kept) == count]
+        return Mined(
+            rows=[_mined_row(row, judged) for row in whole],
+            fell=dict(self.fell),
+            short=len(self.rows) - len(whole),
+            without_positive=sum(not positives for positives in self.queries.positives),
+            queries=len({row.query for row in whole}),
+        )
+
+    def _judge(self, judge: Judge) -> dict[tuple[int, int], float]:
+        """Choose the negatives that the judge leaves, and return its scores by query and document.
+
+        The judge reads no more than is needed: of each row first as many candidates as it lacks, then as many as were
+        refused, until it is whole or there are no more.
+        """
+        judged: dict[tuple[int, int], float] = {}
+        lacking = self.rows
+        while lacking:
+            asked: dict[tuple[int, int], None] = {}
+            for row in lacking:
+                for document in (row.positive, *(candidate.document for candidate in self._next(row))):
+                    asked[row.query, document] = None
+            self._score(judge, [pair for pair in asked if pair not in judged], judged)
+            for row in lacking:
+                self._choose(row, judge, judged)
+            lacking = [row for row in lacking if self._next(row)]
+        return judged
+
+    def _next(self, row: _Row) -> list[_Candidate]:
+        """Return the candidates of a row that the judge has to read next."""
+        count = self.options.negatives - len(row.kept)
+        return row.passing[row.looked_at : row.looked_at + count]
+
+    def _score(self, judge: Judge, pairs: Sequence[tuple[int, int]], judged: dict[tuple[int, int], float]) -> None:
+        texts = [(self.queries.texts[query], self.corpus.texts[document]) for query, document in pairs]
+        if texts:
+            judged.update(zip(pairs, judge.score(texts).tolist(), strict=True))
+
+    def _choose(self, row: _Row, judge: Judge, judged: dict[tuple[int, int], float]) -> None:
+        """Keep those of the next candidates that the judge scores below the share of the positive's score."""
+        positive = judge.probability(judged[row.query, row.positive])
+        bound = share_of(positive, self.options.below)
+        candidates = self._next(row)
+        for candidate in candidates:
+            if judge.probability(judged[row.query, candidate.document]) < bound:
+                row.kept.append(candidate)
+            else:
+                self.fell["judged relevant"] += 1
+        row.looked_at += len(candidates)
+
+
+def _mined_row(row: _Row, judged: dict[tuple[int, int], float]) -> MinedRow:
+    negatives = [candidate.document for candidate in row.kept]
+    judge_scores = []
+    if judged:
+        judge_scores = [judged[row.query, document] for document in (row.positive, *negatives)]
+    return MinedRow(
+        query=row.query,
+        positive=row.positive,
+        negatives=negatives,
+        scores=[row.score, *(candidate.score for candidate in row.kept)],
+        ranks=[candidate.rank for candidate in row.kept],
+        judge_scores=judge_scores,
+    )

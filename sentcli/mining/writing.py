@@ -1,0 +1,66 @@
+"""The rows of mined negatives as a table that training takes, and that other tools read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sentcli.errors import InputError
+from sentcli.io.atomic import replacing
+from sentcli.io.writers import as_json
+from sentcli.mining.mined import Mined, MinedRow
+from sentcli.mining.reading import MiningTexts
+
+SUFFIXES = (".jsonl", ".parquet")
+
+
+def check_suffix(output: Path) -> None:
+    """Refuse the name of a file of another format.
+
+    Raises:
+        InputError: which names the formats.
+    """
+    if output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"-o {output}: the rows are written as {' or '.join(SUFFIXES)}")
+
+
+def write_mined(output: Path, mined: Mined, texts: MiningTexts) -> None:
+    """Write the rows, which get the name of the file when they are whole.
+
+    The columns of texts come first: ``anchor``, ``positive`` and ``negative``, or ``negative_1`` and so on. ``scores``
+    has the scores of the positive and of each negative, ``judge_scores`` those of the judge; ``anchor_id``,
+    ``positive_id``, ``negative_ids`` and ``negative_ranks`` say which texts these are.
+    """
+    rows = (_record(row, texts) for row in mined.rows)
+    with replacing(output) as temporary:
+        if output.suffix.lower() == ".parquet":
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            pq.write_table(pa.Table.from_pylist(list(rows)), temporary)
+            return
+        with temporary.open("w", encoding="utf-8", newline="\n") as handle:
+            handle.writelines(_lines(rows))
+
+
+def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        yield as_json(row) + "\n"
+
+
+def _record(row: MinedRow, texts: MiningTexts) -> dict[str, Any]:
+    record: dict[str, Any] = {"anchor": texts.queries[row.query], "positive": texts.documents[row.positive]}
+    if len(row.negatives) == 1:
+        record["negative"] = texts.documents[row.negatives[0]]
+    else:
+        for number, document in enumerate(row.negatives, 1):
+            record[f"negative_{number}"] = texts.documents[document]
+    record["scores"] = row.scores
+    if row.judge_scores:
+        record["judge_scores"] = row.judge_scores
+    record["anchor_id"] = texts.query_ids[row.query]
+    record["positive_id"] = texts.ids[row.positive]
+    record["negative_ids"] = [texts.ids[document] for document in row.negatives]
+    record["negative_ranks"] = row.ranks
+    return record
