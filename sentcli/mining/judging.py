@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sentcli.evaluation.reranking import EvaluatedReranker
+from sentcli.model.modules.classifier import ClassifierSpec
 
 Scores = npt.NDArray[np.float32]
 UNSCALED = "Identity"
@@ -27,8 +28,10 @@ class Judge:
     @classmethod
     def of(cls, reranker: EvaluatedReranker) -> Judge:
         """Return the judge that a cross-encoder is."""
-        activation = reranker.spec.modules[-1].activation  # type: ignore[attr-defined]
-        return cls(reranker.scores, logits=activation.rpartition(".")[2] == UNSCALED)
+        classifier = reranker.spec.modules[-1]
+        assert isinstance(classifier, ClassifierSpec)
+        _, _, activation = classifier.activation.rpartition(".")
+        return cls(reranker.scores, logits=activation == UNSCALED)
 
     def probability(self, score: float) -> float:
         """Return what is compared: the score, or its sigmoid if it is a logit."""

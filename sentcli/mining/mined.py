@@ -11,8 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from sentcli import console
 from sentcli.evaluation.significance import require_finite
 from sentcli.mining.candidates import find
