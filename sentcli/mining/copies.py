@@ -12,7 +12,6 @@ from sentcli.search.bm25 import BM25, LANGUAGE
 from sentcli.search.neighbours import Floats, Integers, Mask
 from sentcli.testset.queries import words
 
-SHINGLE = 3
 LEAST_SHARED = 0.8
 """A near copy of a text has at least 0.8 of the sequences of three words of the shorter of both: it is one also if a
 sentence is cut off or added (Broder, "On the resemblance and containment of documents", 1997)."""
@@ -27,11 +26,11 @@ def plain(text: str) -> str:
 
 
 def sequences(text: str) -> Sequences:
-    """Return the sequences of `SHINGLE` words of a text; none of a text of fewer than `LEAST_WORDS` words."""
+    """Return the sequences of three words of a text; none of a text of fewer than `LEAST_WORDS` words."""
     text_words = words(text)
     if len(text_words) < LEAST_WORDS:
         return frozenset()
-    return frozenset(zip(*(text_words[offset:] for offset in range(SHINGLE)), strict=False))
+    return frozenset(zip(text_words, text_words[1:], text_words[2:], strict=False))
 
 
 class MiningCorpus:
@@ -51,7 +50,10 @@ class MiningCorpus:
         self.count = len(texts) if count is None else count
         self.language = language or LANGUAGE
         self._group_of: dict[str, int] = {}
-        numbers = [self._group_of.setdefault(plain(text), len(self._group_of)) for text in texts]
+        numbers = []
+        for text in texts:
+            number = self._group_of.setdefault(plain(text), len(self._group_of))
+            numbers.append(number)
         self.groups: Integers = np.array(numbers, np.int64)
         """The number of each document's text ``[documents]``; equal texts have one number."""
         self._sequences: dict[int, Sequences] = {}
@@ -78,7 +80,7 @@ class MiningCorpus:
     @cached_property
     def bm25(self) -> BM25:
         """The index of the words of `rows`."""
-        texts = [self.texts[row] for row in self.rows.tolist()]
+        texts = map(self.texts.__getitem__, self.rows.tolist())
         return BM25.build(texts, language=self.language)
 
     def group_of(self, text: str) -> int:
@@ -102,7 +104,9 @@ class MiningCorpus:
             unit: the vectors of all documents, of length 1 ``[documents, dim]``.
             least: the cosine from which two documents are near copies.
         """
-        cosines = unit[np.asarray(candidates, np.int64)] @ unit[np.asarray(positives, np.int64)].T
+        of_candidates = unit[np.asarray(candidates, np.int64)]
+        of_positives = unit[np.asarray(positives, np.int64)]
+        cosines = of_candidates @ of_positives.T
         near: Mask = cosines.max(axis=1, initial=-1) >= least
         for place, candidate in enumerate(candidates):
             if not near[place]:

@@ -8,8 +8,9 @@ effective hard-negative mining", arXiv 2407.15831, section 3.2, which takes 0.95
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from sentcli import console
 from sentcli.evaluation.significance import require_finite
@@ -155,8 +156,11 @@ def mine(
     choice = _Choice(queries, vectors, corpus, document_vectors, options, similarity)
     with console.counting("choosing negatives", len(queries.texts)) as progress:
         for query, of_query in enumerate(known):
+            documents = found[query].tolist()
             if queries.positives[query]:
-                choice.add(query, of_query, found[query].tolist())
+                choice.add(query, of_query, documents)
+            else:
+                choice.without_positive += 1
             progress(1)
     return choice.mined(judge)
 
@@ -207,6 +211,7 @@ class _Choice:
             self.unit = unit_length(document_vectors)
         self.fell = Counter(dict.fromkeys(REASONS, 0))
         self.rows: list[_Row] = []
+        self.without_positive = 0
 
     def add(self, query: int, known: _Known, found: Sequence[int]) -> None:
         """Add the rows of a query, given the documents that were found for it."""
@@ -214,7 +219,7 @@ class _Choice:
         fell, candidates = self._ranked(known, found, vector)
         documents = [candidate.document for candidate in candidates]
         near = self.corpus.near_copies(documents, sorted(known.positives), self.unit, self.options.near)
-        left = [candidate for candidate, is_near in zip(candidates, near, strict=True) if not is_near]
+        left = list(compress(candidates, ~near))
         fell["near copy of a positive"] = len(candidates) - len(left)
         seen: set[int] = set()
         for positive in self.queries.positives[query]:
@@ -263,16 +268,16 @@ class _Choice:
             for row in self.rows:
                 row.kept = row.passing[:count]
                 row.looked_at = len(row.kept)
+        rows = []
+        queries = set()
         for row in self.rows:
             self.fell["not needed"] += len(row.passing) - row.looked_at
-        whole = [row for row in self.rows if len(row.kept) == count]
-        return Mined(
-            rows=[_mined_row(row, judged) for row in whole],
-            fell=dict(self.fell),
-            short=len(self.rows) - len(whole),
-            without_positive=sum(not positives for positives in self.queries.positives),
-            queries=len({row.query for row in whole}),
-        )
+            if len(row.kept) == count:
+                queries.add(row.query)
+                mined_row = _mined_row(row, judged)
+                rows.append(mined_row)
+        short = len(self.rows) - len(rows)
+        return Mined(rows, dict(self.fell), short, self.without_positive, len(queries))
 
     def _judge(self, judge: Judge) -> dict[tuple[int, int], float]:
         """Choose the negatives that the judge leaves, and return its scores by query and document.
@@ -283,11 +288,12 @@ class _Choice:
         judged: dict[tuple[int, int], float] = {}
         lacking = self.rows
         while lacking:
-            asked: dict[tuple[int, int], None] = {}
+            pairs: dict[tuple[int, int], None] = {}
             for row in lacking:
-                for document in (row.positive, *(candidate.document for candidate in self._next(row))):
-                    asked[row.query, document] = None
-            self._score(judge, [pair for pair in asked if pair not in judged], judged)
+                pairs[row.query, row.positive] = None
+                for candidate in self._next(row):
+                    pairs[row.query, candidate.document] = None
+            self._score(judge, pairs, judged)
             for row in lacking:
                 self._choose(row, judge, judged)
             lacking = [row for row in lacking if self._next(row)]
@@ -298,10 +304,18 @@ class _Choice:
         count = self.options.negatives - len(row.kept)
         return row.passing[row.looked_at : row.looked_at + count]
 
-    def _score(self, judge: Judge, pairs: Sequence[tuple[int, int]], judged: dict[tuple[int, int], float]) -> None:
-        texts = [(self.queries.texts[query], self.corpus.texts[document]) for query, document in pairs]
+    def _score(self, judge: Judge, pairs: Iterable[tuple[int, int]], judged: dict[tuple[int, int], float]) -> None:
+        """Add the scores of those pairs of query and document that have none."""
+        new = []
+        texts = []
+        for query, document in pairs:
+            if (query, document) not in judged:
+                new.append((query, document))
+                pair = self.queries.texts[query], self.corpus.texts[document]
+                texts.append(pair)
         if texts:
-            judged.update(zip(pairs, judge.score(texts).tolist(), strict=True))
+            scores = judge.score(texts).tolist()
+            judged.update(zip(new, scores, strict=True))
 
     def _choose(self, row: _Row, judge: Judge, judged: dict[tuple[int, int], float]) -> None:
         """Keep those of the next candidates that the judge scores below the share of the positive's score."""
@@ -317,15 +331,17 @@ class _Choice:
 
 
 def _mined_row(row: _Row, judged: dict[tuple[int, int], float]) -> MinedRow:
-    negatives = [candidate.document for candidate in row.kept]
+    """Return a row whose negatives are chosen."""
+    negatives = []
+    scores = [row.score]
+    ranks = []
+    for candidate in row.kept:
+        negatives.append(candidate.document)
+        scores.append(candidate.score)
+        ranks.append(candidate.rank)
     judge_scores = []
     if judged:
-        judge_scores = [judged[row.query, document] for document in (row.positive, *negatives)]
-    return MinedRow(
-        query=row.query,
-        positive=row.positive,
-        negatives=negatives,
-        scores=[row.score, *(candidate.score for candidate in row.kept)],
-        ranks=[candidate.rank for candidate in row.kept],
-        judge_scores=judge_scores,
-    )
+        for document in (row.positive, *negatives):
+            score = judged[row.query, document]
+            judge_scores.append(score)
+    return MinedRow(row.query, row.positive, negatives, scores, ranks, judge_scores)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 
-from sentcli.bounds import Flag, Holds, whole_number
+from sentcli.bounds import Flag, Holds
 from sentcli.errors import InputError
 from sentcli.model.spec import Similarity
 
@@ -54,11 +54,10 @@ class MiningOptions:
         Raises:
             InputError: if they cannot be read, the first is below 1, or the last is below the first.
         """
-        match = re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", self.ranks, re.ASCII)
-        numbers = [None, None] if match is None else [whole_number(match[1]), whole_number(match[2])]
-        first, last = numbers
-        if first is None or last is None:
+        match = re.fullmatch(r"\s*(\d{1,9})\s*-\s*(\d{1,9})\s*", self.ranks, re.ASCII)
+        if match is None:
             raise InputError(f"--ranks {self.ranks}: give the first and the last rank, such as 10-50")
+        first, last = map(int, match.groups())
         if first < 1:
             raise InputError(f"--ranks {self.ranks}: ranks are counted from 1")
         if last < first:

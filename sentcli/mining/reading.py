@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ def _read_set(folder: Path, corpus: str | None, split: str | None, fields: Corpu
     numbers: dict[str, int] = {}
     if corpus is None:
         texts.add_corpus(documents.items())
-        numbers = {key: number for number, key in enumerate(data.ids)}
+        numbers = dict(zip(data.ids, range(len(data.ids)), strict=True))
     else:
         texts.add_corpus(_corpus(corpus, fields))
     for query, text in data.queries.items():
@@ -198,17 +198,22 @@ def _positive_pairs(source: str, pair_fields: str | None) -> LabelledTable:
     return table
 
 
-def _corpus(name: str, fields: CorpusFields) -> Iterable[tuple[str, str]]:
-    """Return the ids and texts of a corpus."""
+def _corpus(name: str, fields: CorpusFields) -> Iterator[tuple[str, str]]:
+    """Yield the ids and texts of a corpus."""
     path = Path(name)
     if path.is_dir() and is_beir(path):
         file = beir_file(path, "corpus.jsonl")
         assert file is not None
-        return [(key, document_text(record)) for key, record in records_by_id(file)]
+        for key, record in records_by_id(file):
+            yield key, document_text(record)
+        return
+    title = fields.title
     documents = read_rows([name], ReadOptions(fields.text, fields.id))
-    if fields.title is None:
-        return [(row.id, row.text) for row in documents.rows]
-    if fields.title not in documents.column_types:
+    if title is not None and title not in documents.column_types:
         others = ", ".join(documents.column_types) or "no other columns"
-        raise InputError(f"{name}: no column {fields.title!r} for --title-field; it has {others}")
-    return [(row.id, f"{row.columns[fields.title] or ''} {row.text}".strip()) for row in documents.rows]
+        raise InputError(f"{name}: no column {title!r} for --title-field; it has {others}")
+    for row in documents.rows:
+        text = row.text
+        if title is not None:
+            text = f"{row.columns[title] or ''} {text}".strip()
+        yield row.id, text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,35 +31,35 @@ def write_mined(output: Path, mined: Mined, texts: MiningTexts) -> None:
     has the scores of the positive and of each negative, ``judge_scores`` those of the judge; ``anchor_id``,
     ``positive_id``, ``negative_ids`` and ``negative_ranks`` say which texts these are.
     """
-    rows = (_record(row, texts) for row in mined.rows)
     with replacing(output) as temporary:
         if output.suffix.lower() == ".parquet":
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            pq.write_table(pa.Table.from_pylist(list(rows)), temporary)
+            table = pa.Table.from_pylist([_record(row, texts) for row in mined.rows])
+            pq.write_table(table, temporary)
             return
         with temporary.open("w", encoding="utf-8", newline="\n") as handle:
-            handle.writelines(_lines(rows))
-
-
-def _lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
-    for row in rows:
-        yield as_json(row) + "\n"
+            for row in mined.rows:
+                record = _record(row, texts)
+                handle.write(as_json(record) + "\n")
 
 
 def _record(row: MinedRow, texts: MiningTexts) -> dict[str, Any]:
     record: dict[str, Any] = {"anchor": texts.queries[row.query], "positive": texts.documents[row.positive]}
     if len(row.negatives) == 1:
-        record["negative"] = texts.documents[row.negatives[0]]
+        names = ["negative"]
     else:
-        for number, document in enumerate(row.negatives, 1):
-            record[f"negative_{number}"] = texts.documents[document]
+        names = [f"negative_{number + 1}" for number in range(len(row.negatives))]
+    ids = []
+    for name, document in zip(names, row.negatives, strict=True):
+        record[name] = texts.documents[document]
+        ids.append(texts.ids[document])
     record["scores"] = row.scores
     if row.judge_scores:
         record["judge_scores"] = row.judge_scores
     record["anchor_id"] = texts.query_ids[row.query]
     record["positive_id"] = texts.ids[row.positive]
-    record["negative_ids"] = [texts.ids[document] for document in row.negatives]
+    record["negative_ids"] = ids
     record["negative_ranks"] = row.ranks
     return record

@@ -113,8 +113,8 @@ def mine(
     write_mined(output, mined, texts)
     if mined.short:
         console.warn(
-            f"{mined.short:,} rows have fewer than {mining.negatives} negatives left and were left out: more --ranks or "
-            "fewer --negatives keep more of them"
+            f"{mined.short:,} rows have fewer than {mining.negatives} negatives left and were left out: more "
+            "--ranks or fewer --negatives keep more of them"
         )
     protocol = {
         **texts.protocol,

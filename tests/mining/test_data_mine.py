@@ -47,7 +47,9 @@ def folder(tmp_path, documents):
     rows += ["q0\td7\t2", "q1\td9\t0", "q5\tgone\t1"]
     (tmp_path / "set" / "qrels").mkdir()
     for split in ("test", "train"):
-        (tmp_path / "set" / "qrels" / f"{split}.tsv").write_text("\n".join(rows[: 5 if split == "train" else 99]) + "\n")
+        (tmp_path / "set" / "qrels" / f"{split}.tsv").write_text(
+            "\n".join(rows[: 5 if split == "train" else 99]) + "\n"
+        )
     return tmp_path / "set"
 
 

@@ -85,7 +85,10 @@ def test_ranks_are_counted_without_known_positives():
     cosines = [0.99, 0.98, 0.97, 0.9, 0.8, 0.7, 0.6]
     options = MiningOptions(ranks="2-3", below=0.95, near=1, negatives=2)
     found = in_plane(cosines, options, positives=[0, 2])
-    assert [(row.positive, row.negatives, row.ranks) for row in found.rows] == [(0, [3, 4], [2, 3]), (2, [3, 4], [2, 3])]
+    assert [(row.positive, row.negatives, row.ranks) for row in found.rows] == [
+        (0, [3, 4], [2, 3]),
+        (2, [3, 4], [2, 3]),
+    ]
     assert found.fell == dict.fromkeys(REASONS, 0) | {"known positive": 4, "before the first rank": 2}
     np.testing.assert_allclose(found.rows[1].scores, [0.97, 0.9, 0.8], atol=1e-6)
 
@@ -136,7 +139,14 @@ def test_documents_that_are_left_out_have_no_rank():
 
 def test_near_copies_fall_by_words_and_by_cosine():
     positive = "the old man sat on the mat near the river and saw a small red fish"
-    texts = [positive, positive.upper() + "!", positive[:40], f"{positive} and ran home", "a fish", "a dog flew over it"]
+    texts = [
+        positive,
+        positive.upper() + "!",
+        positive[:40],
+        f"{positive} and ran home",
+        "a fish",
+        "a dog flew over it",
+    ]
     found = mined("where did he sit", [0], texts, replace(ALL, below=1))
     assert found.fell["near copy of a positive"] == 3
     same = in_plane([0.9, 0.899, 0.2], replace(ALL, near=0.95))
