@@ -1,8 +1,8 @@
 """Which planted false negatives pass `data mine`: copies, paraphrases of MRPC, and judged documents that are hidden.
 
 python benchmarks/mining.py DATA [--model minilm] prints a table for each kind: the share of what was planted that is
-among the negatives, and the share of the negatives that was planted, by ranks, share of the positive's score and cosine
-of near copies.
+among the negatives, and the share of the negatives that was planted, by ranks, share of the positive's score and
+filters.
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ class Planted:
     """The numbers of the false negatives of each query."""
     kinds: dict[int, str] = field(default_factory=dict)
     """The kind of each copy."""
+
+    @property
+    def count(self) -> int:
+        """The number of false negatives, each once for each row that it is one of."""
+        of_rows = zip(self.false, self.positives, strict=True)
+        return sum(len(false) * len(known) for false, known in of_rows)
 
     def add(self, text: str) -> int:
         """Add a document and return its number."""
@@ -203,9 +209,8 @@ def passed(planted: Planted, model: EvaluatedModel, options: MiningOptions, vect
             count += 1
             kind = planted.kinds.get(document, "")
             kinds[kind] = kinds.get(kind, 0) + 1
-    of_rows = sum(len(false) * len(known) for false, known in zip(planted.false, planted.positives, strict=True))
     negatives = sum(len(row.negatives) for row in mined.rows)
-    return Passed(count, of_rows, negatives, len(mined.rows), mined.short, kinds)
+    return Passed(count, planted.count, negatives, len(mined.rows), mined.short, kinds)
 
 
 def vectors_of(planted: Planted, model: EvaluatedModel) -> tuple[np.ndarray, np.ndarray]:
@@ -222,23 +227,34 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(("copies", "paraphrases", *HIDDEN)))
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--ranks", default="1-50,10-50")
-    parser.add_argument("--below", default="1,0.95,0.9,0.8")
-    parser.add_argument("--near", default="1,0.95,0.9,0.85,0.8")
+    parser.add_argument("--below", default="1,0.95,0.9")
+    parser.add_argument("--filters", default="none,near,apart,both", help="of near copies, and --apart")
     parser.add_argument("--search", default="dense")
+    parser.add_argument("--negatives", type=int, default=MiningOptions.negatives)
     chosen = parser.parse_args()
     model = EvaluatedModel(chosen.model)
     for planted in all_planted(chosen.data, chosen.kinds.split(",")):
         vectors = vectors_of(planted, model)
-        print(f"\n{planted.name}: {len(planted.queries)} queries, {len(planted.documents)} documents")
-        print("| ranks | below | near | passed | of planted | of negatives | rows | left out |")
-        print("|---|---|---|---|---|---|---|---|")
-        for ranks, below, near in product(*(chosen.__dict__[key].split(",") for key in ("ranks", "below", "near"))):
-            options = MiningOptions(ranks=ranks, below=float(below), near=float(near), search=chosen.search)
+        documents = len(planted.documents)
+        print(f"\n{planted.name}: {len(planted.queries)} queries, {documents} documents, {planted.count} planted")
+        print("| ranks | below | filters | passed | of planted | of negatives | rows | rows left out | kinds |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        grid = (chosen.ranks.split(","), map(float, chosen.below.split(",")), chosen.filters.split(","))
+        for ranks, below, filters in product(*grid):
+            options = MiningOptions(
+                search=chosen.search,
+                ranks=ranks,
+                below=below,
+                negatives=chosen.negatives,
+                near=MiningOptions.near if filters in ("near", "both") else 1,
+                apart=filters in ("apart", "both"),
+            )
             found = passed(planted, model, options, vectors)
             kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(found.kinds.items()) if kind)
             print(
-                f"| {ranks} | {below} | {near} | {found.passed} | {100 * found.passed / found.planted:.2f} % "
-                f"| {100 * found.passed / max(found.negatives, 1):.2f} % | {found.rows} | {found.short} | {kinds}"
+                f"| {ranks} | {below:g} | {filters} | {found.passed} | {100 * found.passed / found.planted:.2f} % "
+                f"| {100 * found.passed / max(found.negatives, 1):.2f} % | {found.rows} | {found.short} | {kinds} |",
+                flush=True,
             )
 
 

@@ -2,7 +2,9 @@
 
 A candidate whose score is near that of the positive is likely one that nobody has judged. So a negative's score has to
 be below a share of the positive's: TopK-PercPos of Moreira et al., "NV-Retriever: Improving text embedding models with
-effective hard-negative mining", arXiv 2407.15831, section 3.2, which takes 0.95.
+effective hard-negative mining", arXiv 2407.15831, which takes 0.95. And a candidate that is about as near to the
+positive as the query is likely says the same as the positive, as in the guided losses of Solatorio, "GISTEmbed: Guided
+in-sample selection of training negatives for text embedding fine-tuning", arXiv 2402.16829; the same share decides.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ REASONS = (
     "before the first rank",
     "near copy of a positive",
     "not below the share",
+    "nearer to the positive",
     "judged relevant",
     "not needed",
 )
@@ -128,8 +131,9 @@ def mine(
     Ranks are counted from 1 among the documents that are neither a positive of the query, nor one of a query with an
     equal text, nor equal in text to one of these or to the query; of documents with an equal text there is one. What
     has a rank in `options.ranks` is a candidate, and falls if it is a near copy of a positive, if its score is not
-    below the share of the positive's score, or if the judge says so. A share X of a positive score p is X * p, and of a
-    negative one p - (1 - X) * |p|, so that it is never above p. The first candidates that are left are the negatives.
+    below the share of the positive's score, if its cosine with the positive is not below the share of the query's, or
+    if the judge says so. A share X of a positive score p is X * p, and of a negative one p - (1 - X) * |p|, so that it
+    is never above p. The first candidates that are left are the negatives.
 
     Args:
         queries: their texts and positives. A query with several positives makes several rows.
@@ -206,9 +210,8 @@ class _Choice:
         self.options = options
         self.query_vectors = prepared(vectors, similarity)
         self.document_vectors = prepared(document_vectors, similarity)
-        self.unit = self.document_vectors
-        if similarity != "cosine":
-            self.unit = unit_length(document_vectors)
+        self.unit_queries = unit_length(vectors)
+        self.unit = unit_length(document_vectors)
         self.fell = Counter(dict.fromkeys(REASONS, 0))
         self.rows: list[_Row] = []
         self.without_positive = 0
@@ -229,10 +232,23 @@ class _Choice:
             seen.add(group)
             score = float(self.document_vectors[positive] @ vector)
             bound = share_of(score, self.options.below)
-            passing = [candidate for candidate in left if candidate.score < bound]
+            below = [candidate for candidate in left if candidate.score < bound]
+            passing = below
+            if self.options.apart:
+                passing = self._apart(query, positive, below)
             self.fell.update(fell)
-            self.fell["not below the share"] += len(left) - len(passing)
+            self.fell["not below the share"] += len(left) - len(below)
+            self.fell["nearer to the positive"] += len(below) - len(passing)
             self.rows.append(_Row(query, positive, score, passing))
+
+    def _apart(self, query: int, positive: int, candidates: list[_Candidate]) -> list[_Candidate]:
+        """Return the candidates that are farther from the positive than the query is."""
+        vector = self.unit[positive]
+        of_query = float(self.unit_queries[query] @ vector)
+        bound = share_of(of_query, self.options.below)
+        documents = [candidate.document for candidate in candidates]
+        is_apart = self.unit[documents] @ vector < bound
+        return list(compress(candidates, is_apart))
 
     def _ranked(self, known: _Known, found: Sequence[int], vector: Vectors) -> tuple[Counter[str], list[_Candidate]]:
         """Return the candidates among what was found, and how many documents are none, by the reason."""

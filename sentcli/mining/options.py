@@ -23,6 +23,7 @@ class MiningOptions:
         search: How candidates are found: dense (exact search with the model), bm25, or rrf, both fused by rank.
         ranks: The candidates, by their ranks from 1 among the documents that are no known positive.
         below: A negative's score is below this share of the positive's, both by the model.
+        apart: A negative's cosine with the positive is below the same share of the query's cosine with it.
         near: Cosine with a positive from which a document is its near copy and no negative.
         negatives: Negatives of each row.
         language: Language of bm25: english, or another that Snowball stems, or none.
@@ -32,6 +33,7 @@ class MiningOptions:
     search: Way = "dense"
     ranks: Annotated[str, Holds.WORDS, Flag(metavar="A-B")] = "10-50"
     below: Annotated[float, Ge(0), Le(1), Flag(metavar="X")] = 0.95
+    apart: bool = True
     near: Annotated[float, Ge(0), Le(1), Flag(metavar="COSINE")] = 0.9
     negatives: Annotated[int, Ge(1), Flag(metavar="N")] = 5
     language: Annotated[str | None, Flag(needs="search=bm25 search=rrf")] = None

@@ -14,7 +14,7 @@ from sentcli.training.pairs import read_anchors
 from tests.conftest import WORDS, save_cross_encoder
 
 NOUNS = "cat dog bird fish man woman child house river tree mat".split()
-WIDE = ("--ranks", "1-40", "--below", "1", "--near", "1", "--negatives", "2")
+WIDE = ("--ranks", "1-40", "--below", "1", "--no-apart", "--near", "1", "--negatives", "2")
 PLAIN = [word for word in WORDS if word.isalpha()]
 
 

@@ -14,7 +14,7 @@ from sentcli.mining.judging import Judge
 from sentcli.mining.mined import REASONS, MiningQueries, mine, share_of
 from sentcli.mining.options import MiningOptions
 
-ALL = MiningOptions(ranks="1-50", below=1, near=1, negatives=1)
+ALL = MiningOptions(ranks="1-50", below=1, apart=False, near=1, negatives=1)
 
 
 def vectors_of(texts):
@@ -83,7 +83,7 @@ def test_order_and_repetitions_change_no_negative(order, repeated, way):
 
 def test_ranks_are_counted_without_known_positives():
     cosines = [0.99, 0.98, 0.97, 0.9, 0.8, 0.7, 0.6]
-    options = MiningOptions(ranks="2-3", below=0.95, near=1, negatives=2)
+    options = replace(ALL, ranks="2-3", below=0.95, negatives=2)
     found = in_plane(cosines, options, positives=[0, 2])
     assert [(row.positive, row.negatives, row.ranks) for row in found.rows] == [
         (0, [3, 4], [2, 3]),
@@ -94,7 +94,7 @@ def test_ranks_are_counted_without_known_positives():
 
 
 def test_a_negative_is_below_its_share_of_the_positive():
-    found = in_plane([0.8, 0.77, 0.75, 0.1], MiningOptions(ranks="1-9", below=0.95, near=1, negatives=2))
+    found = in_plane([0.8, 0.77, 0.75, 0.1], replace(ALL, ranks="1-9", below=0.95, negatives=2))
     (row,) = found.rows
     assert row.negatives == [2, 3] and found.fell["not below the share"] == 1
     assert in_plane([0.8, 0.79, 0.1], replace(ALL, below=0.95)).rows[0].negatives == [2]
@@ -162,6 +162,18 @@ def test_the_similarity_decides():
     assert (by_dot.rows[0].negatives, by_dot.rows[0].scores) == ([1], [3, 1])
     by_cosine = mine(queries, at(1), corpus, documents, ALL)
     np.testing.assert_allclose(by_cosine.rows[0].scores, [1, 0.2**0.5], atol=1e-6)
+
+
+def test_a_negative_is_farther_from_the_positive_than_the_query():
+    angles = np.radians([40, 75, -20, -60])  # of the positive, and of documents beyond it and on the other side
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    queries = MiningQueries(["query"], [[0]])
+    corpus = MiningCorpus(["positive", "beyond it", "beside the query", "opposite"])
+    options = replace(ALL, below=0.95, near=0.99, negatives=2)
+    found = mine(queries, at(1), corpus, vectors, options)
+    assert found.rows[0].negatives == [3, 1] and found.fell["not below the share"] == 1
+    found = mine(queries, at(1), corpus, vectors, replace(options, apart=True, negatives=1))
+    assert found.rows[0].negatives == [3] and found.fell["nearer to the positive"] == 1
 
 
 @pytest.mark.parametrize("logits", [False, True])
