@@ -100,13 +100,13 @@ OTHERS = 1500
 """Documents besides the positives in which copies are planted."""
 
 
-def copies(folder: Path, name: str = "scifact", queries: int = 150) -> Planted:
+def copies(folder: Path, name: str = "scifact", queries: int = 150, others: int = OTHERS) -> Planted:
     """Plant copies of the positives of some queries of a set, one of each kind, and the title alone."""
     data = load_set(folder / "retrieval" / name)
     titles = dict(zip(data.ids, data.titled_texts(), strict=True))
     generator = random.Random(0)
     chosen = list(data.queries)[:queries]
-    needed = set(generator.sample(data.ids, OTHERS)).union(*(data.qrels[query] for query in chosen))
+    needed = set(generator.sample(data.ids, others)).union(*(data.qrels[query] for query in chosen))
     texts = {key: text for key, text in zip(data.ids, data.texts(), strict=True) if key in needed}
     planted = Planted(f"copies in {name}", documents=list(texts.values()))
     numbers = {key: number for number, key in enumerate(texts)}
@@ -134,7 +134,7 @@ def copies(folder: Path, name: str = "scifact", queries: int = 150) -> Planted:
     return planted
 
 
-def paraphrases(folder: Path, *, halves: bool) -> Planted:
+def paraphrases(folder: Path, *, halves: bool, count: int | None = None) -> Planted:
     """Plant the paraphrases of MRPC: the known positive is the first sentence, the query it or the first half of it."""
     name = "MRPC, query: first half of the sentence" if halves else "MRPC, query: the sentence"
     planted = Planted(name)
@@ -142,7 +142,7 @@ def paraphrases(folder: Path, *, halves: bool) -> Planted:
     for file in sorted((folder / "senteval" / "MRPC").glob("msr_paraphrase_*.txt")):
         with file.open(encoding="utf-8-sig") as handle:
             rows += list(csv.DictReader(handle, delimiter="\t", quoting=csv.QUOTE_NONE))
-    for row in rows:
+    for row in rows[:count]:
         first = planted.add(row["#1 String"])
         second = planted.add(row["#2 String"])
         if row["Quality"] == "1":
@@ -228,7 +228,11 @@ def main() -> None:
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--ranks", default="1-50,10-50")
     parser.add_argument("--below", default="1,0.95,0.9")
-    parser.add_argument("--filters", default="none,near,apart,both", help="of near copies, and --apart")
+    parser.add_argument(
+        "--filters",
+        default="words,near,apart,both",
+        help="by words alone, with the cosine of near copies, with --apart, or with both",
+    )
     parser.add_argument("--search", default="dense")
     parser.add_argument("--negatives", type=int, default=MiningOptions.negatives)
     chosen = parser.parse_args()

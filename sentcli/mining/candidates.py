@@ -16,6 +16,20 @@ from sentcli.search.neighbours import Integers
 from sentcli.search.searcher import build
 
 
+def check_ranks(corpus: MiningCorpus, options: MiningOptions) -> None:
+    """Refuse ranks that no document of a corpus can have; the last rank may be behind the last document.
+
+    Raises:
+        InputError: if the first rank is behind the last document.
+    """
+    first, _ = options.rank_bounds
+    count = len(corpus.rows)
+    if first > count:
+        raise InputError(
+            f"--ranks {options.ranks} begins behind the last of {count:,} documents with a text of their own"
+        )
+
+
 def find(
     texts: Sequence[str],
     vectors: Vectors,
@@ -41,12 +55,9 @@ def find(
     Raises:
         InputError: if the first rank is behind the last document.
     """
+    check_ranks(corpus, options)
     rows = corpus.rows
-    first, last = options.rank_bounds
-    if first > len(rows):
-        raise InputError(
-            f"--ranks {options.ranks} begins behind the last of {len(rows):,} documents with a text of their own"
-        )
+    _, last = options.rank_bounds
     k = min(last + most_known, len(rows))
     depth = min(fusion.depth([options.search], k), len(rows))
     lists = []

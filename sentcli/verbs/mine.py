@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sentcli import console
 from sentcli.bounds import Holds
 from sentcli.command.declaration import Flag, Group, verb
-from sentcli.command.result import Clock, Record, Result
+from sentcli.command.result import Clock, Record, Result, failed
 from sentcli.io.options import IdField, Overwrite, PairFields, TextField
 from sentcli.mining.options import MiningOptions
 from sentcli.model.options import DocPrompt, LoadOptions, Model, QueryPrompt
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sentcli.search.exact import Vectors
 
 
-@verb("mine")
+@verb("mine", common="source model output corpus split pair_fields search ranks below negatives judge overwrite json")
 def mine(
     source: Annotated[str, Holds.TEXT_FILE, Flag(metavar="PAIRS|SET", positional=True)],
     model: Model,
@@ -74,6 +74,7 @@ def mine(
     from sentcli.evaluation.evaluated import EvaluatedModel
     from sentcli.evaluation.reranking import EvaluatedReranker
     from sentcli.io.atomic import check_kept, check_output
+    from sentcli.mining.candidates import check_ranks
     from sentcli.mining.copies import MiningCorpus
     from sentcli.mining.judging import Judge
     from sentcli.mining.mined import mine as mine_texts
@@ -96,6 +97,7 @@ def mine(
     fields = CorpusFields(text_field, title_field, id_field)
     texts = read_mining(source, corpus, split=split, pair_fields=pair_fields, fields=fields)
     documents = MiningCorpus(texts.documents, texts.corpus, language=mining.language)
+    check_ranks(documents, mining)
     search = SearchOptions(similarity=mining.similarity, query_prompt=query_prompt, doc_prompt=doc_prompt)
     similarity = search.similarity_of(evaluated.spec)
     prompts = search.prompts(evaluated.spec)
@@ -110,7 +112,8 @@ def mine(
         judge=judging,
         device=evaluated.load().backend.device,
     )
-    write_mined(output, mined, texts)
+    if mined.rows:
+        write_mined(output, mined, texts)
     if mined.short:
         console.warn(
             f"{mined.short:,} rows have fewer than {mining.negatives} negatives left and were left out: more "
@@ -134,7 +137,11 @@ def mine(
         seconds=clock.seconds,
         more={"commands": [f"sentcli train --method simcse -m {quote(model)} --data {quote(str(output))} -o MODEL"]},
     )
-    return Result.of(record, [_table(output, results)])
+    result = Result.of(record, [_table(output, results)])
+    if not mined.rows:
+        result.show()
+        raise failed(result, f"no row has {mining.negatives} negatives left, so {output} is not written")
+    return result
 
 
 def _vectors(model: EvaluatedModel, texts: MiningTexts, prompts: tuple[str, str]) -> tuple[Vectors, Vectors]:

@@ -227,3 +227,10 @@ def test_wrong_usage_is_one_message(arguments, invoke, folder, pairs, corpus, ti
     done = invoke("data", "mine", *words, check=2)
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_without_any_row_nothing_is_written(folder, invoke, tiny_bert, tmp_path):
+    words = ("data", "mine", folder, "-m", tiny_bert, "-o", tmp_path / "out.jsonl", "--json", tmp_path / "out.json")
+    invoke(*words, "--ranks", "1-3", "--negatives", 5, check=1)
+    assert json.loads((tmp_path / "out.json").read_text())["results"]["rows"] == 0
+    assert not (tmp_path / "out.jsonl").exists()
