@@ -1,4 +1,4 @@
-"""The documents that a search finds for queries, ranked among those that are no known positive."""
+"""The documents that a search finds for queries, among which those that are no known positive are ranked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sentcli.model.spec import Similarity
 from sentcli.search import fusion
 from sentcli.search.exact import Vectors
 from sentcli.search.neighbours import Integers
-from sentcli.search.searcher import build
+from sentcli.search.searcher import Searcher, build
 
 
 def check_ranks(corpus: MiningCorpus, options: MiningOptions) -> None:
@@ -30,46 +30,52 @@ def check_ranks(corpus: MiningCorpus, options: MiningOptions) -> None:
         )
 
 
-def find(
-    texts: Sequence[str],
-    vectors: Vectors,
-    corpus: MiningCorpus,
-    document_vectors: Vectors,
-    options: MiningOptions,
-    most_known: int,
-    similarity: Similarity,
-    device: str,
-) -> Integers:
-    """Return the documents that the search finds for each query, best first ``[queries, k]``; -1 stands for none.
+class CandidateSearch:
+    """Finds the documents of queries, by vectors, by words or by both.
 
     Args:
-        texts: of the queries.
-        vectors: of the queries ``[queries, dim]``.
         corpus: the documents.
-        document_vectors: ``[documents, dim]``.
+        vectors: of all documents ``[documents, dim]``.
         options: the way of searching, and the last rank.
-        most_known: the most documents that are known of a query and have no rank; so many more are found.
         similarity: ``cosine`` or ``dot``.
         device: of exact search.
 
     Raises:
         InputError: if the first rank is behind the last document.
     """
-    check_ranks(corpus, options)
-    rows = corpus.rows
-    _, last = options.rank_bounds
-    k = min(last + most_known, len(rows))
-    depth = min(fusion.depth([options.search], k), len(rows))
-    lists = []
-    if options.search != "bm25":
-        chosen = document_vectors
-        if len(rows) < len(document_vectors):
-            chosen = document_vectors[rows]
-        lists.append(build("flat", chosen, similarity, device).search(vectors, depth))
-    if options.by_words:
-        lists.append(corpus.bm25.search(texts, depth))
-    hits = lists[0]
-    if len(lists) > 1:
-        hits = fusion.reciprocal_rank(lists, k)
-    positions = hits.positions[:, :k]
-    return np.where(positions < 0, -1, rows[positions])
+
+    def __init__(
+        self, corpus: MiningCorpus, vectors: Vectors, options: MiningOptions, similarity: Similarity, device: str
+    ) -> None:
+        check_ranks(corpus, options)
+        self.corpus = corpus
+        self.options = options
+        self.searcher: Searcher | None = None
+        if options.search != "bm25":
+            rows = corpus.rows
+            if len(rows) < len(vectors):
+                vectors = vectors[rows]
+            self.searcher = build("flat", vectors, similarity, device)
+
+    def find(self, texts: Sequence[str], vectors: Vectors, most_known: int) -> Integers:
+        """Return the documents that are found for each query, best first ``[queries, k]``; -1 stands for none.
+
+        Args:
+            texts: of the queries.
+            vectors: of the queries ``[queries, dim]``.
+            most_known: the most documents that are known of a query and have no rank; so many more are found.
+        """
+        rows = self.corpus.rows
+        _, last = self.options.rank_bounds
+        k = min(last + most_known, len(rows))
+        depth = min(fusion.depth([self.options.search], k), len(rows))
+        lists = []
+        if self.searcher is not None:
+            lists.append(self.searcher.search(vectors, depth))
+        if self.options.by_words:
+            lists.append(self.corpus.bm25.search(texts, depth))
+        hits = lists[0]
+        if len(lists) > 1:
+            hits = fusion.reciprocal_rank(lists, k)
+        positions = hits.positions[:, :k]
+        return np.where(positions < 0, -1, rows[positions])

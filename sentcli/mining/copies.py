@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,6 +17,8 @@ LEAST_SHARED = 0.8
 sentence is cut off or added (Broder, "On the resemblance and containment of documents", 1997)."""
 LEAST_WORDS = 5
 """A text of fewer words stands in many others, whatever they say."""
+SEQUENCES_KEPT = 10_000
+"""The documents whose sequences are kept, some hundred MB."""
 Sequences = frozenset[tuple[str, ...]]
 
 
@@ -52,11 +54,12 @@ class MiningCorpus:
         self._group_of: dict[str, int] = {}
         numbers = []
         for text in texts:
-            number = self._group_of.setdefault(plain(text), len(self._group_of))
+            next_number = len(self._group_of)
+            number = self._group_of.setdefault(plain(text), next_number)
             numbers.append(number)
         self.groups: Integers = np.array(numbers, np.int64)
         """The number of each document's text ``[documents]``; equal texts have one number."""
-        self._sequences: dict[int, Sequences] = {}
+        self._sequences = lru_cache(SEQUENCES_KEPT)(self._sequences_of)
 
     @cached_property
     def rows(self) -> Integers:
@@ -87,13 +90,9 @@ class MiningCorpus:
         """Return the number of the documents with a text, or -1 if there is none."""
         return self._group_of.get(plain(text), -1)
 
-    def sequences_of(self, row: int) -> Sequences:
+    def _sequences_of(self, row: int) -> Sequences:
         """Return the sequences of words of a document."""
-        found = self._sequences.get(row)
-        if found is None:
-            found = sequences(self.texts[row])
-            self._sequences[row] = found
-        return found
+        return sequences(self.texts[row])
 
     def near_copies(self, candidates: Sequence[int], positives: Sequence[int], unit: Floats, least: float) -> Mask:
         """Tell which documents are near copies of a positive ``[candidates]``.
@@ -104,10 +103,11 @@ class MiningCorpus:
             unit: the vectors of all documents, of length 1 ``[documents, dim]``.
             least: the cosine from which two documents are near copies.
         """
-        of_candidates = unit[np.asarray(candidates, np.int64)]
-        of_positives = unit[np.asarray(positives, np.int64)]
+        of_candidates = unit[list(candidates)]
+        of_positives = unit[list(positives)]
         cosines = of_candidates @ of_positives.T
-        near: Mask = cosines.max(axis=1, initial=-1) >= least
+        highest = cosines.max(axis=1, initial=-1)
+        near: Mask = highest >= least
         for place, candidate in enumerate(candidates):
             if not near[place]:
                 near[place] = self._shares_words(candidate, positives)
@@ -115,10 +115,11 @@ class MiningCorpus:
 
     def _shares_words(self, candidate: int, positives: Sequence[int]) -> bool:
         """Tell whether a document and a positive have most sequences of words of the shorter one in common."""
-        own = self.sequences_of(candidate)
+        own = self._sequences(candidate)
         for positive in positives:
-            other = self.sequences_of(positive)
+            other = self._sequences(positive)
             shorter = min(len(own), len(other))
-            if shorter and len(own & other) >= LEAST_SHARED * shorter:
+            shared = len(own & other)
+            if shorter and shared >= LEAST_SHARED * shorter:
                 return True
         return False

@@ -16,13 +16,15 @@ from itertools import compress
 
 from sentcli import console
 from sentcli.evaluation.significance import require_finite
-from sentcli.mining.candidates import find
+from sentcli.mining.candidates import CandidateSearch
 from sentcli.mining.copies import MiningCorpus, plain
 from sentcli.mining.judging import Judge
 from sentcli.mining.options import MiningOptions
 from sentcli.model.spec import Similarity
 from sentcli.search.exact import Vectors, prepared, unit_length
 
+QUERIES_AT_A_TIME = 1024
+"""How many queries are searched for together; two lists of a thousand hits for each take 24 MB."""
 REASONS = (
     "known positive",
     "equal to a positive",
@@ -155,17 +157,19 @@ def mine(
     require_finite(vectors)
     require_finite(document_vectors)
     known = _known(queries, corpus)
-    most_known = max((len(of_query.groups) for of_query in known), default=0)
-    found = find(queries.texts, vectors, corpus, document_vectors, options, most_known, similarity, device)
+    search = CandidateSearch(corpus, document_vectors, options, similarity, device)
     choice = _Choice(queries, vectors, corpus, document_vectors, options, similarity)
-    with console.counting("choosing negatives", len(queries.texts)) as progress:
-        for query, of_query in enumerate(known):
-            documents = found[query].tolist()
-            if queries.positives[query]:
-                choice.add(query, of_query, documents)
-            else:
-                choice.without_positive += 1
-            progress(1)
+    with console.counting("searching negatives", len(queries.texts)) as progress:
+        for start in range(0, len(queries.texts), QUERIES_AT_A_TIME):
+            batch = slice(start, start + QUERIES_AT_A_TIME)
+            most_known = max(len(of_query.groups) for of_query in known[batch])
+            found = search.find(queries.texts[batch], vectors[batch], most_known)
+            for query, documents in enumerate(found.tolist(), start):
+                if queries.positives[query]:
+                    choice.add(query, known[query], documents)
+                else:
+                    choice.without_positive += 1
+                progress(1)
     return choice.mined(judge)
 
 
@@ -220,8 +224,8 @@ class _Choice:
         """Add the rows of a query, given the documents that were found for it."""
         vector = self.query_vectors[query]
         fell, candidates = self._ranked(known, found, vector)
-        documents = [candidate.document for candidate in candidates]
-        near = self.corpus.near_copies(documents, sorted(known.positives), self.unit, self.options.near)
+        positives = sorted(known.positives)
+        near = self.corpus.near_copies(_documents(candidates), positives, self.unit, self.options.near)
         left = list(compress(candidates, ~near))
         fell["near copy of a positive"] = len(candidates) - len(left)
         seen: set[int] = set()
@@ -239,15 +243,17 @@ class _Choice:
             self.fell.update(fell)
             self.fell["not below the share"] += len(left) - len(below)
             self.fell["nearer to the positive"] += len(below) - len(passing)
-            self.rows.append(_Row(query, positive, score, passing))
+            row = _Row(query, positive, score, passing)
+            self.rows.append(row)
 
     def _apart(self, query: int, positive: int, candidates: list[_Candidate]) -> list[_Candidate]:
         """Return the candidates that are farther from the positive than the query is."""
         vector = self.unit[positive]
         of_query = float(self.unit_queries[query] @ vector)
         bound = share_of(of_query, self.options.below)
-        documents = [candidate.document for candidate in candidates]
-        is_apart = self.unit[documents] @ vector < bound
+        vectors = self.unit[_documents(candidates)]
+        cosines = vectors @ vector
+        is_apart = cosines < bound
         return list(compress(candidates, is_apart))
 
     def _ranked(self, known: _Known, found: Sequence[int], vector: Vectors) -> tuple[Counter[str], list[_Candidate]]:
@@ -260,10 +266,12 @@ class _Choice:
         for document in found:
             if document < 0 or rank == last:
                 break
-            reason = known.groups.get(int(self.corpus.groups[document]))
+            group = int(self.corpus.groups[document])
+            reason = known.groups.get(group)
+            if document in known.positives:
+                reason = "known positive"
             if reason is not None:
-                is_known = document in known.positives
-                fell["known positive" if is_known else reason] += 1
+                fell[reason] += 1
                 continue
             rank += 1
             if rank < first:
@@ -271,8 +279,10 @@ class _Choice:
                 continue
             documents.append(document)
             ranks.append(rank)
-        scores = self.document_vectors[documents] @ vector
-        return fell, list(map(_Candidate, documents, ranks, scores.tolist()))
+        vectors = self.document_vectors[documents]
+        scores = vectors @ vector
+        candidates = map(_Candidate, documents, ranks, scores.tolist())
+        return fell, list(candidates)
 
     def mined(self, judge: Judge | None) -> Mined:
         """Return the rows with the first candidates that may be negatives."""
@@ -317,42 +327,50 @@ class _Choice:
 
     def _next(self, row: _Row) -> list[_Candidate]:
         """Return the candidates of a row that the judge has to read next."""
-        count = self.options.negatives - len(row.kept)
-        return row.passing[row.looked_at : row.looked_at + count]
+        lacking = self.options.negatives - len(row.kept)
+        end = row.looked_at + lacking
+        return row.passing[row.looked_at : end]
 
     def _score(self, judge: Judge, pairs: Iterable[tuple[int, int]], judged: dict[tuple[int, int], float]) -> None:
         """Add the scores of those pairs of query and document that have none."""
         new = []
         texts = []
         for query, document in pairs:
-            if (query, document) not in judged:
-                new.append((query, document))
-                pair = self.queries.texts[query], self.corpus.texts[document]
-                texts.append(pair)
+            if (query, document) in judged:
+                continue
+            new.append((query, document))
+            query_text = self.queries.texts[query]
+            document_text = self.corpus.texts[document]
+            texts.append((query_text, document_text))
         if texts:
             scores = judge.score(texts).tolist()
             judged.update(zip(new, scores, strict=True))
 
     def _choose(self, row: _Row, judge: Judge, judged: dict[tuple[int, int], float]) -> None:
         """Keep those of the next candidates that the judge scores below the share of the positive's score."""
-        positive = judge.probability(judged[row.query, row.positive])
-        bound = share_of(positive, self.options.below)
+        score = judged[row.query, row.positive]
+        bound = share_of(judge.probability(score), self.options.below)
         candidates = self._next(row)
         for candidate in candidates:
-            if judge.probability(judged[row.query, candidate.document]) < bound:
+            score = judged[row.query, candidate.document]
+            if judge.probability(score) < bound:
                 row.kept.append(candidate)
             else:
                 self.fell["judged relevant"] += 1
         row.looked_at += len(candidates)
 
 
+def _documents(candidates: Sequence[_Candidate]) -> list[int]:
+    """Return the numbers of the documents."""
+    return [candidate.document for candidate in candidates]
+
+
 def _mined_row(row: _Row, judged: dict[tuple[int, int], float]) -> MinedRow:
     """Return a row whose negatives are chosen."""
-    negatives = []
+    negatives = _documents(row.kept)
     scores = [row.score]
     ranks = []
     for candidate in row.kept:
-        negatives.append(candidate.document)
         scores.append(candidate.score)
         ranks.append(candidate.rank)
     judge_scores = []

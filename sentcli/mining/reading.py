@@ -45,7 +45,9 @@ class MiningTexts:
     unknown: int = 0
     """The number of judged positives that are not in the set's corpus; they are left out."""
     empty_rows: int = 0
-    """The number of rows of a table with an empty text; they are left out."""
+    """The number of rows of a table, or of queries of a set, with an empty text; they are left out."""
+    empty_positives: int = 0
+    """The number of judged positives of a set that have no text; they are left out."""
     lengths: tuple[int | None, int | None] = (None, None)
     """The maximum lengths of queries and documents in tokens that the set is known for; None is the model's."""
     protocol: dict[str, Any] = field(default_factory=dict)
@@ -139,12 +141,19 @@ def _read_set(folder: Path, corpus: str | None, split: str | None, fields: Corpu
     else:
         texts.add_corpus(_corpus(corpus, fields))
     for query, text in data.queries.items():
+        if not text.strip():
+            texts.empty_rows += 1
+            continue
         positives = []
         for key in sorted(relevant_documents(data.qrels[query])):
-            if key in numbers:
+            document = documents.get(key, "")
+            if not document:
+                texts.empty_positives += key in documents
+            elif key in numbers:
                 positives.append(numbers[key])
-            elif key in documents:
-                positives.append(texts.number_of(key, documents[key]))
+            else:
+                number = texts.number_of(key, document)
+                positives.append(number)
         texts.query_ids.append(query)
         texts.queries.append(text)
         texts.positives.append(positives)
@@ -173,7 +182,8 @@ def _read_pairs(source: str, corpus: str, pair_fields: str | None, fields: Corpu
             texts.query_ids.append(str(line))
             texts.queries.append(query)
             texts.positives.append([])
-        texts.positives[number].append(texts.number_of(None, positive))
+        document = texts.number_of(None, positive)
+        texts.positives[number].append(document)
     return texts
 
 

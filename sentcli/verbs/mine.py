@@ -182,6 +182,7 @@ def _counts(mined: Mined, texts: MiningTexts, corpus: MiningCorpus) -> dict[str,
         "empty_documents": corpus.empty,
         "positives_beside_the_corpus": len(texts.documents) - texts.corpus,
         "unknown_positives": texts.unknown,
+        "empty_positives": texts.empty_positives,
         "empty_rows": texts.empty_rows,
     }
 

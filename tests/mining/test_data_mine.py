@@ -38,13 +38,13 @@ def documents():
 def folder(tmp_path, documents):
     """A retrieval set with a copy of a document, a query without positive, and a judgement of a missing document."""
     corpus = [{"_id": f"d{number}", "title": "", "text": text} for number, text in enumerate(documents)]
-    corpus.append({"_id": "copy", "text": documents[0].upper()})
+    corpus += [{"_id": "copy", "text": documents[0].upper()}, {"_id": "empty", "text": " "}]
     write(tmp_path / "set" / "corpus.jsonl", corpus)
     queries = [{"_id": f"q{number}", "text": documents[number][:30]} for number in range(6)]
     write(tmp_path / "set" / "queries.jsonl", queries)
     rows = ["query-id\tcorpus-id\tscore"]
     rows += [f"q{number}\td{number}\t1" for number in range(5)]
-    rows += ["q0\td7\t2", "q1\td9\t0", "q5\tgone\t1"]
+    rows += ["q0\td7\t2", "q1\td9\t0", "q5\tgone\t1", "q5\tempty\t1"]
     (tmp_path / "set" / "qrels").mkdir()
     for split in ("test", "train"):
         (tmp_path / "set" / "qrels" / f"{split}.tsv").write_text(
@@ -82,7 +82,8 @@ def test_a_set_gives_rows_of_each_query_and_positive(mine, folder, documents, ti
     rows, result = mine(folder, *WIDE, "--search", way)
     results = result["results"]
     assert results["queries_without_positive"] == 1 and results["unknown_positives"] == 1
-    assert results["documents"] == 41 and results["documents_of_equal_text"] == 1
+    assert results["documents"] == 42 and results["documents_of_equal_text"] == 1
+    assert results["empty_documents"] == results["empty_positives"] == 1
     assert results["rows"] == len(rows) and results["rows"] + results["rows_left_out"] == 6
     assert result["protocol"]["search"] == way and result["protocol"]["ranks"] == "1-40"
     ids = {f"d{number}": text for number, text in enumerate(documents)} | {"copy": documents[0].upper()}
