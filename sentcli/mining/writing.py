@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from sentcli.io.writers import as_json
 from sentcli.mining.mined import Mined, MinedRow
 from sentcli.mining.reading import MiningTexts
 
+DECIMALS = 6
+"""The decimals of scores: in the last digits of float32 a vector depends on the texts that were encoded beside it, and
+these are others where some vectors were kept."""
 SUFFIXES = (".jsonl", ".parquet")
 
 
@@ -55,11 +59,16 @@ def _record(row: MinedRow, texts: MiningTexts) -> dict[str, Any]:
     for name, document in zip(names, row.negatives, strict=True):
         record[name] = texts.documents[document]
         ids.append(texts.ids[document])
-    record["scores"] = row.scores
+    record["scores"] = _rounded(row.scores)
     if row.judge_scores:
-        record["judge_scores"] = row.judge_scores
+        record["judge_scores"] = _rounded(row.judge_scores)
     record["anchor_id"] = texts.query_ids[row.query]
     record["positive_id"] = texts.ids[row.positive]
     record["negative_ids"] = ids
     record["negative_ranks"] = row.ranks
     return record
+
+
+def _rounded(scores: Sequence[float]) -> list[float]:
+    """Return scores with as many decimals as count."""
+    return [round(score, DECIMALS) for score in scores]

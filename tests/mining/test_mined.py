@@ -1,5 +1,6 @@
 """`mine` over texts and vectors: what is never a negative, what decides among the others, and what is counted."""
 
+import random
 import zlib
 from dataclasses import replace
 
@@ -13,7 +14,9 @@ from sentcli.mining.copies import MiningCorpus, plain, sequences
 from sentcli.mining.judging import Judge
 from sentcli.mining.mined import REASONS, MiningQueries, mine, share_of
 from sentcli.mining.options import MiningOptions
+from tests.conftest import WORDS
 
+PLAIN = [word for word in WORDS if word.isalpha()]
 ALL = MiningOptions(ranks="1-50", below=1, apart=False, near=1, negatives=1)
 
 
@@ -207,3 +210,25 @@ def test_what_cannot_be_mined_is_refused():
 def test_options_out_of_bounds_are_refused(values):
     with pytest.raises(InputError):
         MiningOptions(**values)
+
+
+def test_negatives_are_those_of_sentence_transformers(tiny_bert):
+    datasets = pytest.importorskip("datasets")
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import mine_hard_negatives
+
+    generator = random.Random(0)
+    texts = [" ".join(generator.choices(PLAIN, k=9)) for _ in range(60)]
+    queries = [text.rpartition(" ")[0] for text in texts[:12]]
+    model = SentenceTransformer(str(tiny_bert), device="cpu")
+    pairs = datasets.Dataset.from_dict({"anchor": queries, "positive": texts[:12]})
+    peer = mine_hard_negatives(
+        pairs, model, corpus=texts, range_min=0, range_max=55, relative_margin=0.05, num_negatives=3,
+        output_format="n-tuple", verbose=False,
+    )  # fmt: skip
+    options = replace(ALL, ranks="1-55", below=0.95, negatives=3)
+    corpus = MiningCorpus(texts)
+    known = MiningQueries(queries, [[number] for number in range(12)])
+    found = mine(known, model.encode(queries), corpus, model.encode(texts), options)
+    own = [[queries[row.query], texts[row.positive], *(texts[n] for n in row.negatives)] for row in found.rows]
+    assert len(own) > 3 and own == [list(row.values()) for row in peer]
