@@ -130,6 +130,7 @@ def _read_set(folder: Path, corpus: str | None, split: str | None, fields: Corpu
     (data,) = collection.members.values()
     for problem in data.problems:
         console.warn(f"{data.name}: {problem}")
+    console.note(f"{data.name}: the queries of the split {data.split}; what trains on them is evaluated on others")
     texts = MiningTexts(unknown=data.unknown_documents)
     texts.lengths = data.facts.query_length, data.facts.document_length
     texts.protocol = {"set": str(folder), "split": data.split, "corpus": corpus}
