@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sentcli.corpora.move_set import given_set
 from sentcli.errors import InputError
 from sentcli.evaluation.retrieval import RetrievalSet
-from sentcli.evaluation.retrieval_tasks import SampledSet
+from sentcli.evaluation.retrieval_tasks import SampledSet, sampled
 from sentcli.io.digests import json_digest
 from sentcli.io.served import Served
 from sentcli.mining.copies import plain
@@ -29,6 +29,10 @@ LEAST_QUERIES = 10
 """The queries that each part has at least."""
 DEV_SHARE = TEST_SHARE = 0.2
 """The shares of the made queries that are held out, where no set is given."""
+MOST_DOCUMENTS = 2000
+"""The documents of a set from which on candidates are chosen on a part of it."""
+MOST_CHOOSING = 100
+"""The queries of that part."""
 MOST_HELD_OUT = 500
 """The most made queries that choose, and the most that judge."""
 
@@ -144,9 +148,9 @@ def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str
     random.Random(seed).shuffle(groups)
     wanted = {part: min(MOST_HELD_OUT, round(share * len(query_set.queries))) for part, share in shares.items()}
     parts: dict[str, list[Query]] = {"dev": [], "test": [], "training": []}
-    for group in groups:
+    for queries in groups:
         part = next((part for part, count in wanted.items() if len(parts[part]) < count), "training")
-        parts[part] += group
+        parts[part] += queries
     return parts
 
 
@@ -184,6 +188,18 @@ def _near_copies(training: Sequence[str], queries: dict[str, str]) -> list[str]:
         if plain(text) in known or any(other < len(training) for other in others):
             copies.append(key)
     return copies
+
+
+def choosing_set(data: RetrievalSet, model: str) -> SampledSet:
+    """Return the set that candidates are chosen on: of a large one some queries, with the documents that matter.
+
+    Args:
+        data: the whole set.
+        model: the name of the start, whose best hits are among the documents.
+    """
+    if len(data.ids) <= MOST_DOCUMENTS:
+        return in_memory(data)
+    return sampled(data, range(min(len(data.queries), MOST_CHOOSING)), model)
 
 
 def in_memory(data: RetrievalSet) -> SampledSet:

@@ -134,6 +134,7 @@ class Sentcli(Verbs):
         "train": "verbs.train:train",
         "encode": "verbs.encode:encode",
         "index": "verbs.index:index",
+        "adapt": "verbs.adapt:adapt",
         "migrate": "verbs.migrate:migrate",
         "export": "verbs.export:export",
         "evaluate": "verbs.evaluate:evaluate",

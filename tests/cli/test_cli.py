@@ -23,6 +23,7 @@ def test_commands():
         "train",
         "encode",
         "index",
+        "adapt",
         "migrate",
         "export",
         "evaluate",
