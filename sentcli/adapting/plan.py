@@ -83,7 +83,14 @@ def survivors(candidates: int) -> int:
     return (candidates + 1) // 2
 
 
-def make_plan(work: Work, candidates: Sequence[Candidate], data: Path, rows: int, budget: float, identity: str) -> Plan:
+def make_plan(
+    work: Work,
+    candidates: Sequence[Candidate],
+    dev: RetrievalTask,
+    rows: tuple[Path, int],
+    budget: float,
+    identity: str,
+) -> Plan:
     """Measure a few steps and an encoding, and distribute what is left of the budget.
 
     Args:
