@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sentcli.adapting.candidates import Candidate
     from sentcli.adapting.material import Material
     from sentcli.adapting.work import Work
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
 
 PLAN_FILE = "plan.json"
 LEAST_STEPS = 8
