@@ -45,6 +45,12 @@ def corpus(tmp_path_factory):
     return write(tmp_path_factory.mktemp("corpus") / "articles.jsonl", documents())
 
 
+@pytest.fixture(scope="module")
+def learnable(tmp_path_factory):
+    """A corpus of which a tiny model learns something in a minute."""
+    return write(tmp_path_factory.mktemp("corpus") / "more.jsonl", documents(400))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
@@ -61,9 +67,9 @@ def adapted(invoke, corpus, model, output, *options, check):
 @pytest.fixture
 def fast_learning(monkeypatch):
     """Rates at which a tiny model with random weights learns in some steps."""
-    settings = [*candidates.SETTINGS, ("settings.learning_rate", 3e-3), ("settings.batch_size", 16)]
+    settings = [*candidates.SETTINGS, ("settings.learning_rate", 5e-3)]
     monkeypatch.setattr("sentcli.adapting.work.SETTINGS", settings)
-    monkeypatch.setattr("sentcli.adapting.plan.MOST_EPOCHS", 20)
+    monkeypatch.setattr("sentcli.adapting.plan.MOST_EPOCHS", 15)
 
 
 def test_the_start_is_kept_where_nothing_is_gained(invoke, corpus, tiny_bert, tmp_path):
@@ -85,8 +91,8 @@ def test_the_start_is_kept_where_nothing_is_gained(invoke, corpus, tiny_bert, tm
 
 
 @pytest.mark.slow
-def test_a_gain_is_taken(invoke, corpus, tiny_bert, tmp_path, fast_learning):
-    results = adapted(invoke, corpus, tiny_bert, tmp_path / "model", check=0)
+def test_a_gain_is_taken(invoke, learnable, tiny_bert, tmp_path, fast_learning):
+    results = adapted(invoke, learnable, tiny_bert, tmp_path / "model", check=0)
     assert results["adopted"] is True and results["interval"][0] > 0
     assert results["chosen"] != "start" and results["value"] > results["start"]
     texts = ["the cat sat", "a dog ran near the river"]
@@ -96,7 +102,7 @@ def test_a_gain_is_taken(invoke, corpus, tiny_bert, tmp_path, fast_learning):
 
 
 @pytest.mark.slow
-def test_a_gain_that_costs_similarity_is_refused(invoke, corpus, tiny_bert, tmp_path, fast_learning):
+def test_a_gain_that_costs_similarity_is_refused(invoke, learnable, tiny_bert, tmp_path, fast_learning):
     generator = random.Random(1)
     rows = []
     for _ in range(60):
@@ -105,7 +111,7 @@ def test_a_gain_that_costs_similarity_is_refused(invoke, corpus, tiny_bert, tmp_
         others = [word if place < same else OTHERS[word] for place, word in enumerate(words)]
         rows.append({"sentence1": " ".join(words), "sentence2": " ".join(others), "score": same})
     keep = write(tmp_path / "similar.jsonl", rows)
-    results = adapted(invoke, corpus, tiny_bert, tmp_path / "model", "--keep", keep, "--allow", "0", check=3)
+    results = adapted(invoke, learnable, tiny_bert, tmp_path / "model", "--keep", keep, "--allow", "0", check=3)
     assert results["adopted"] is False and results["keep"]["passed"] is False
 
 
