@@ -19,6 +19,7 @@ from sentcli.adapting.verdict import START, Verdict, compared
 from sentcli.adapting.work import Work
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
 from sentcli.evaluation.significance import RESAMPLES
@@ -89,9 +90,7 @@ def adapt(
     began = time.monotonic()
     _check_start(model)
     folder = _work_folder(output, resume=resume, overwrite=overwrite)
-    kept_tasks = load_tasks([options.keep]) if options.keep is not None else []
-    if options.keep is None:
-        console.warn("no set of general similarity is watched: --keep SET, such as STS-B, guards against its loss")
+    kept_tasks = _watched(options.keep)
     if options.teacher is not None:
         open_teacher(options.teacher, device)
     material = read_material(corpus, options, folder)
@@ -125,6 +124,23 @@ def adapt(
     return result
 
 
+def _watched(keep: str | None) -> list[OwnTask]:
+    """Return the set of general similarity on which the model may not fall; none if it was not given.
+
+    Raises:
+        InputError: if it holds several sets.
+    """
+    if keep is None:
+        console.warn("no set of general similarity is watched: --keep SET, such as STS-B, guards against its loss")
+        return []
+    tasks = list(load_tasks([keep]))
+    if len(tasks) > 1:
+        raise InputError(
+            f"--keep {keep} holds several sets: {', '.join(task.name for task in tasks)}; name one of them"
+        )
+    return tasks
+
+
 def _check_start(model: str) -> None:
     """Refuse a start whose weights are not here."""
     if Served.parse(model) is not None:
@@ -153,7 +169,7 @@ def _choices(material: Material, options: AdaptOptions) -> dict[str, Any]:
 
 
 def _judged(
-    work: Work, contest: Contest, test: RetrievalTask, kept_tasks: Sequence[Any], options: AdaptOptions
+    work: Work, contest: Contest, test: RetrievalTask, kept_tasks: Sequence[OwnTask], options: AdaptOptions
 ) -> Verdict:
     """Compare the best candidate with the start on the queries that chose nothing, and on what is to be kept."""
     best = contest.best

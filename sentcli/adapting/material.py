@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from sentcli.evaluation.retrieval_tasks import SampledSet, sampled
 from sentcli.io.digests import json_digest
 from sentcli.io.served import Served
 from sentcli.mining.copies import plain
-from sentcli.testset.queries import near_equal, structural_queries
+from sentcli.testset.queries import OTHER_QUERIES, near_equal, structural_queries
 from sentcli.testset.reading import read_documents
 from sentcli.testset.trust import trust_in
 from sentcli.testset.writing import write_set
@@ -109,7 +110,14 @@ def _made_queries(corpus: Sequence[str], options: AdaptOptions) -> tuple[QuerySe
         writer = Served.parse(options.write_with) or options.write_with
         answers = ask_for_queries(writer, documents, options.limit, options.seed)
         return written_queries(answers, documents, " ".join(corpus)), digest
-    return structural_queries(documents, " ".join(corpus), options.limit, options.seed), digest
+    try:
+        return structural_queries(documents, " ".join(corpus), options.limit, options.seed), digest
+    except InputError as error:
+        reason = str(error).removesuffix(f". {OTHER_QUERIES}")
+        raise InputError(
+            f"{reason}. So nothing is learnt from it: name a column with --title-field, or let a model write queries "
+            "with --write-with"
+        ) from error
 
 
 def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | None]:
@@ -162,6 +170,7 @@ def _written_set(query_set: QuerySet, queries: list[Query], folder: Path) -> Ret
             "give sets of judged queries with --dev and --test, or let a model write more with --write-with"
         )
     part = replace(query_set, queries=queries)
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted adaptation, which made the same set
     write_set(folder, part, trust_in(part), {})
     return given_set(str(folder))
 

@@ -11,7 +11,7 @@ from sentcli import SentenceEncoder
 from sentcli.adapting import adapt as adapting
 from sentcli.adapting import candidates
 from sentcli.adapting.adapt import RESULTS_FILE
-from tests.conftest import save_backbone
+from tests.conftest import save_cross_encoder
 
 pytest.importorskip("faiss", reason="search comes with the extra sentcli[cpu]")
 
@@ -179,7 +179,7 @@ def broken(tmp_path_factory, corpus):
         "set": judged(folder / "set", rows, range(30)),
         "same": judged(folder / "same", rows, range(20, 50)),
         "pairs": write(folder / "pairs.jsonl", [{"sentence1": "a", "sentence2": "b", "score": 1}] * 9),
-        "cross-encoder": save_backbone(folder / "plain"),
+        "cross_encoder": save_cross_encoder(folder / "cross-encoder"),
     }
 
 
@@ -189,6 +189,7 @@ def broken(tmp_path_factory, corpus):
         "{corpus} -m https://host.example/v1#name",
         "{corpus} -m {corpus}",
         "{corpus} -m nowhere",
+        "{corpus} -m {cross_encoder}",
         "{bare} -m MODEL",
         "{few} -m MODEL",
         "nowhere.jsonl -m MODEL",
