@@ -15,10 +15,11 @@ from sentcli.adapting.contest import Contest, choose
 from sentcli.adapting.material import Material, choosing_set, in_memory, read_material
 from sentcli.adapting.options import AdaptOptions
 from sentcli.adapting.plan import PLAN_FILE, Plan, make_plan
-from sentcli.adapting.verdict import START, Verdict, compared
+from sentcli.adapting.verdict import START, Verdict
 from sentcli.adapting.work import Work
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
+from sentcli.evaluation.baseline import compare_scores
 from sentcli.evaluation.evaluated import OwnTask
 from sentcli.evaluation.labelled_data import load_tasks
 from sentcli.evaluation.retrieval_tasks import RetrievalTask
@@ -176,11 +177,11 @@ def _judged(
     tasks = [test, *kept_tasks]
     before = work.score(work.start, tasks)
     now = before if best.name == START else work.score(best.model, tasks)
-    gain = compared(before[0], now[0])
+    gain = compare_scores(before[0], now[0])
     kept = None
     if kept_tasks:
         scale = 100.0 if before[1].main_metric in ("spearman", "pearson") else 1.0
-        kept = compared(before[1], now[1], options.allow * scale)
+        kept = compare_scores(before[1], now[1], options.allow * scale)
     tried = len({entrant.name for entrant in contest.entrants}) - 1
     name = best.name if best.share == 1 else f"{best.name}, {best.share:g} of the way"
     return Verdict(name, gain, len(test.data.queries), kept, tried)

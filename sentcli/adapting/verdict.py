@@ -3,41 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from sentcli.evaluation.baseline import Baseline, BaselineComparison, TaskBaseline
-from sentcli.evaluation.score_json import pack
-from sentcli.evaluation.scores import TaskScore
+from sentcli.evaluation.baseline import BaselineComparison
 from sentcli.table import MINUS, Table
 
 START = "start"
 """The name of the choice where no candidate was better than the start."""
-
-
-def compared(before: TaskScore, now: TaskScore, allow: float = 0.0) -> BaselineComparison:
-    """Compare two scores of one set on the same samples of its items.
-
-    Args:
-        before: of the start.
-        now: of the other model.
-        allow: the loss that is allowed, in units of the metric.
-    """
-    metric = before.main_metric
-    replicates = before.replicates_of(metric)
-    assert replicates is not None
-    values = before.item_values[metric].tolist() if before.items else []
-    of_start = TaskBaseline(
-        metric=metric,
-        value=before.value,
-        draws=pack(replicates),
-        data="",
-        protocol={},
-        items=list(before.items),
-        values=values,
-        hits=before.hits,
-    )
-    return Baseline("", {}, {before.task: of_start}).compare(now, allow, Path(before.task))
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from sentcli.adapting import adapt as adapting
 from sentcli.adapting import candidates
 from sentcli.adapting.adapt import adapt
 from sentcli.adapting.options import AdaptOptions
-from sentcli.adapting.verdict import Verdict, compared
+from sentcli.adapting.verdict import Verdict
 from sentcli.corpora.move_set import given_set
 from sentcli.evaluation import significance
+from sentcli.evaluation.baseline import compare_scores
 from sentcli.evaluation.retrieval_tasks import score_run
 from sentcli.search.bm25 import BM25
 from tests.adapting.test_adapt import documents, write
@@ -60,7 +61,7 @@ def test_differences_with_random_signs_are_seldom_taken(data, name):
             other, metrics={metric: float(now.mean())}, item_values={metric: now}, replicates={metric: means}
         )
         start = replace(before, replicates={metric: significance.mean_replicates(values, stream=1)})
-        verdict = Verdict("candidate", compared(start, score), len(values), None, 1)
+        verdict = Verdict("candidate", compare_scores(start, score), len(values), None, 1)
         taken += verdict.adopted
     assert taken <= 0.035 * DRAWS
 
