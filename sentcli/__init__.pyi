@@ -22,6 +22,8 @@ def train(
     stage: str | None = None,
     aux_init: str | None = None,
     after: str | None = None,
+    teacher: list[str] | str | None = None,
+    layers: str | None = None,
     pooling: str | None = None,
     device: str = 'auto',
     text_field: str = 'text',
@@ -71,7 +73,7 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        method: angle, bag-of-words, cosent, cross-encoder, ct, esimcse, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, prompt-bert, sbert-nli, simcse, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
+        method: angle, bag-of-words, cosent, cross-encoder, ct, distill, esimcse, first-last-avg, infocse, informin-cl, is-bert, margin-mse, micse, mirror-bert, mlm, online-contrastive, prompt-bert, rankcse, sbert-nli, simcse, simcse-plus-plus, static, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         data: Text, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
@@ -80,6 +82,8 @@ def train(
         stage: infocse: pretrain, its first stage.
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
         after: sts-regression: train this method first on the sentences of the pairs; its settings are --set before.KEY=VALUE.
+        teacher: A frozen model that distill, static, margin-mse and rankcse learn from: an encoder, a cross-encoder, or what encode wrote.
+        layers: The layers of the start model that stay, counted from 0, such as 0,2,4.
         pooling: As for encode, own, or auto: a finished encoder keeps its own, any other start takes its method's.
         device: auto, cpu, cuda, cuda:1, mps.
         text_field: Column of a table that holds the text.
@@ -640,6 +644,55 @@ def index(
         workers: Processes that work at the same time; default: one a GPU, else one a node.
         cpus_per_worker: CPUs that each reserves, and threads that it computes with; default: its share of a node.
         gpus_per_worker: GPUs that each reserves; default: 1 if there are any.
+        json: Write the result as JSON; - is standard output.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
+    ...
+
+def adapt(
+    corpus: list[str] | str,
+    *,
+    output: Path | str,
+    model: str,
+    dev: str | None = None,
+    test: str | None = None,
+    keep: str | None = None,
+    allow: float = 0.01,
+    write_with: str | None = None,
+    teacher: str | None = None,
+    budget: str = '15m',
+    limit: int = 5000,
+    text_field: str | None = None,
+    title_field: str | None = None,
+    seed: int = 0,
+    device: str = 'auto',
+    resume: bool = False,
+    overwrite: bool = False,
+    json: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> Result:
+    """Train a better model for your own documents, and take it only if it is one.
+
+    Args:
+        corpus: Tables, folders of Markdown or text files, or folders in BEIR layout.
+        output: The folder of the model.
+        model: A model folder, a short name (sentcli doctor lists them), or a hub id.
+        dev: Retrieval set whose queries choose among the candidates; default: queries of the documents, held out.
+        test: Retrieval set whose queries choose nothing and decide; default: half of --dev, or made ones.
+        keep: Set of general similarity on which the model may not fall, such as STS-B's pairs.
+        allow: The greatest loss on --keep, in the units of its metric.
+        write_with: Let a model write the queries of training, as for data make-set.
+        teacher: A better model, whose margins between documents are learnt; default: the model itself.
+        budget: Time for all of it, such as 90s, 15m or 2h.
+        limit: The most queries that are made of the documents.
+        text_field: Column of the text; default: told from the names.
+        title_field: Column of the title or question; default: told from the names.
+        seed: Of what is drawn at random, and of training.
+        device: auto, cpu, cuda, cuda:1, mps.
+        resume: Go on after an interruption.
+        overwrite: Replace an output that exists.
         json: Write the result as JSON; - is standard output.
         quiet: No progress, notes or warnings.
         verbose: Say what is loaded and what runs.
