@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sentcli import console
@@ -44,10 +44,12 @@ class Contest:
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return the JSON form: the score of each on the queries that choose."""
-        return [
-            {"name": entrant.name, "stage": entrant.stage, "share": entrant.share, "value": entrant.value}
-            for entrant in self.entrants
-        ]
+        records = []
+        for entrant in self.entrants:
+            record = asdict(entrant)
+            del record["model"]
+            records.append(record)
+        return records
 
     def table(self, metric: str) -> Table:
         """Return all that was scored, the best first."""

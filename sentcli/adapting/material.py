@@ -92,14 +92,13 @@ def read_material(corpus: Sequence[str], options: AdaptOptions, folder: Path) ->
     places = query_set.documents.places
     structures: dict[str, int] = {}
     positives = []
+    queries = []
     for query in training:
         structures[query.structure] = structures.get(query.structure, 0) + 1
-        relevant = [places[key] for key in query.relevant]
-        positives.append(tuple(relevant))
-    count = len(query_set.documents.ids)
-    documents = tuple(query_set.documents.title_and_text(position) for position in range(count))
-    queries = tuple(query.text for query in training)
-    return Material(documents, queries, tuple(positives), dev, test, len(near), structures, digest)
+        positives.append(tuple(map(places.__getitem__, query.relevant)))
+        queries.append(query.text)
+    documents = map(query_set.documents.title_and_text, range(len(places)))
+    return Material(tuple(documents), tuple(queries), tuple(positives), dev, test, len(near), structures, digest)
 
 
 def _made_queries(corpus: Sequence[str], options: AdaptOptions) -> tuple[QuerySet, str]:
@@ -122,8 +121,8 @@ def _made_queries(corpus: Sequence[str], options: AdaptOptions) -> tuple[QuerySe
 
 def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | None]:
     """Return the sets that choose and judge, of those that were given; a dev set alone does both by halves."""
-    dev = given_set(options.dev) if options.dev is not None else None
-    test = given_set(options.test) if options.test is not None else None
+    dev = None if options.dev is None else given_set(options.dev)
+    test = None if options.test is None else given_set(options.test)
     if dev is None or test is not None:
         return dev, test
     keys = list(dev.queries)
@@ -138,9 +137,15 @@ def _without(data: RetrievalSet, keys: Iterable[str], name: str = "") -> Retriev
     left_out = set(keys)
     if not left_out:
         return data
-    queries = {key: text for key, text in data.queries.items() if key not in left_out}
-    qrels = {key: judgements for key, judgements in data.qrels.items() if key not in left_out}
-    name = f"{data.name} ({name})" if name else data.name
+    queries = {}
+    qrels = {}
+    for key, text in data.queries.items():
+        if key not in left_out:
+            queries[key] = text
+            qrels[key] = data.qrels[key]
+    if name:
+        name = f" ({name})"
+    name = data.name + name
     return replace(data, name=name, queries=queries, qrels=qrels, digest=json_digest([data.digest, sorted(queries)]))
 
 
@@ -152,9 +157,11 @@ def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str
         positions = {places[key] for key in query.relevant}
         group = min(positions.union(*(query_set.near_equal.get(position, ()) for position in positions)))
         by_group.setdefault(group, []).append(query)
-    groups = [by_group[number] for number in sorted(by_group)]
+    groups = list(map(by_group.__getitem__, sorted(by_group)))
     random.Random(seed).shuffle(groups)
-    wanted = {part: min(MOST_HELD_OUT, round(share * len(query_set.queries))) for part, share in shares.items()}
+    wanted = {}
+    for part, share in shares.items():
+        wanted[part] = min(MOST_HELD_OUT, round(share * len(query_set.queries)))
     parts: dict[str, list[Query]] = {"dev": [], "test": [], "training": []}
     for queries in groups:
         part = next((part for part, count in wanted.items() if len(parts[part]) < count), "training")

@@ -74,8 +74,9 @@ class StaticStart(Bounded):
             table = _principal(table, self.dimensions)
         if self.rarity:
             table *= self._weights(tokenizer, texts, len(names))[:, None]
-        special = [names.index(token) for token in teacher.hf_tokenizer.all_special_tokens if token in names]
-        table[special] = 0
+        for row, name in enumerate(names):
+            if name in teacher.hf_tokenizer.all_special_tokens:
+                table[row] = 0
         tokenizer.save(str(folder / "tokenizer.json"))
         save_file({"embedding.weight": table}, folder / "model.safetensors", metadata={"format": "pt"})
         static = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}
@@ -98,10 +99,10 @@ class StaticStart(Bounded):
             counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text))
         known = tokenizer.get_vocab()
         new = []
-        for word, count in counts.items():
+        for word, count in sorted(counts.items(), key=_most_frequent_first):
             if count >= self.least_count and word not in known and any(map(str.isalnum, word)):
-                new.append((-count, word))
-        return [word for _, word in sorted(new)[: self.words]]
+                new.append(word)
+        return new[: self.words]
 
     def _weights(self, tokenizer: Any, texts: Sequence[str], tokens: int) -> npt.NDArray[np.float32]:
         """Return the weight of each token ``[tokens]``."""
@@ -112,6 +113,12 @@ class StaticStart(Bounded):
                 np.add.at(counts, encoding.ids, 1)
         shares = counts / max(1.0, counts.sum())
         return (self.rarity / (self.rarity + shares)).astype(np.float32)
+
+
+def _most_frequent_first(entry: tuple[str, int]) -> tuple[int, str]:
+    """Return by what words with their counts are ordered."""
+    word, count = entry
+    return -count, word
 
 
 def _bare(tokenizer: Any) -> Any:
@@ -132,7 +139,7 @@ def _pieces(tokenizer: Any) -> list[str]:
     by_id = {number: token for token, number in tokenizer.get_vocab(with_added_tokens=True).items()}
     if sorted(by_id) != list(range(len(by_id))):
         raise InputError("static: the vocabulary of the teacher has gaps, so that its tokens are no rows of a table")
-    return [by_id[number] for number in range(len(by_id))]
+    return list(map(by_id.__getitem__, range(len(by_id))))
 
 
 def _token_vectors(teacher: SentenceEncoder, names: Sequence[str]) -> npt.NDArray[np.float32]:

@@ -190,6 +190,9 @@ class Views:
         for name, values in self.inputs.items():
             by_view = values.view(len(self.pooled), -1, values.shape[1])
             inputs[name] = by_view[:, rows].flatten(0, 1)
+        teachers = []
+        for vectors in self.teachers:
+            teachers.append(vectors[:, rows])
         return replace(
             self,
             inputs=inputs,
@@ -199,7 +202,7 @@ class Views:
             attentions={layer: weights[:, rows] for layer, weights in self.attentions.items()},
             labels=None if self.labels is None else self.labels[rows],
             matched=None,
-            teachers=tuple(vectors[:, rows] for vectors in self.teachers),
+            teachers=tuple(teachers),
             teacher_scores=None if self.teacher_scores is None else self.teacher_scores[rows],
         )
 

@@ -158,7 +158,9 @@ class MarginMSE(Objective, name="margin-mse"):
     def __call__(self, views: Views) -> Tensor:
         """Return the loss."""
         anchor, *others = views.projected
-        similarities = [functional.cosine_similarity(anchor, other, dim=1) for other in others]
+        similarities = []
+        for other in others:
+            similarities.append(functional.cosine_similarity(anchor, other, dim=1))
         student = torch.stack(similarities, dim=1) * self.scale
         assert views.teacher_scores is not None
         return margin_mse(student, views.teacher_scores)

@@ -86,11 +86,12 @@ def mixed_similarities(teachers: Sequence[Tensor], share: float) -> Tensor:
         teachers: the vectors of each ``[B, d_t]``.
         share: the weight of the first of two.
     """
-    similarities = [cosines(vectors, vectors) for vectors in teachers]
-    if len(similarities) == 1:
-        return similarities[0]
-    first, second = similarities
-    return share * first + (1 - share) * second
+    first, *others = teachers
+    similarities = cosines(first, first)
+    if not others:
+        return similarities
+    (second,) = others
+    return share * similarities + (1 - share) * cosines(second, second)
 
 
 @dataclass(frozen=True, kw_only=True)
