@@ -155,10 +155,14 @@ def _teacher_to_start_from(method: str | Method, changes: MethodOptions) -> str 
     """Return the teacher that a student without a model of its own is made of: as a table, or of some of its layers."""
     from sentcli.methods import get_method
 
-    if not changes.teacher or not method:
+    if not method:
         return None
-    is_made = changes.layers is not None or get_method(method).start is not None
-    return changes.teacher[0] if is_made else None
+    is_made = get_method(method).start is not None
+    if is_made and not changes.teacher:
+        raise InputError(f"{get_method(method).name} is made of a teacher: name an encoder with --teacher")
+    if not changes.teacher:
+        return None
+    return changes.teacher[0] if is_made or changes.layers is not None else None
 
 
 def _located(evaluation: EvaluationOptions) -> EvaluationOptions:
