@@ -22,6 +22,8 @@ def train(
     stage: str | None = None,
     aux_init: str | None = None,
     after: str | None = None,
+    teacher: list[str] | str | None = None,
+    layers: str | None = None,
     pooling: str | None = None,
     device: str = 'auto',
     text_field: str = 'text',
@@ -71,7 +73,7 @@ def train(
 
     Args:
         output: The folder of the trained model.
-        method: angle, bag-of-words, cosent, cross-encoder, ct, esimcse, first-last-avg, infocse, informin-cl, is-bert, micse, mirror-bert, mlm, online-contrastive, prompt-bert, sbert-nli, simcse, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
+        method: angle, bag-of-words, cosent, cross-encoder, ct, distill, esimcse, first-last-avg, infocse, informin-cl, is-bert, margin-mse, micse, mirror-bert, mlm, online-contrastive, prompt-bert, rankcse, sbert-nli, simcse, simcse-plus-plus, static, sts-regression, supcon, whitenedcse, whitening; or a Python file of your own (docs/add-a-method.md).
         model: A model folder, a short name (sentcli doctor lists them), or a hub id.
         data: Text, one sentence a line, or tables; - is standard input.
         more_data: More text files, as for --data.
@@ -80,6 +82,8 @@ def train(
         stage: infocse: pretrain, its first stage.
         aux_init: infocse: where the auxiliary network starts; DIR is the result of --stage pretrain.
         after: sts-regression: train this method first on the sentences of the pairs; its settings are --set before.KEY=VALUE.
+        teacher: A frozen model that distill, static, margin-mse and rankcse learn from: an encoder, a cross-encoder, or what encode wrote.
+        layers: The layers of the start model that stay, counted from 0, such as 0,2,4.
         pooling: As for encode, own, or auto: a finished encoder keeps its own, any other start takes its method's.
         device: auto, cpu, cuda, cuda:1, mps.
         text_field: Column of a table that holds the text.

@@ -111,8 +111,8 @@ PAPERS = {
     "rankcse": Citation(
         "liu2023rankcse",
         "RankCSE: Unsupervised Sentence Representations Learning via Learning to Rank",
-        "Jiduan Liu and Jiahao Liu and Qifan Wang and Jingang Wang and Xunliang Cai and Dongyan Zhao and Ran Lucien Wang "
-        "and Rui Yan",
+        "Jiduan Liu and Jiahao Liu and Qifan Wang and Jingang Wang and Xunliang Cai and Dongyan Zhao and "
+        "Ran Lucien Wang and Rui Yan",
         "Proceedings of ACL",
         2023,
     ),

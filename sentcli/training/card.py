@@ -69,7 +69,7 @@ def model_card(config: dict[str, Any], encoder: SentenceEncoder, request: TrainR
     if settings and method["head"] != {"kind": "none"}:
         head = "The head that was used in training is kept in `training_head/` and is not part of the encoder."
     limits = ""
-    if encoder.spec.is_static:
+    if start.is_static:
         limits = " A text is the mean of the vectors of its tokens, so that the order of its words counts for nothing."
     citing = ""
     cited = citation(method["name"])

@@ -107,7 +107,11 @@ def test_the_papers_hyper_parameters():
     for name, method in METHODS.items():
         assert method.name == name
         terms = {key: o for key, o in method.objectives.items() if hasattr(o, "temperature")}
-        expected = {("mirror-bert", "nt-xent"): 0.04, ("supcon", "supcon"): 0.1, ("simcse-plus-plus", "dimensions"): 5.0}
+        expected = {
+            ("mirror-bert", "nt-xent"): 0.04,
+            ("supcon", "supcon"): 0.1,
+            ("simcse-plus-plus", "dimensions"): 5.0,
+        }
         assert all(o.temperature == expected.get((name, key), 0.05) for key, o in terms.items())
 
 

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sentcli import SentenceEncoder
+from sentcli.precision import half_precision_supported
 from tests.conftest import save_backbone, save_cross_encoder
 from tests.encoder import folders
 from tests.encoder.test_served import host, local  # noqa: F401 - fixtures
@@ -76,6 +77,16 @@ def test_a_served_teacher(train, host, tmp_path):  # noqa: F811
     assert "served" in result.stderr
 
 
+def test_a_served_teacher_that_gives_another_count(train, host, tmp_path):  # noqa: F811
+    def lacks_one(number, request):
+        status, body = host.normal(number, request)
+        return status, {**body, "data": body["data"][1:]}
+
+    host.behave = lacks_one
+    train("distill", "--teacher", host.model, check=1)
+    assert not (tmp_path / "m").exists()
+
+
 def tiny_other(folder):
     return save_backbone(folder / "other", seed=5)
 
@@ -96,9 +107,7 @@ def test_a_teacher_is_encoded_once(train, teacher, text, tmp_path, monkeypatch):
     assert digests(tmp_path / "first") == digests(tmp_path / "second")
 
 
-def test_a_run_with_a_teacher_resumes_to_the_same_bytes(
-    train, invoke, tiny_bert, teacher, text, tmp_path, monkeypatch
-):
+def test_a_run_with_a_teacher_resumes_to_the_same_bytes(train, invoke, tiny_bert, teacher, text, tmp_path, monkeypatch):
     other = save_backbone(tmp_path / "third", seed=2)
 
     def command(output, *options, by=teacher):
@@ -123,8 +132,11 @@ def test_a_cached_gradient_is_that_of_the_whole_batch(train, teacher, tmp_path):
             assert parts[name] == pytest.approx(whole[name], rel=1e-4)
 
 
-def test_half_precision(train, teacher, tmp_path):
-    train("distill", "--teacher", teacher, "--set", "precision=bf16")
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision(train, teacher, tmp_path, precision):
+    if not half_precision_supported(torch.device("cpu"), precision):
+        pytest.skip("this processor has no such numbers")
+    train("distill", "--teacher", teacher, "--set", f"precision={precision}")
     assert terms(tmp_path / "m")[-1]["vectors"] < terms(tmp_path / "m")[0]["vectors"]
 
 
@@ -193,7 +205,10 @@ def test_teachers_that_nothing_is_learnt_from(train, invoke, teacher, crossing, 
     assert "no-such" in refused(train, tmp_path, "distill", "--teacher", "./no-such-folder")
     spoilt = spoiled(crossing, tmp_path / "nan-pairs")
     assert "not finite" in refused(train, tmp_path, "margin-mse", "--teacher", spoilt, data=triplets)
-    assert "negatives" in refused(train, tmp_path, "margin-mse", "--teacher", crossing)
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("anchor,positive\na cat,the cat\na dog,the dog\n", "utf-8")
+    assert "negatives" in refused(train, tmp_path, "margin-mse", "--teacher", crossing, data=pairs)
+    assert "columns" in refused(train, tmp_path, "margin-mse", "--teacher", crossing)
 
 
 def test_vectors_that_lack_a_text_or_have_another_dimension(train, invoke, teacher, text, tmp_path):
