@@ -23,6 +23,7 @@ VERBS = (
     "senteval",
     "retrieve",
     "index",
+    "adapt",
     "migrate",
     "report",
     "analyze",

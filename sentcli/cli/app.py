@@ -89,7 +89,7 @@ def _application(**options: Any) -> typer.Typer:
 
 
 class Data(Verbs):
-    """List, fetch and check evaluation and training data, and make test sets.
+    """List, fetch and check evaluation and training data, make test sets, and mine hard negatives.
 
     \b
     Examples:
@@ -98,6 +98,7 @@ class Data(Verbs):
       sentcli data verify
       sentcli data check faq.csv
       sentcli data make-set articles.csv -o articles-set
+      sentcli data mine articles-set -m minilm -o triplets.jsonl
     """  # noqa: D301
 
     places: Mapping[str, str | type[Verbs]] = {
@@ -106,6 +107,7 @@ class Data(Verbs):
         "verify": "verbs.data:verify",
         "check": "verbs.data_check:check",
         "make-set": "verbs.make_set:make_set",
+        "mine": "verbs.mine:mine",
     }
 
 
@@ -132,6 +134,7 @@ class Sentcli(Verbs):
         "train": "verbs.train:train",
         "encode": "verbs.encode:encode",
         "index": "verbs.index:index",
+        "adapt": "verbs.adapt:adapt",
         "migrate": "verbs.migrate:migrate",
         "export": "verbs.export:export",
         "evaluate": "verbs.evaluate:evaluate",

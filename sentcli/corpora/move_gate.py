@@ -19,12 +19,11 @@ from sentcli.bulk.engine import EncodeSettings
 from sentcli.corpora.asking import CorpusSearch, Query, most_per_document
 from sentcli.encoder.sentence_encoder import SentenceEncoder
 from sentcli.errors import InputError
-from sentcli.evaluation.baseline import Baseline, BaselineComparison, TaskBaseline
+from sentcli.evaluation.baseline import BaselineComparison, compare_scores
 from sentcli.evaluation.evaluated import EvaluatedModel
 from sentcli.evaluation.retrieval import RetrievalSet
 from sentcli.evaluation.retrieval_metrics import Run
 from sentcli.evaluation.retrieval_tasks import SHOWN_HITS, score_run
-from sentcli.evaluation.score_json import pack
 from sentcli.evaluation.scores import TaskScore
 from sentcli.io.readers import ReadOptions
 from sentcli.model.options import LoadOptions
@@ -214,21 +213,7 @@ def compare_models(
     """
     before = old.score(data, cut, folder / "old")
     now = new.score(data, cut, folder / "new")
-    metric = before.main_metric
-    replicates = before.replicates_of(metric)
-    assert replicates is not None
-    of_old = TaskBaseline(
-        metric=metric,
-        value=before.value,
-        draws=pack(replicates),
-        data=data.digest,
-        protocol={},
-        items=list(before.items),
-        values=before.item_values[metric].tolist(),
-        hits=before.hits,
-    )
-    baseline = Baseline(old.encoder.model, {}, {before.task: of_old})
-    compared = baseline.compare(now, allow, data.corpus.parent)
+    compared = compare_scores(before, now, allow)
     models = (old.encoder.model, new.encoder.model)
     return MoveComparison(models, data, compared, _same_hits(before.hits, now.hits))
 

@@ -48,6 +48,32 @@ class TaskBaseline:
     hits: dict[str, list[str]]
     """Ids of the first documents of each query."""
 
+    @classmethod
+    def of_score(cls, score: TaskScore, data: str = "", protocol: dict[str, Any] | None = None) -> TaskBaseline:
+        """Return what is kept of a score.
+
+        Args:
+            score: with samples of its main metric.
+            data: a digest of what was scored on.
+            protocol: every choice that moves the score.
+        """
+        metric = score.main_metric
+        replicates = score.replicates_of(metric)
+        assert replicates is not None
+        values: list[Number] = []
+        if score.items:
+            values = score.item_values[metric].tolist()
+        return cls(
+            metric=metric,
+            value=score.value,
+            draws=pack(replicates),
+            data=data,
+            protocol=protocol or {},
+            items=list(score.items),
+            values=values,
+            hits=score.hits,
+        )
+
     @property
     def has_whole_values(self) -> bool:
         """Whether there is a value between 0 and 1 for each item, and the score is their mean."""
@@ -115,22 +141,7 @@ class Baseline:
         """Return the baseline of a model's scores on tasks."""
         baselines = {}
         for task, score in zip(tasks, scores.tasks, strict=True):
-            metric = score.main_metric
-            replicates = score.replicates_of(metric)
-            assert replicates is not None
-            values: list[Number] = []
-            if score.items:
-                values = score.item_values[metric].tolist()
-            baselines[task.name] = TaskBaseline(
-                metric=metric,
-                value=score.value,
-                draws=pack(replicates),
-                data=json_digest(task.identity),
-                protocol=task.protocol,
-                items=list(score.items),
-                values=values,
-                hits=score.hits,
-            )
+            baselines[task.name] = TaskBaseline.of_score(score, json_digest(task.identity), task.protocol)
         choices = dict(scores.protocol)
         for key in ("kinds", "interval_draws"):
             choices.pop(key, None)
@@ -202,6 +213,18 @@ class Baseline:
             allow=allow,
             worst=_worst(before, score),
         )
+
+
+def compare_scores(before: TaskScore, now: TaskScore, allow: float = 0.0) -> BaselineComparison:
+    """Compare the scores of two models on one task, on the same samples of its items.
+
+    Args:
+        before: of the one model.
+        now: of the other model.
+        allow: the loss that is allowed, in units of the metric.
+    """
+    baseline = Baseline("", {}, {now.task: TaskBaseline.of_score(before)})
+    return baseline.compare(now, allow, Path(now.task))
 
 
 def _worst(before: TaskBaseline, score: TaskScore) -> list[Changed]:

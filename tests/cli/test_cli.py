@@ -23,6 +23,7 @@ def test_commands():
         "train",
         "encode",
         "index",
+        "adapt",
         "migrate",
         "export",
         "evaluate",
@@ -34,7 +35,7 @@ def test_commands():
         "analyze",
         "data",
     ]
-    assert DATA == ["data list", "data get", "data verify", "data check", "data make-set"]
+    assert DATA == ["data list", "data get", "data verify", "data check", "data make-set", "data mine"]
     kinds = ["geometry", "map", "similarity", "attention", "objectives", "low-shot", "sweep", "compare", "duplicates"]
     assert sorted(ANALYZE) == sorted(f"analyze {kind}" for kind in kinds)
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "data list": "data list",
     "data check": "data check pairs.csv",
     "data make-set": "data make-set faq.csv -o {out}-set",
+    "data mine": "data mine set -m bert -o {out}.jsonl --ranks 1-9 --negatives 1",
     "analyze duplicates": "analyze duplicates many.txt -m bert -o {out}-duplicates",
     "help": "retrieve --help-all",
     "usage": "encode texts.txt --modell bert",

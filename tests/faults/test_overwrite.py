@@ -91,6 +91,10 @@ CASES = {
     ),
     "retrieve --hits": Case("retrieve -m M --corpus old.txt --query cat --hits out.jsonl"),
     "retrieve --run": Case("retrieve --beir beir -m M --search dense,bm25 --run out", "--overwrite --top-k 3", parts=2),
+    "data mine": Case(
+        "data mine beir -m M -o out.jsonl --ranks 1-6 --negatives 1 --no-apart --below 1",
+        "--overwrite --query-prompt the",
+    ),
     "report": Case("report old.run -o out/page.md", before=(RUN, RUN.replace("old.", "new.")), parts=2),
 }
 

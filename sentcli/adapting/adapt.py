@@ -1,0 +1,195 @@
+"""One adaptation from a corpus to a folder that holds a better model, or the start."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sentcli import console
+from sentcli.adapting.candidates import candidates_for
+from sentcli.adapting.contest import Contest, choose
+from sentcli.adapting.material import Material, choosing_set, in_memory, read_material
+from sentcli.adapting.options import AdaptOptions
+from sentcli.adapting.plan import PLAN_FILE, Plan, make_plan
+from sentcli.adapting.verdict import START, Verdict
+from sentcli.adapting.work import Work
+from sentcli.encoder.sentence_encoder import SentenceEncoder
+from sentcli.errors import InputError
+from sentcli.evaluation.baseline import compare_scores
+from sentcli.evaluation.evaluated import OwnTask
+from sentcli.evaluation.labelled_data import load_tasks
+from sentcli.evaluation.retrieval_tasks import RetrievalTask
+from sentcli.evaluation.significance import RESAMPLES
+from sentcli.io.atomic import check_output, replacing
+from sentcli.io.digests import json_digest
+from sentcli.io.forms import write_json
+from sentcli.io.served import Served
+from sentcli.remaining import duration
+from sentcli.training.teachers import open_teacher
+
+RESULTS_FILE = "adapt.json"
+FORMAT = 1
+"""Changes when an unfinished adaptation of an earlier version cannot go on."""
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """The result of `adapt`."""
+
+    verdict: Verdict
+    contest: Contest
+    plan: Plan
+    material: Material
+    mined: dict[str, Any]
+    """How many rows were mined, and what fell, by the model that mined."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            **self.verdict.to_dict(),
+            "candidates": self.contest.to_list(),
+            "steps": self.plan.steps,
+            "made_queries": len(self.material.queries),
+            "structures": self.material.structures,
+            "near_copies_left_out": self.material.left_out,
+            "sets": self.material.sources,
+            "trust": self.material.test.trust,
+            "mined": self.mined,
+        }
+
+
+def adapt(
+    corpus: Sequence[str],
+    model: str,
+    output: Path,
+    options: AdaptOptions,
+    *,
+    device: str = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Callable[[dict[str, Any]], dict[str, Any]] = lambda results: results,
+) -> Adaptation:
+    """Train candidates on a corpus, and write the best one if it is shown to find more, else the start.
+
+    Args:
+        corpus: the documents, as ``data make-set`` takes them.
+        model: the start.
+        output: the folder of the model.
+        options: what it learns from, is chosen by and is judged by.
+        device: as ``--device``.
+        resume: go on with an unfinished adaptation.
+        overwrite: replace an output that exists.
+        report: adds to the results that are written beside the model.
+
+    Raises:
+        InputError: if the corpus gives no queries, a set cannot judge, or the budget is too small.
+    """
+    began = time.monotonic()
+    _check_start(model)
+    folder = _work_folder(output, resume=resume, overwrite=overwrite)
+    kept_tasks = _watched(options.keep)
+    if options.teacher is not None:
+        open_teacher(options.teacher, device)
+    material = read_material(corpus, options, folder)
+    work = Work(model, material, folder, device, options.teacher, options.seed)
+    start = work.model(model)
+    identity = json_digest([FORMAT, start.load().fingerprint(), material.digest, _choices(material, options)])
+    dev = RetrievalTask.of_own("dev", choosing_set(material.dev, model), 0)
+    test = RetrievalTask.of_own("test", in_memory(material.test), RESAMPLES)
+    candidates = candidates_for(start, has_teacher=options.teacher is not None)
+    start.release()
+    if (folder / PLAN_FILE).is_file():
+        plan = Plan.read(folder)
+        if plan.identity != identity:
+            raise InputError(f"{folder} is the work of another model, corpus or option: --overwrite starts anew")
+    else:
+        data, rows = work.triplets(model, "rows")
+        left = options.seconds - (time.monotonic() - began)
+        plan = make_plan(work, candidates, dev, (data, rows), left, identity)
+        plan.write(folder)
+    console.note(
+        f"{len(plan.candidates)} candidates, {plan.steps} steps in each of two stages: about {duration(plan.seconds)}"
+    )
+    contest = choose(work, candidates, plan, dev)
+    verdict = _judged(work, contest, test, kept_tasks, options)
+    mined = {}
+    for name, rows_of in work.mined.items():
+        mined["start" if name == model else Path(name).name] = {"rows": len(rows_of.rows), "fell": rows_of.fell}
+    result = Adaptation(verdict, contest, plan, material, mined)
+    _write(output, contest.best.model if verdict.adopted else model, report(result.to_dict()))
+    shutil.rmtree(folder, ignore_errors=True)
+    return result
+
+
+def _watched(keep: str | None) -> list[OwnTask]:
+    """Return the set of general similarity on which the model may not fall; none if it was not given.
+
+    Raises:
+        InputError: if it holds several sets.
+    """
+    if keep is None:
+        console.warn("no set of general similarity is watched: --keep SET, such as STS-B, guards against its loss")
+        return []
+    tasks = list(load_tasks([keep]))
+    if len(tasks) > 1:
+        raise InputError(
+            f"--keep {keep} holds several sets: {', '.join(task.name for task in tasks)}; name one of them"
+        )
+    return tasks
+
+
+def _check_start(model: str) -> None:
+    """Refuse a start whose weights are not here."""
+    if Served.parse(model) is not None:
+        raise InputError(f"-m {model} is served: its weights are not here to be adapted")
+
+
+def _work_folder(output: Path, *, resume: bool, overwrite: bool) -> Path:
+    """Return the folder of the work beside the output, which may hold that of an interrupted adaptation."""
+    check_output(output, overwrite=overwrite, resume=False, folder=True)
+    output = output.resolve()
+    folder = output.with_name(f"{output.name}.adapting")
+    if folder.exists() and overwrite:
+        shutil.rmtree(folder)
+    if folder.exists() and not resume:
+        raise InputError(f"{folder} holds an unfinished adaptation: --resume goes on with it, --overwrite starts anew")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _choices(material: Material, options: AdaptOptions) -> dict[str, Any]:
+    """Return every choice that decides what is trained, and by what it is chosen and judged."""
+    choices = asdict(options)
+    for name in ("dev", "test", "keep", "budget"):
+        del choices[name]
+    return {**choices, "dev": material.dev.digest, "test": material.test.digest}
+
+
+def _judged(
+    work: Work, contest: Contest, test: RetrievalTask, kept_tasks: Sequence[OwnTask], options: AdaptOptions
+) -> Verdict:
+    """Compare the best candidate with the start on the queries that chose nothing, and on what is to be kept."""
+    best = contest.best
+    tasks = [test, *kept_tasks]
+    before = work.score(work.start, tasks)
+    now = before if best.name == START else work.score(best.model, tasks)
+    gain = compare_scores(before[0], now[0])
+    kept = None
+    if kept_tasks:
+        scale = 100.0 if before[1].main_metric in ("spearman", "pearson") else 1.0
+        kept = compare_scores(before[1], now[1], options.allow * scale)
+    tried = len({entrant.name for entrant in contest.entrants}) - 1
+    name = best.name if best.share == 1 else f"{best.name}, {best.share:g} of the way"
+    return Verdict(name, gain, len(test.data.queries), kept, tried)
+
+
+def _write(output: Path, model: str, results: dict[str, Any]) -> None:
+    """Write a model and the results, whole or not at all."""
+    encoder = SentenceEncoder.load(model, backend="torch", device="cpu", precision="fp32")
+    with replacing(output) as temporary:
+        encoder.save(temporary)
+        write_json(temporary / RESULTS_FILE, results)

@@ -1,0 +1,217 @@
+"""What an adaptation learns from, and the queries that choose and judge: no query is in two of them."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentcli.corpora.move_set import given_set
+from sentcli.errors import InputError
+from sentcli.evaluation.retrieval import RetrievalSet
+from sentcli.evaluation.retrieval_tasks import SampledSet, sampled
+from sentcli.io.digests import json_digest
+from sentcli.io.served import Served
+from sentcli.mining.copies import plain
+from sentcli.testset.queries import OTHER_QUERIES, near_equal, structural_queries
+from sentcli.testset.reading import read_documents
+from sentcli.testset.trust import trust_in
+from sentcli.testset.writing import write_set
+from sentcli.testset.written import ask_for_queries, written_queries
+
+if TYPE_CHECKING:
+    from sentcli.adapting.options import AdaptOptions
+    from sentcli.testset.queries import Query, QuerySet
+
+LEAST_QUERIES = 10
+"""The queries that each part has at least."""
+DEV_SHARE = TEST_SHARE = 0.2
+"""The shares of the made queries that are held out, where no set is given."""
+MOST_DOCUMENTS = 2000
+"""The documents of a set from which on candidates are chosen on a part of it."""
+MOST_CHOOSING = 100
+"""The queries of that part."""
+MOST_HELD_OUT = 500
+"""The most made queries that choose, and the most that judge."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The queries of an adaptation, and the documents that it trains on."""
+
+    documents: tuple[str, ...]
+    """The texts of the documents, without what became a query."""
+    queries: tuple[str, ...]
+    """The queries of training."""
+    positives: tuple[tuple[int, ...], ...]
+    """The numbers of the relevant documents of each."""
+    dev: RetrievalSet
+    test: RetrievalSet
+    left_out: int
+    """The queries of the test set that are near copies of queries of training, and are left out."""
+    structures: dict[str, int]
+    """How many queries of training were made of what."""
+    digest: str
+    """Of the documents as they were read."""
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Where the queries that choose and judge come from."""
+        return {"dev": self.dev.name, "test": self.test.name}
+
+
+def read_material(corpus: Sequence[str], options: AdaptOptions, folder: Path) -> Material:
+    """Read documents and sets, make queries of the documents, and hold out those that choose and judge.
+
+    Args:
+        corpus: files and folders, as ``data make-set`` takes them.
+        options: the sets, and how queries are made.
+        folder: an existing folder for the sets that are made.
+
+    Raises:
+        InputError: if there are too few queries, or a set is none, or two parts share queries.
+    """
+    query_set, digest = _made_queries(corpus, options)
+    dev, test = _given(options)
+    held_out = {"dev": DEV_SHARE if dev is None else 0.0, "test": TEST_SHARE if test is None else 0.0}
+    parts = _split(query_set, held_out, options.seed)
+    if dev is None:
+        dev = _written_set(query_set, parts["dev"], folder / "made-dev")
+    if test is None:
+        test = _written_set(query_set, parts["test"], folder / "made-test")
+    training = parts["training"]
+    _refuse_shared(dev, test)
+    near = _near_copies([query.text for query in training], test.queries)
+    test = _without(test, near)
+    for part in (dev, test):
+        if len(part.queries) < LEAST_QUERIES:
+            raise InputError(f"{part.name}: {len(part.queries)} queries are too few to choose or judge by")
+    places = query_set.documents.places
+    structures: dict[str, int] = {}
+    positives = []
+    for query in training:
+        structures[query.structure] = structures.get(query.structure, 0) + 1
+        relevant = [places[key] for key in query.relevant]
+        positives.append(tuple(relevant))
+    count = len(query_set.documents.ids)
+    documents = tuple(query_set.documents.title_and_text(position) for position in range(count))
+    queries = tuple(query.text for query in training)
+    return Material(documents, queries, tuple(positives), dev, test, len(near), structures, digest)
+
+
+def _made_queries(corpus: Sequence[str], options: AdaptOptions) -> tuple[QuerySet, str]:
+    """Return the queries of the documents, from their structure or from a model, and a digest of the documents."""
+    documents = read_documents(corpus, options.text_field, options.title_field)
+    digest = json_digest(documents.origins)
+    if options.write_with is not None:
+        writer = Served.parse(options.write_with) or options.write_with
+        answers = ask_for_queries(writer, documents, options.limit, options.seed)
+        return written_queries(answers, documents, " ".join(corpus)), digest
+    try:
+        return structural_queries(documents, " ".join(corpus), options.limit, options.seed), digest
+    except InputError as error:
+        reason = str(error).removesuffix(f". {OTHER_QUERIES}")
+        raise InputError(
+            f"{reason}. So nothing is learnt from it: name a column with --title-field, or let a model write queries "
+            "with --write-with"
+        ) from error
+
+
+def _given(options: AdaptOptions) -> tuple[RetrievalSet | None, RetrievalSet | None]:
+    """Return the sets that choose and judge, of those that were given; a dev set alone does both by halves."""
+    dev = given_set(options.dev) if options.dev is not None else None
+    test = given_set(options.test) if options.test is not None else None
+    if dev is None or test is not None:
+        return dev, test
+    keys = list(dev.queries)
+    random.Random(options.seed).shuffle(keys)
+    half = len(keys) // 2
+    chosen, judging = set(keys[:half]), set(keys[half:])
+    return _without(dev, judging, "first half"), _without(dev, chosen, "second half")
+
+
+def _without(data: RetrievalSet, keys: Iterable[str], name: str = "") -> RetrievalSet:
+    """Return a set without some of its queries."""
+    left_out = set(keys)
+    if not left_out:
+        return data
+    queries = {key: text for key, text in data.queries.items() if key not in left_out}
+    qrels = {key: judgements for key, judgements in data.qrels.items() if key not in left_out}
+    name = f"{data.name} ({name})" if name else data.name
+    return replace(data, name=name, queries=queries, qrels=qrels, digest=json_digest([data.digest, sorted(queries)]))
+
+
+def _split(query_set: QuerySet, shares: dict[str, float], seed: int) -> dict[str, list[Query]]:
+    """Distribute queries so that those whose documents are equal or nearly are in one part."""
+    places = query_set.documents.places
+    by_group: dict[int, list[Query]] = {}
+    for query in query_set.queries:
+        positions = {places[key] for key in query.relevant}
+        group = min(positions.union(*(query_set.near_equal.get(position, ()) for position in positions)))
+        by_group.setdefault(group, []).append(query)
+    groups = [by_group[number] for number in sorted(by_group)]
+    random.Random(seed).shuffle(groups)
+    wanted = {part: min(MOST_HELD_OUT, round(share * len(query_set.queries))) for part, share in shares.items()}
+    parts: dict[str, list[Query]] = {"dev": [], "test": [], "training": []}
+    for queries in groups:
+        part = next((part for part, count in wanted.items() if len(parts[part]) < count), "training")
+        parts[part] += queries
+    return parts
+
+
+def _written_set(query_set: QuerySet, queries: list[Query], folder: Path) -> RetrievalSet:
+    """Write some of the made queries as a set, and read it."""
+    if len(queries) < LEAST_QUERIES:
+        raise InputError(
+            f"{len(query_set.queries)} queries could be made of the documents, too few to hold some of them out: "
+            "give sets of judged queries with --dev and --test, or let a model write more with --write-with"
+        )
+    part = replace(query_set, queries=queries)
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted adaptation, which made the same set
+    write_set(folder, part, trust_in(part), {})
+    return given_set(str(folder))
+
+
+def _refuse_shared(dev: RetrievalSet, test: RetrievalSet) -> None:
+    """Refuse a test set that has queries of the dev set."""
+    known = {plain(text) for text in dev.queries.values()}
+    shared = [text for text in test.queries.values() if plain(text) in known]
+    if shared:
+        raise InputError(
+            f"--test: {len(shared)} of its {len(test.queries)} queries are in --dev, too, such as {shared[0][:60]!r}: "
+            "what has chosen cannot judge"
+        )
+
+
+def _near_copies(training: Sequence[str], queries: dict[str, str]) -> list[str]:
+    """Return the keys of queries that are equal or nearly to a query of training."""
+    texts = [*training, *queries.values()]
+    near = near_equal(texts)
+    known = {plain(text) for text in training}
+    copies = []
+    for place, (key, text) in enumerate(queries.items(), len(training)):
+        others = near.get(place, set())
+        if plain(text) in known or any(other < len(training) for other in others):
+            copies.append(key)
+    return copies
+
+
+def choosing_set(data: RetrievalSet, model: str) -> SampledSet:
+    """Return the set that candidates are chosen on: of a large one some queries, with the documents that matter.
+
+    Args:
+        data: the whole set.
+        model: the name of the start, whose best hits are among the documents.
+    """
+    if len(data.ids) <= MOST_DOCUMENTS:
+        return in_memory(data)
+    return sampled(data, range(min(len(data.queries), MOST_CHOOSING)), model)
+
+
+def in_memory(data: RetrievalSet) -> SampledSet:
+    """Return a set whose documents are kept in memory, for one that is searched many times."""
+    values = {each.name: getattr(data, each.name) for each in fields(RetrievalSet)}
+    return SampledSet(**values, documents=tuple(data.texts()))

@@ -1,0 +1,137 @@
+"""How many steps each candidate may have, so that all of an adaptation stays within its budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentcli.adapting.mixing import SHARES
+from sentcli.errors import InputError
+from sentcli.io.forms import read_json_form, write_json
+from sentcli.remaining import duration
+from sentcli.training.dry_run import estimate_training
+
+if TYPE_CHECKING:
+    from sentcli.adapting.candidates import Candidate
+    from sentcli.adapting.material import Material
+    from sentcli.adapting.work import Work
+    from sentcli.evaluation.retrieval_tasks import RetrievalTask
+
+PLAN_FILE = "plan.json"
+LEAST_STEPS = 8
+"""Steps of a stage, below which nothing is learnt."""
+MOST_EPOCHS = 2
+"""Passes over the rows that a stage makes at most."""
+SAMPLE = 64
+"""Documents that are encoded to measure how long an evaluation takes."""
+REMEDY = "start anew with --overwrite"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained, and how long."""
+
+    identity: str
+    """A digest of start, documents, sets and options, which an adaptation that goes on has to equal."""
+    candidates: list[str]
+    """The names of the candidates that are trained."""
+    steps: int
+    """The steps of each of the two stages."""
+    seconds: float
+    """The time that training and scoring will take."""
+
+    def write(self, folder: Path) -> None:
+        """Write the plan, so that an adaptation that goes on makes the same steps."""
+        write_json(folder / PLAN_FILE, vars(self))
+
+    @classmethod
+    def read(cls, folder: Path) -> Plan:
+        """Read the plan of an unfinished adaptation."""
+        path = folder / PLAN_FILE
+        return read_json_form(cls, path, missing=f"no such file: {path}", remedy=REMEDY)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the parts of an adaptation take, in seconds."""
+
+    step: float
+    document: float
+    """To encode a document."""
+
+    def of(self, candidates: int, steps: int, material: Material, choosing: int) -> float:
+        """Return what all of an adaptation takes.
+
+        Args:
+            candidates: how many begin; half of them, rounded up, go on after the first stage.
+            steps: of a stage.
+            material: what is trained on, and what judges.
+            choosing: the documents of the set that chooses.
+        """
+        going_on = survivors(candidates)
+        training = self.step * steps * (candidates + going_on)
+        mining = self.document * len(material.documents) * (1 + going_on)
+        evaluations = 1 + candidates + going_on * len(SHARES)
+        judging = self.document * len(material.test.ids) * 2
+        return training + mining + self.document * choosing * evaluations + judging
+
+
+def survivors(candidates: int) -> int:
+    """Return how many of the candidates go on after the first stage: the worse half ends."""
+    return (candidates + 1) // 2
+
+
+def make_plan(
+    work: Work,
+    candidates: Sequence[Candidate],
+    dev: RetrievalTask,
+    rows: tuple[Path, int],
+    budget: float,
+    identity: str,
+) -> Plan:
+    """Measure a few steps and an encoding, and distribute what is left of the budget.
+
+    Args:
+        work: trains and scores.
+        candidates: in the order in which they are left out if there is too little time, the last one first.
+        dev: the queries that choose.
+        rows: the rows of training and their number.
+        budget: the seconds that are left.
+        identity: see `Plan.identity`.
+
+    Raises:
+        InputError: if the budget is too small for one candidate.
+    """
+    began = time.monotonic()
+    data, count_of_rows = rows
+    choosing = len(dev.data.ids)
+    costs = _measured(work, candidates[0], data)
+    left = budget - (time.monotonic() - began)
+    most = max(LEAST_STEPS, MOST_EPOCHS * count_of_rows // 32)
+    for count in range(len(candidates), 0, -1):
+        without_steps = costs.of(count, 0, work.material, choosing)
+        a_step = costs.of(count, 1, work.material, choosing) - without_steps
+        steps = min(most, int((left - without_steps) / a_step))
+        if steps >= LEAST_STEPS:
+            names = [candidate.name for candidate in candidates[:count]]
+            return Plan(identity, names, steps, costs.of(count, steps, work.material, choosing))
+    needed = costs.of(1, LEAST_STEPS, work.material, choosing) + budget - left
+    raise InputError(
+        f"--budget: {duration(max(budget, 0))} are left, and one candidate of {LEAST_STEPS} steps with its evaluations "
+        f"takes about {duration(needed)} here: give more time, or smaller sets with --dev and --test"
+    )
+
+
+def _measured(work: Work, candidate: Candidate, data: Path) -> Costs:
+    """Measure a step and the encoding of a document."""
+    request = work.request(candidate, work.start, data, "measured", LEAST_STEPS)
+    kind = estimate_training(request, []).kinds[0]
+    encoder = work.model(work.start).load().on_torch()
+    sample = list(work.material.documents[:SAMPLE])
+    encoder.encode(sample[:8])  # the first batch takes longer
+    began = time.monotonic()
+    encoder.encode(sample)
+    return Costs(step=kind.seconds / kind.steps, document=(time.monotonic() - began) / len(sample))

@@ -1,0 +1,109 @@
+"""Whether an adapted model is taken: its gain on queries that chose nothing has to lie above 0 with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sentcli.evaluation.baseline import BaselineComparison
+from sentcli.table import MINUS, Table
+
+START = "start"
+"""The name of the choice where no candidate was better than the start."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The best candidate against the start."""
+
+    chosen: str
+    """The name of the candidate that was best on the dev set; `START` if none was better there."""
+    gain: BaselineComparison
+    """On the queries that chose nothing."""
+    queries: int
+    kept: BaselineComparison | None
+    """On the set of general similarity; None if there is none."""
+    tried: int
+    """The number of candidates that were trained."""
+
+    @property
+    def adopted(self) -> bool:
+        """Whether the candidate is taken: its gain lies above 0, and no loss beyond what is allowed is possible."""
+        if self.chosen == START or not is_gain(self.gain.interval):
+            return False
+        return self.kept is None or self.kept.passed
+
+    @property
+    def smallest(self) -> float:
+        """The smallest gain that could have been seen: half of the interval, below the difference."""
+        return self.gain.difference - self.gain.interval[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        gain = self.gain
+        results: dict[str, Any] = {
+            "adopted": self.adopted,
+            "chosen": self.chosen,
+            "metric": gain.metric,
+            "start": gain.value,
+            "value": gain.value + gain.difference,
+            "difference": gain.difference,
+            "interval": list(gain.interval),
+            "smallest": self.smallest,
+            "queries": self.queries,
+        }
+        if self.kept is not None:
+            results["keep"] = self.kept.to_dict()
+        return results
+
+    @property
+    def sentence(self) -> str:
+        """What was found, and what the folder holds."""
+        gain = self.gain
+        low, high = map(_number, gain.interval)
+        measured = (
+            f"on {self.queries:,} queries that chose nothing, {gain.metric} {gain.value:.4f} -> "
+            f"{gain.value + gain.difference:.4f}: {_number(gain.difference)} (95 % {low} to {high})"
+        )
+        if self.adopted:
+            return f"{self.chosen} is taken: {measured}."
+        tried = f"{self.tried} candidates were tried, and the start is kept"
+        if self.chosen == START:
+            return f"{tried}: none was better on the queries that choose."
+        if is_gain(gain.interval) and self.kept is not None:
+            lost = _number(self.kept.difference)
+            return (
+                f"{tried}: {self.chosen} finds more ({measured}), but it may lose more than {self.kept.allow:g} of the "
+                f"{self.kept.metric} that is to be kept ({lost}, 95 % from {_number(self.kept.interval[0])})."
+            )
+        return (
+            f"{tried}: {self.chosen} was the best of them, and {measured}. The smallest gain that could have been seen "
+            f"is {self.smallest:.4f}; more queries (--test) see smaller ones."
+        )
+
+    def table(self) -> Table:
+        """Return the start beside what was chosen, on each set."""
+        rows: list[list[Any]] = []
+        for what, comparison in (("finds", self.gain), ("keeps", self.kept)):
+            if comparison is not None:
+                after = comparison.value + comparison.difference
+                values = [comparison.value, after, comparison.difference, *comparison.interval]
+                rows.append([what, comparison.metric, *values])
+        numbers = ("start", "chosen", "difference", "low", "high")
+        notes = ["Low and high: the 95 % interval of the difference, over the same items."]
+        return Table(
+            "The start and what was chosen",
+            ["what", "metric", *numbers],
+            rows,
+            dict.fromkeys(numbers, ".4f"),
+            notes=notes,
+        )
+
+
+def is_gain(interval: tuple[float, float]) -> bool:
+    """Tell whether the interval of a difference lies above 0."""
+    return interval[0] > 0
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}".replace("-", MINUS)

@@ -1,0 +1,175 @@
+"""The work of an adaptation in its own folder: mining, training, scores; what is finished is not done again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentcli import console
+from sentcli.adapting.candidates import MLM_SETTINGS, SETTINGS, Candidate
+from sentcli.adapting.mixing import write_between
+from sentcli.errors import InputError
+from sentcli.evaluation.evaluated import EvaluatedModel
+from sentcli.evaluation.retrieval_tasks import RetrievalTask
+from sentcli.io.atomic import replacing
+from sentcli.io.writers import as_json
+from sentcli.mining.copies import MiningCorpus
+from sentcli.mining.mined import Mined, MiningQueries, mine
+from sentcli.mining.options import MiningOptions
+from sentcli.model.options import LoadOptions
+from sentcli.model.spec import Similarity
+from sentcli.search.exact import Vectors
+from sentcli.training.options import LogOptions
+from sentcli.training.prepare import prepare
+from sentcli.training.request import TrainRequest
+from sentcli.training.run import run as train_run
+
+if TYPE_CHECKING:
+    from sentcli.adapting.material import Material
+    from sentcli.evaluation.evaluated import OwnTask
+    from sentcli.evaluation.scores import TaskScore
+
+NEGATIVES = 1
+"""The hard negatives of a row: each is another document to encode, and the batch has more."""
+LEAST_ROWS = 32
+"""The rows that are trained on at least, which fill one batch."""
+SAVE_EVERY = 100
+LEAST_SHARE = 0.25
+"""The share of the queries that have a hard negative, below which words find them."""
+BY_WORDS = MiningOptions(negatives=NEGATIVES, search="bm25", below=1.0, near=1.0, apart=False)
+"""Hard negatives by words, for a model whose vectors lie so close together that no share of a score means anything."""
+
+
+@dataclass
+class Work:
+    """Trains and scores in a folder that may hold an unfinished adaptation."""
+
+    start: str
+    """The name of the start model."""
+    material: Material
+    folder: Path
+    device: str = "auto"
+    teacher: str | None = None
+    seed: int = 0
+    mined: dict[str, Mined] = field(default_factory=dict)
+    """What was mined, by the model that it was mined with."""
+
+    def model(self, name: str) -> EvaluatedModel:
+        """Return a model by its name or folder; its vectors and scores are cached."""
+        options = LoadOptions(device=self.device)
+        if name != self.start:  # an export of each would take longer than it saves
+            options = LoadOptions(backend="torch", device=self.device)
+        return EvaluatedModel(name, options)
+
+    def score(self, name: str, tasks: Sequence[OwnTask]) -> list[TaskScore]:
+        """Score a model, or read its scores from the cache."""
+        model = self.model(name)
+        scores = model.measure(tasks)
+        model.release()
+        return scores
+
+    def dev_score(self, name: str, dev: RetrievalTask) -> float:
+        """Return the score of a model on the queries that choose."""
+        (score,) = self.score(name, [dev])
+        return score.value
+
+    def triplets(self, name: str, stage: str) -> tuple[Path, int]:
+        """Mine hard negatives with a model, and return the table of rows and their number.
+
+        Raises:
+            InputError: if too few rows have a negative.
+        """
+        path = self.folder / f"{stage}.jsonl"
+        if path.is_file():
+            with path.open(encoding="utf-8") as handle:
+                return path, sum(1 for _ in handle)
+        material = self.material
+        model = self.model(name)
+        spec = model.spec
+        query_prompt = spec.role_prompt("query")
+        vectors = model.encode_shown("mining: queries", material.queries, prompt=query_prompt)
+        documents = model.encode_shown("mining: documents", material.documents, prompt=spec.role_prompt("document"))
+        mined = self._mined(
+            vectors.vectors_of(material.queries), documents.vectors_of(material.documents), spec.similarity
+        )
+        model.release()
+        if len(mined.rows) < LEAST_ROWS:
+            raise InputError(
+                f"{len(mined.rows)} of {mined.queries:,} queries have a document that is a hard negative, too few to "
+                "train on: more documents, or queries that a model writes (--write-with), give more"
+            )
+        self.mined[name] = mined
+        with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as handle:
+            for row in mined.rows:
+                record = {"anchor": material.queries[row.query], "positive": material.documents[row.positive]}
+                record["negative"] = material.documents[row.negatives[0]]
+                handle.write(as_json(record) + "\n")
+        return path, len(mined.rows)
+
+    def _mined(self, queries: Vectors, documents: Vectors, similarity: Similarity) -> Mined:
+        """Mine by the vectors of a model; by words, if they tell too few documents apart."""
+        material = self.material
+        known = MiningQueries(material.queries, material.positives)
+        corpus = MiningCorpus(material.documents)
+        mined = mine(known, queries, corpus, documents, MiningOptions(negatives=NEGATIVES), similarity=similarity)
+        if len(mined.rows) >= LEAST_SHARE * len(material.queries):
+            return mined
+        console.note(
+            f"the model's vectors tell few documents apart ({len(mined.rows):,} of {len(material.queries):,} queries "
+            "have a hard negative by them): hard negatives are found by words"
+        )
+        return mine(known, queries, corpus, documents, BY_WORDS, similarity=similarity)
+
+    def request(self, candidate: Candidate, start: str, data: Path, stage: str, steps: int) -> TrainRequest:
+        """Return the training of a candidate from a model."""
+        settings: list[tuple[str, Any]] = [*candidate.assignments, *SETTINGS]
+        settings += [("settings.max_steps", steps), ("settings.eval_every", steps), ("settings.seed", self.seed + 1)]
+        teachers: tuple[str, ...] = ()
+        if candidate.taught:
+            teachers = (self.teacher or self.start,)
+        return TrainRequest(
+            method=candidate.method,
+            model=start,
+            files=[str(data)],
+            output=self.folder / stage,
+            device=self.device,
+            log=LogOptions(save_every=SAVE_EVERY, resume=True),
+            assignments=settings,
+            teachers=teachers,
+            learns_from_itself=True,
+        )
+
+    def reading_request(self, steps: int) -> TrainRequest:
+        """Return the masked language modelling on the documents that comes before a candidate."""
+        data = self.folder / "documents.jsonl"
+        if not data.is_file():
+            with replacing(data) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as handle:
+                for text in self.material.documents:
+                    if text.strip():
+                        handle.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+        settings = [*MLM_SETTINGS, ("settings.max_steps", steps), ("settings.seed", self.seed + 1)]
+        return TrainRequest(
+            method="mlm",
+            model=self.start,
+            files=[str(data)],
+            output=self.folder / "reading",
+            device=self.device,
+            log=LogOptions(save_every=SAVE_EVERY, resume=True),
+            assignments=settings,
+        )
+
+    def train(self, request: TrainRequest, label: str) -> str:
+        """Train, unless it is done, and return the folder of the model."""
+        with console.working(f"training: {label}"):
+            train_run(prepare(request))
+        return str(request.output)
+
+    def between(self, trained: str, share: float, stage: str) -> str:
+        """Return the folder of the weights between the start and a trained model, which is written once."""
+        folder = self.folder / f"{stage}-{share:g}"
+        if not (folder / "modules.json").is_file():
+            write_between(self.start, trained, share, folder)
+        return str(folder)
