@@ -650,6 +650,55 @@ def index(
     """
     ...
 
+def adapt(
+    corpus: list[str] | str,
+    *,
+    output: Path | str,
+    model: str,
+    dev: str | None = None,
+    test: str | None = None,
+    keep: str | None = None,
+    allow: float = 0.01,
+    write_with: str | None = None,
+    teacher: str | None = None,
+    budget: str = '15m',
+    limit: int = 5000,
+    text_field: str | None = None,
+    title_field: str | None = None,
+    seed: int = 0,
+    device: str = 'auto',
+    resume: bool = False,
+    overwrite: bool = False,
+    json: str | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+) -> Result:
+    """Train a better model for your own documents, and take it only if it is one.
+
+    Args:
+        corpus: Tables, folders of Markdown or text files, or folders in BEIR layout.
+        output: The folder of the model.
+        model: A model folder, a short name (sentcli doctor lists them), or a hub id.
+        dev: Retrieval set whose queries choose among the candidates; default: queries of the documents, held out.
+        test: Retrieval set whose queries choose nothing and decide; default: half of --dev, or made ones.
+        keep: Set of general similarity on which the model may not fall, such as STS-B's pairs.
+        allow: The greatest loss on --keep, in the units of its metric.
+        write_with: Let a model write the queries of training, as for data make-set.
+        teacher: A better model, whose margins between documents are learnt; default: the model itself.
+        budget: Time for all of it, such as 90s, 15m or 2h.
+        limit: The most queries that are made of the documents.
+        text_field: Column of the text; default: told from the names.
+        title_field: Column of the title or question; default: told from the names.
+        seed: Of what is drawn at random, and of training.
+        device: auto, cpu, cuda, cuda:1, mps.
+        resume: Go on after an interruption.
+        overwrite: Replace an output that exists.
+        json: Write the result as JSON; - is standard output.
+        quiet: No progress, notes or warnings.
+        verbose: Say what is loaded and what runs.
+    """
+    ...
+
 def migrate(
     corpus: str,
     *,
