@@ -62,18 +62,19 @@ def peer_model(work: Path) -> Path:
 
 
 def student(work: Path, name: str, text: Path, settings: list[str]) -> Path:
-    """Train a student on a text; one that is finished is taken as it is."""
+    """Train a student on a text; one that is there is taken as it is."""
     folder = work / f"student-{name}"
-    sentcli.train(
-        folder,
-        method="static",
-        teacher=[TEACHER],
-        data=[str(text)],
-        set=settings,
-        resume=True,
-        save_every=0,
-        quiet=True,
-    )
+    if not (folder / "model.safetensors").exists():
+        sentcli.train(
+            folder,
+            method="static",
+            teacher=[TEACHER],
+            data=[str(text)],
+            set=settings,
+            resume=True,
+            save_every=0,
+            quiet=True,
+        )
     return folder
 
 

@@ -36,7 +36,7 @@ METHODS_HELP = f"{', '.join(METHODS)}; or a Python file of your own (docs/add-a-
     "train",
     common=(
         "output method model data pair_fields dev kind eval_data sts batch_size learning_rate epochs "
-        "max_steps seed seeds sweep set recipe resume overwrite json"
+        "max_steps seed seeds sweep set recipe teacher resume overwrite json"
     ),
 )
 def train(
@@ -76,8 +76,8 @@ def train(
       sentcli train --method simcse -m minilm --data sentences.txt -o model
       sentcli train --method micse -m bert-base --data a.txt b.csv -o micse \\
         --eval-data SentEval/data/downstream --set ami.weight=1e-3
-      sentcli train --method informin-cl --set objectives+=ami \\
-        -m minilm --data sentences.txt -o both
+      sentcli train --method static --teacher minilm --data documents.txt -o fast
+      sentcli train --method distill --teacher minilm --layers 0,2,4 --data sentences.txt -o half
       sentcli train --method simcse -m minilm --data train.csv --dev dev.csv -o faq
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
