@@ -77,7 +77,6 @@ def train(
       sentcli train --method micse -m bert-base --data a.txt b.csv -o micse \\
         --eval-data SentEval/data/downstream --set ami.weight=1e-3
       sentcli train --method static --teacher minilm --data documents.txt -o fast
-      sentcli train --method distill --teacher minilm --layers 0,2,4 --data sentences.txt -o half
       sentcli train --method simcse -m minilm --data train.csv --dev dev.csv -o faq
       sentcli train --recipe whitenedcse-bert-base --data wiki1m.txt -o white
       sentcli train --method micse -m minilm --data sentences.txt -o low-shot \\
