@@ -165,7 +165,7 @@ def main() -> None:
     print("\n| model | STS-B dev | STS-B test | x the teacher's speed |\n|---|---|---|---|")
     for label, row in found(every, files).items():
         ratio = median(slow / fast for slow, fast in zip(times[TEACHER], times[label], strict=True))
-        cells = " | ".join(f"{row[file.stem]['value']:.2f}" for file in files)
+        cells = " | ".join(f"{row[file.name]['value']:.2f}" for file in files)
         print(f"| {label} | {cells} | {ratio:.1f} |", flush=True)
 
 
